@@ -1,0 +1,58 @@
+# One command sets up, one checks; continuous integration runs the same ones.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+CONSTRAINTS := constraints.txt
+DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
+
+.PHONY: help setup demo test test-slow check format docs bench browser test-integrations clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-18s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	$(PIP) install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(CONSTRAINTS) tools/requirements-dev.txt | $(BIN)/python
+	$(PIP) install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[all]' -r tools/requirements-dev.txt
+	@touch $@ $(VENV)/.demo
+
+setup: $(VENV)/.dev ## build .venv with every extra and the development tools
+
+demo: $(VENV)/.demo ## record, calibrate, replay and report with the embedded model
+	$(BIN)/suffice demo --out demo
+
+test: $(VENV)/.dev ## the tests
+	$(DATA)
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data and other long tests
+	$(DATA)
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.dev ## format, lint, types, generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python tools/make_docs.py --check
+
+format: $(VENV)/.dev ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.dev ## write the generated pages
+	$(BIN)/python tools/make_docs.py
+
+bench: $(VENV)/.dev ## the benchmarks behind docs/benchmarks.md
+	$(BIN)/python -m benchmarks.run
+
+browser: ## Debian's Chromium for the report's browser tests
+	@command -v chromium >/dev/null || [ -n "$(CHROMIUM)" ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } || echo "Chromium was not installed: the browser tests will be skipped"
+
+clean:
+	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache demo

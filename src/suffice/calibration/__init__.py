@@ -1,0 +1,1 @@
+"""Calibration: arrays in, fitted numbers out."""

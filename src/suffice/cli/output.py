@@ -1,0 +1,66 @@
+"""Printing: one JSON document or text on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from typing import Any
+
+__all__ = ["ProgressLine", "one_line_warnings", "print_json", "say"]
+
+
+def say(text: str) -> None:
+    """A line for people, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_json(document: Any) -> None:
+    """The one JSON document of a command: strict, so a NaN is a defect."""
+    print(json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1))
+
+
+def one_line_warnings() -> None:
+    """Show warnings as lines of ours, without the source that raised them."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        say(f"suffice: warning: {message}")
+
+    warnings.showwarning = show
+    warnings.simplefilter("default")
+
+
+class ProgressLine:
+    """Progress with time left: rewritten in place on a terminal, else a line every ten seconds."""
+
+    def __init__(self, label: str, *, every_s: float = 10.0) -> None:
+        self._label = label
+        self._every_s = every_s
+        self._started = time.monotonic()
+        self._shown = self._started - every_s
+        self._in_place = sys.stderr.isatty()
+
+    def show(self, finished: int, planned: int, *, failed: int = 0) -> None:
+        """State how many of ``planned`` are finished or failed."""
+        now = time.monotonic()
+        done = finished + failed
+        if not self._in_place and now - self._shown < self._every_s and done < planned:
+            return
+        self._shown = now
+        text = f"{self._label} {finished}/{planned}"
+        if failed:
+            text += f", {failed} failed"
+        if done:
+            left = (now - self._started) / done * (planned - done)
+            text += f", {_duration(now - self._started)} gone, about {_duration(left)} left"
+        if self._in_place:
+            end = "\n" if done >= planned else ""
+            print(f"\r\x1b[K{text}", file=sys.stderr, end=end, flush=True)
+        else:
+            say(text)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,1 @@
+"""Data sets: readers of public formats, and questions about an invented world."""

@@ -1,0 +1,273 @@
+"""A fictional world, one region at a time.
+
+Each region is drawn from ``(seed, number)`` alone, so any of them is built without the others.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from suffice.datasets.generated.names import NameSpace, given_name
+
+__all__ = [
+    "Entity",
+    "Organisation",
+    "Person",
+    "Region",
+    "Town",
+    "Work",
+    "build_region",
+    "kind_of",
+]
+
+_TOWNS, _PEOPLE, _WORKS, _ORGANISATIONS = 7, 12, 9, 7
+_ELDERS = 5
+_NAMES_PER_REGION = 1 + 2 * _TOWNS + _PEOPLE + _WORKS + _ORGANISATIONS
+
+_WORK_TITLES = (
+    "The {name} Letters",
+    "A Winter in {name}",
+    "The Daughters of {name}",
+    "{name} by Lamplight",
+    "The Road to {name}",
+    "The {name} Garden",
+    "Return to {name}",
+    "The Bells of {name}",
+    "Nine Days at {name}",
+    "The {name} Inheritance",
+)
+_WORK_KINDS = ("novel", "novel", "play", "opera", "poem")
+_MAKERS = {"novel": "novelist", "play": "playwright", "opera": "composer", "poem": "poet"}
+_OTHER_OCCUPATIONS = ("botanist", "architect", "astronomer", "engineer", "geologist", "physician")
+_ORGANISATION_KINDS = ("Press", "Press", "Academy", "Academy", "Observatory", "Foundry", "Society")
+_SCHOOLS = ("Academy", "Observatory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Town:
+    """A place on a river."""
+
+    key: str
+    name: str
+    river: str
+    chartered: int
+    population: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Organisation:
+    """A press, academy, observatory, foundry or society."""
+
+    key: str
+    name: str
+    kind: str
+    founder: str
+    seat: str
+    founded: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody with a trade, a teacher and an employer; ``she`` or ``he``."""
+
+    key: str
+    name: str
+    pronoun: str
+    occupation: str
+    born: int
+    birthplace: str
+    teacher: str
+    employer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A novel, play, opera or poem."""
+
+    key: str
+    name: str
+    kind: str
+    author: str
+    publisher: str
+    year: int
+
+
+Entity = Town | Person | Work | Organisation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """Towns, people, works and organisations that know each other; references are keys."""
+
+    key: str
+    name: str
+    towns: tuple[Town, ...]
+    people: tuple[Person, ...]
+    works: tuple[Work, ...]
+    organisations: tuple[Organisation, ...]
+
+    def town(self, key: str) -> Town:
+        """The town with this key."""
+        return self.towns[_number(key)]
+
+    def person(self, key: str) -> Person:
+        """The person with this key."""
+        return self.people[_number(key)]
+
+    def work(self, key: str) -> Work:
+        """The work with this key."""
+        return self.works[_number(key)]
+
+    def organisation(self, key: str) -> Organisation:
+        """The organisation with this key."""
+        return self.organisations[_number(key)]
+
+    def group(self, kind: str) -> tuple[Entity, ...]:
+        """Everything of a kind: ``t`` towns, ``p`` people, ``w`` works, ``o`` organisations."""
+        groups: dict[str, tuple[Entity, ...]] = {
+            "t": self.towns,
+            "p": self.people,
+            "w": self.works,
+            "o": self.organisations,
+        }
+        return groups[kind]
+
+    def entity(self, key: str) -> Entity:
+        """The entity with this key."""
+        return self.group(kind_of(key))[_number(key)]
+
+
+def kind_of(key: str) -> str:
+    """``t``, ``p``, ``w`` or ``o``: the letter before a key's last number."""
+    return key.rsplit("-", 1)[1][0]
+
+
+def _number(key: str) -> int:
+    return int(key.rsplit("-", 1)[1][1:])
+
+
+def _keys(region: str, kind: str, count: int) -> list[str]:
+    return [f"{region}-{kind}{number}" for number in range(count)]
+
+
+def _towns(rng: random.Random, keys: list[str], names: list[str]) -> tuple[Town, ...]:
+    years = rng.sample(range(1180, 1560), len(keys))
+    return tuple(
+        Town(
+            key=key,
+            name=names.pop(),
+            river=names.pop(),
+            chartered=year,
+            population=rng.randrange(2100, 98000, 10),
+        )
+        for key, year in zip(keys, years, strict=True)
+    )
+
+
+def _births(rng: random.Random, era: int) -> list[int]:
+    """Years of birth: five elders, who found things, then seven who work in what they founded."""
+    elders = rng.sample(range(era, era + 35), _ELDERS)
+    return elders + rng.sample(range(era + 50, era + 100), _PEOPLE - _ELDERS)
+
+
+def _teacher(rng: random.Random, births: dict[str, int], own: str) -> str:
+    """Somebody 12 to 60 years older, or nobody."""
+    older = [key for key, year in births.items() if 12 <= births[own] - year <= 60]
+    return rng.choice(older) if older else ""
+
+
+def _people(
+    rng: random.Random,
+    births: dict[str, int],
+    trades: dict[str, str],
+    region: str,
+    names: list[str],
+) -> tuple[Person, ...]:
+    towns = _keys(region, "t", _TOWNS)
+    schools = [
+        key
+        for key, kind in zip(_keys(region, "o", _ORGANISATIONS), _ORGANISATION_KINDS, strict=True)
+        if kind in _SCHOOLS
+    ]
+    taken: set[str] = set()
+    people = []
+    for key, born in births.items():
+        pronoun = rng.choice(("she", "he"))
+        while (given := given_name(rng, pronoun)) in taken:
+            pass
+        taken.add(given)
+        people.append(
+            Person(
+                key=key,
+                name=f"{given} {names.pop()}",
+                pronoun=pronoun,
+                occupation=trades.get(key) or rng.choice(_OTHER_OCCUPATIONS),
+                born=born,
+                birthplace=rng.choice(towns),
+                teacher=_teacher(rng, births, key),
+                employer=rng.choice(schools),
+            )
+        )
+    return tuple(people)
+
+
+def _works(
+    rng: random.Random, births: dict[str, int], region: str, names: list[str]
+) -> tuple[Work, ...]:
+    makers, presses = list(births)[_ELDERS:], _keys(region, "o", 2)
+    trade = {maker: rng.choice(_WORK_KINDS) for maker in makers}
+    titles = rng.sample(_WORK_TITLES, _WORKS)
+    authors = makers[:-1] + rng.choices(makers[:-1], k=_WORKS - len(makers) + 1)
+    return tuple(
+        Work(
+            key=key,
+            name=title.format(name=names.pop()),
+            kind=trade[author],
+            author=author,
+            publisher=rng.choice(presses),
+            year=births[author] + rng.randrange(24, 51),
+        )
+        for key, title, author in zip(_keys(region, "w", _WORKS), titles, authors, strict=True)
+    )
+
+
+def _organisations(
+    rng: random.Random, births: dict[str, int], region: str, names: list[str]
+) -> tuple[Organisation, ...]:
+    towns, people = _keys(region, "t", _TOWNS), list(births)
+    founders = rng.sample(people[:_ELDERS], _ELDERS)
+    founders += rng.sample(people[_ELDERS:], _ORGANISATIONS - _ELDERS)
+    keys = _keys(region, "o", _ORGANISATIONS)
+    return tuple(
+        Organisation(
+            key=key,
+            name=f"{names.pop()} {kind}",
+            kind=kind,
+            founder=founder,
+            seat=rng.choice(towns),
+            founded=births[founder] + rng.randrange(20, 28),
+        )
+        for key, kind, founder in zip(keys, _ORGANISATION_KINDS, founders, strict=True)
+    )
+
+
+def build_region(seed: int, number: int) -> Region:
+    """Region ``number`` of the world ``seed``; the same on every machine and Python version."""
+    rng = random.Random(f"region {seed} {number}")  # noqa: S311 - a data set, not a secret
+    space, start = NameSpace.of(seed), number * _NAMES_PER_REGION
+    name, *names = (space[start + offset] for offset in range(_NAMES_PER_REGION))
+    key = f"world{seed}-r{number}"
+    births = dict(
+        zip(_keys(key, "p", _PEOPLE), _births(rng, rng.randrange(1610, 1790)), strict=True)
+    )
+    works = _works(rng, births, key, names)
+    trades = {work.author: _MAKERS[work.kind] for work in works}
+    return Region(
+        key=key,
+        name=name,
+        towns=_towns(rng, _keys(key, "t", _TOWNS), names),
+        people=_people(rng, births, trades, key, names),
+        works=works,
+        organisations=_organisations(rng, births, key, names),
+    )

@@ -1,0 +1,90 @@
+"""The error tree, drawn by who must act.
+
+::
+
+    SufficeError
+    ├── UsageError      the caller asked for something that cannot be (exit code 2)
+    │   └── MissingExtra    an optional dependency is not installed
+    ├── DataError       a file or record is not what it must be (exit code 2)
+    ├── BackendError    a model server or index failed (exit code 1)
+    └── InternalError   a defect of this library (exit code 1)
+
+A message says what was found, where (file, row, column), what is allowed and what to type.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BackendError",
+    "DataError",
+    "InternalError",
+    "MissingExtra",
+    "SufficeError",
+    "SufficeWarning",
+    "UsageError",
+]
+
+
+class SufficeError(Exception):
+    """Base of every error raised on purpose."""
+
+    exit_code: int = 1
+
+
+class UsageError(SufficeError):
+    """The caller asked for something that cannot be; the message says what to ask instead."""
+
+    exit_code = 2
+
+
+class MissingExtra(UsageError, ImportError):  # noqa: N818 - reads as what it is
+    """An optional dependency is not installed; the message is the line that installs it."""
+
+
+class DataError(SufficeError, ValueError):
+    """Recorded or supplied data break their contract.
+
+    Parameters
+    ----------
+    message
+        What is wrong and what is allowed.
+    file, row, column
+        Where it is. Rows count from 0 in file order, as Parquet readers number them.
+    """
+
+    exit_code = 2
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        row: int | None = None,
+        column: str | None = None,
+    ) -> None:
+        self.message = message
+        self.file = file
+        self.row = row
+        self.column = column
+        places = [
+            text
+            for text in (
+                file,
+                None if row is None else f"row {row}",
+                None if column is None else f"column {column}",
+            )
+            if text is not None
+        ]
+        super().__init__(f"{', '.join(places)}: {message}" if places else message)
+
+
+class BackendError(SufficeError):
+    """A model server, embedded model or index failed after the allowed retries."""
+
+
+class InternalError(SufficeError):
+    """A state this library promises cannot happen."""
+
+
+class SufficeWarning(UserWarning):
+    """Something was left out or is likely not meant; work goes on, and the message says with what."""

@@ -1,0 +1,1 @@
+"""Language models: a request in; texts, tokens and usage out."""

@@ -1,0 +1,297 @@
+"""A language model inside this process, through llama.cpp."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from suffice._optional import require
+from suffice.errors import BackendError, InternalError, UsageError
+from suffice.llm.gguf import GgufFacts, read_facts
+from suffice.llm.weights import GEMMA_NOTICE, model_path
+from suffice.llm.wire import Api, Counts, check_request, counts, parse_completions, request_body
+from suffice.protocols import Completion, Generation, GenerationRequest
+
+__all__ = ["EmbeddedModel", "EmbeddedSettings"]
+
+_SMALL_FILE = 1 << 30
+_MAX_REPLICAS = 4
+_SEEDS = 2**32 - 1  # llama.cpp reads 2**32 - 1 as "draw a seed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedSettings:
+    """How the embedded model runs.
+
+    Parameters
+    ----------
+    n_ctx
+        Tokens of context of one replica, shared by its slots; at most what the model was trained on.
+    n_parallel
+        Slots of one replica. A slot keeps the evaluated prompt of one question, so there should be
+        at least as many as questions run at a time on the replica.
+    replicas
+        Copies of the model that work side by side. A thread keeps to one of them, so a question
+        whose rounds are asked from one thread evaluates its growing prompt only once. ``None``: one
+        per processor, at most 4, for files under 1 GiB, else 1.
+    threads
+        Threads of one replica; ``None``: processors divided by replicas. Threads of one replica wait
+        for each other without sleeping, so more of them than idle processors is very slow.
+    kv_unified
+        Slots share one key-value memory instead of ``n_ctx / n_parallel`` each.
+    swa_full
+        Keep the whole key-value memory of sliding-window layers. Without it a prompt that grows is
+        evaluated again for models such as Gemma 3.
+    cache_ram_mib
+        Memory for evaluated prompts that lost their slot.
+    top_k, min_p
+        Sampling cut-offs that a request cannot express, at llama.cpp's own defaults.
+    seed
+        Used where a request has none; sample i of a request draws with seed + i.
+    port
+        Of the HTTP endpoint on 127.0.0.1; 0 takes a free one.
+    api
+        ``None``: ``chat`` when the file has a chat template, else ``completion``.
+    """
+
+    n_ctx: int = 8192
+    n_parallel: int = 4
+    replicas: int | None = None
+    threads: int | None = None
+    kv_unified: bool = True
+    swa_full: bool = True
+    cache_ram_mib: int = 256
+    top_k: int = 40
+    min_p: float = 0.05
+    seed: int | None = None
+    port: int = 0
+    api: Api | None = None
+
+    def __post_init__(self) -> None:
+        for name, low in (("n_ctx", 64), ("n_parallel", 1), ("cache_ram_mib", 0), ("port", 0)):
+            if getattr(self, name) < low:
+                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
+        for name in ("replicas", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1 or None, found {value}")
+
+
+class EmbeddedModel:
+    """A GGUF model run in this process; a :class:`suffice.protocols.ChatModel`.
+
+    The bundled weights are Gemma 3 270M (base, 4 bit). Gemma is provided under and subject to the
+    Gemma Terms of Use found at ai.google.dev/gemma/terms; :attr:`licence` repeats it.
+
+    ``n`` samples are drawn one after the other with seeds ``seed + i``: the counts are then exact
+    (llama.cpp counts the first choice of several only) and other questions keep their slots. The
+    prompt is counted once; ``cached_tokens`` is what was not evaluated in any of the draws.
+
+    Use :meth:`load`, and :meth:`close` or ``with`` when done.
+    """
+
+    def __init__(self, path: Path, facts: GgufFacts, settings: EmbeddedSettings) -> None:
+        self._path = path
+        self._settings = settings
+        self._api: Api = settings.api or ("chat" if facts.has_chat_template else "completion")
+        self._licence = GEMMA_NOTICE if "gemma" in facts.name.lower() else facts.licence
+        self._lock = threading.Lock()
+        self._homes: weakref.WeakKeyDictionary[threading.Thread, int] = weakref.WeakKeyDictionary()
+        self._servers: tuple[Any, ...] = _start(path, facts, settings)
+
+    @classmethod
+    def load(
+        cls, name_or_path: str | Path | None = None, *, settings: EmbeddedSettings | None = None
+    ) -> Self:
+        """Load weights: the bundled ones (``None`` or ``gemma-3-270m``) or a GGUF file by path.
+
+        The bundled weights are joined from their package once, into
+        ``$XDG_CACHE_HOME/suffice/models`` (default ``~/.cache``), and their SHA-256 is compared then.
+
+        Raises
+        ------
+        MissingExtra
+            When the extra ``embedded`` is not installed.
+        UsageError, DataError
+            When there is no such file, or it is not a GGUF file.
+        BackendError
+            When llama.cpp cannot load it.
+        """
+        require("xllamacpp", extra="embedded", purpose="The embedded model")
+        path = model_path(name_or_path)
+        return cls(path, read_facts(path), settings or EmbeddedSettings())
+
+    @property
+    def name(self) -> str:
+        """The file's name without its suffix."""
+        return self._path.stem
+
+    @property
+    def api(self) -> Api:
+        """``chat`` when the file has a chat template, else ``completion``, unless settings say."""
+        return self._api
+
+    @property
+    def licence(self) -> str:
+        """The notice of the weights; empty when the file states none."""
+        return self._licence
+
+    @property
+    def endpoint(self) -> str:
+        """What tells this model's replies from another's: the file and what shapes its sampling."""
+        chosen = self._settings
+        size = self._path.stat().st_size
+        return f"embedded:{self.name}:{size}:top_k={chosen.top_k}:min_p={chosen.min_p}:seed={chosen.seed}"
+
+    @property
+    def base_url(self) -> str:
+        """The OpenAI-compatible HTTP endpoint of the first replica."""
+        return f"{self._open()[0].listening_address}/v1"
+
+    @property
+    def concurrency(self) -> int:
+        """How many questions at a time keep it busy: one a replica."""
+        return self.replicas
+
+    @property
+    def replicas(self) -> int:
+        """How many copies work side by side: threads worth using."""
+        return len(self._open())
+
+    def supports_logprobs(self) -> bool:
+        """Always."""
+        return True
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """Draw the completions.
+
+        Raises
+        ------
+        UsageError
+            When the prompt has the wrong form for :attr:`api`, or the model is closed.
+        BackendError
+            When llama.cpp refuses, for example a prompt longer than ``n_ctx``.
+        """
+        check_request(request, self._api, self.name)
+        server = self._home()
+        start = time.perf_counter()
+        completions: list[Completion] = []
+        prompt = evaluated = generated = 0
+        for index in range(request.n):
+            completion, cost = self._draw(server, request, index)
+            completions.append(completion)
+            prompt = max(prompt, cost.prompt or 0)
+            evaluated += (cost.prompt or 0) - (cost.cached or 0)
+            generated += cost.completion or 0
+        return Generation(
+            completions=tuple(completions),
+            model=self.name,
+            prompt_tokens=prompt,
+            cached_tokens=max(prompt - evaluated, 0),
+            completion_tokens=generated,
+            latency_s=time.perf_counter() - start,
+        )
+
+    def close(self) -> None:
+        """Stop the servers and free the weights; a call in flight ends first. May be called twice."""
+        with self._lock:
+            self._servers = ()
+            self._homes.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> tuple[Any, ...]:
+        servers = self._servers
+        if not servers:
+            raise UsageError("this EmbeddedModel is closed; load it again")
+        return servers
+
+    def _home(self) -> Any:
+        """The replica of this thread; a new thread joins the replica with the fewest."""
+        with self._lock:
+            servers = self._open()
+            thread = threading.current_thread()
+            if thread not in self._homes:
+                load = [0] * len(servers)
+                for other, index in self._homes.items():
+                    load[index] += other.is_alive()
+                self._homes[thread] = load.index(min(load))
+            return servers[self._homes[thread]]
+
+    def _draw(
+        self, server: Any, request: GenerationRequest, index: int
+    ) -> tuple[Completion, Counts]:
+        seed = self._settings.seed if request.seed is None else request.seed
+        body = request_body(
+            replace(request, n=1, seed=None if seed is None else (seed + index) % _SEEDS)
+        )
+        body |= {"top_k": self._settings.top_k, "min_p": self._settings.min_p}
+        call = server.handle_chat_completions if self._api == "chat" else server.handle_completions
+        try:
+            reply = call(body)
+        except (RuntimeError, ValueError) as error:
+            raise BackendError(f"the embedded model {self.name!r} failed: {error}") from error
+        if isinstance(reply, dict) and "error" in reply:
+            raise self._refused(reply["error"])
+        source = f"the embedded model {self.name!r}"
+        completions = parse_completions(reply, top_logprobs=request.top_logprobs, source=source)
+        if len(completions) != 1:
+            raise InternalError(f"{source} gave {len(completions)} texts where 1 was asked for")
+        return completions[0], counts(reply)
+
+    def _refused(self, error: Any) -> BackendError:
+        details = error if isinstance(error, dict) else {"message": str(error)}
+        message = details.get("message", "no reason given")
+        hint = ""
+        if details.get("type") == "exceed_context_size_error":
+            hint = f"; raise EmbeddedSettings(n_ctx={self._settings.n_ctx}) or shorten the prompt"
+        return BackendError(f"the embedded model {self.name!r} refused the prompt: {message}{hint}")
+
+
+def _start(path: Path, facts: GgufFacts, settings: EmbeddedSettings) -> tuple[Any, ...]:
+    processors = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    replicas = settings.replicas
+    if replicas is None:
+        small = path.stat().st_size < _SMALL_FILE
+        replicas = min(processors, _MAX_REPLICAS) if small else 1
+    threads = settings.threads or max(processors // replicas, 1)
+    return tuple(_server(path, facts, settings, threads, first=i == 0) for i in range(replicas))
+
+
+def _server(
+    path: Path, facts: GgufFacts, settings: EmbeddedSettings, threads: int, *, first: bool
+) -> Any:
+    xllamacpp = require("xllamacpp", extra="embedded", purpose="The embedded model")
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.model_alias = {path.stem}
+    params.n_ctx = min(settings.n_ctx, facts.context_length or settings.n_ctx)
+    params.n_parallel = settings.n_parallel
+    params.kv_unified = settings.kv_unified
+    params.swa_full = settings.swa_full
+    params.cache_ram_mib = settings.cache_ram_mib
+    params.port = settings.port if first else 0
+    params.ui = False
+    params.fit_params = False
+    params.verbosity = -1  # nothing on stdout or stderr
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
+    try:
+        return xllamacpp.Server(params)
+    except RuntimeError as error:
+        port = f", whether port {settings.port} is free" if first and settings.port else ""
+        raise BackendError(
+            f"llama.cpp could not load {str(path)!r}: {error} Check that the file is complete, that "
+            f"llama.cpp knows its architecture, that there is memory for n_ctx={params.n_ctx}{port}"
+        ) from error

@@ -1,0 +1,286 @@
+"""Any server that speaks the OpenAI protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Self
+
+from suffice._optional import require
+from suffice.errors import BackendError, UsageError
+from suffice.llm.translation import translate
+from suffice.llm.wire import Api, Counts, check_request, counts, parse_completions, request_body
+from suffice.protocols import Completion, Generation, GenerationRequest, Message
+
+__all__ = ["OpenAICompatibleModel", "OpenAISettings"]
+
+_NO_KEY = "none"  # local servers ask for a key and read none
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAISettings:
+    """How a server is asked.
+
+    Parameters
+    ----------
+    api
+        ``chat`` or ``completion``.
+    api_key
+        ``None``: the environment variable ``OPENAI_API_KEY``, else a dummy, which local servers take.
+    timeout_s
+        Seconds a single attempt may take.
+    max_retries
+        Further attempts after 408, 409, 429, 5xx and lost connections, with growing pauses or the
+        pause the server asks for.
+    concurrency
+        Requests in flight at most, over all threads.
+    extra_body
+        Fields added to every request, for options only this server has.
+    """
+
+    api: Api = "chat"
+    api_key: str | None = field(default=None, repr=False)
+    timeout_s: float = 60.0
+    max_retries: int = 4
+    concurrency: int = 8
+    extra_body: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+
+    def __post_init__(self) -> None:
+        if self.api not in ("chat", "completion"):
+            raise UsageError(f"api must be 'chat' or 'completion', found {self.api!r}")
+        for name, low in (("max_retries", 0), ("concurrency", 1)):
+            if getattr(self, name) < low:
+                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
+        if not self.timeout_s > 0:
+            raise UsageError(f"timeout_s must be above 0, found {self.timeout_s}")
+
+
+@dataclass(slots=True)
+class _Learnt:
+    """What the server turned out not to do. Only ever set to the other value, so safe to race."""
+
+    no_logprobs: bool = False
+    no_n: bool = False
+    completion_tokens_name: bool = False
+    counts_first_choice: bool = False
+    probed: bool | None = None
+
+
+class OpenAICompatibleModel:
+    """A model behind an OpenAI-compatible URL; a :class:`suffice.protocols.ChatModel`.
+
+    What a server lacks is found out once and worked around: log-probabilities it rejects are no
+    longer asked for (``tokens`` is then ``None``), samples it does not give are asked for again, with
+    ``seed + i`` for sample i where a seed is set. Usage is summed over the requests this takes.
+
+    llama.cpp counts the tokens of the first of several choices only. From such a server the count is
+    taken from the tokens themselves, or is ``None`` while they are not known.
+
+    Parameters
+    ----------
+    url
+        Base URL, often ending in ``/v1``.
+    model
+        The name the server knows the model by; ``None``: the only one it has.
+    settings
+        See :class:`OpenAISettings`.
+
+    Raises
+    ------
+    MissingExtra
+        When the extra ``openai`` is not installed.
+    UsageError
+        When the URL is none, or no model is named and the server has several.
+    """
+
+    def __init__(
+        self, url: str, model: str | None = None, *, settings: OpenAISettings | None = None
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"a server's URL starts with http:// or https://, found {url!r}")
+        self._openai = require("openai", extra="openai", purpose="A model server")
+        self._url = url.rstrip("/")
+        self._settings = settings or OpenAISettings()
+        self._client = self._openai.OpenAI(
+            api_key=self._settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY,
+            base_url=self._url,
+            timeout=self._settings.timeout_s,
+            max_retries=self._settings.max_retries,
+        )
+        self._slots = threading.BoundedSemaphore(self._settings.concurrency)
+        self._learnt = _Learnt()
+        self._name = model or self._only_model()
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._name
+
+    @property
+    def api(self) -> Api:
+        """Which interface is used."""
+        return self._settings.api
+
+    @property
+    def endpoint(self) -> str:
+        """The URL, and the extra fields where there are any."""
+        extra = self._settings.extra_body
+        return f"{self._url} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._url
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests may be in flight."""
+        return self._settings.concurrency
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """Draw the completions.
+
+        Raises
+        ------
+        UsageError
+            When the server refuses the request, the key or the model's name.
+        BackendError
+            When it cannot be reached, keeps failing, or sends what is no reply.
+        """
+        check_request(request, self.api, self.name)
+        with self._slots:
+            start = time.perf_counter()
+            completions: list[Completion] = []
+            costs: list[Counts] = []
+            while len(completions) < request.n:
+                got, cost = self._ask(_rest(request, len(completions)))
+                completions += got
+                costs.append(cost)
+            elapsed = time.perf_counter() - start
+        return Generation(
+            completions=tuple(completions[: request.n]),
+            model=self.name,
+            prompt_tokens=_total([cost.prompt for cost in costs]),
+            cached_tokens=_total([cost.cached for cost in costs]),
+            completion_tokens=_total([cost.completion for cost in costs]),
+            latency_s=elapsed,
+        )
+
+    def supports_logprobs(self) -> bool:
+        """Whether the server gives log-probabilities; asks for one token the first time."""
+        if self._learnt.probed is None:
+            prompt = (Message(role="user", content="Hi"),) if self.api == "chat" else "Hi"
+            reply = self.generate(GenerationRequest(prompt=prompt, max_tokens=1, top_logprobs=1))
+            self._learnt.probed = reply.completions[0].tokens is not None
+        return self._learnt.probed
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _only_model(self) -> str:
+        try:
+            names = [model.id for model in self._client.models.list()]
+        except self._openai.OpenAIError as error:
+            raise translate(error, url=self._url, model="(any)") from error
+        except (AttributeError, TypeError, ValueError) as error:
+            raise UsageError(f"{self._url} does not list its models; name one") from error
+        if len(names) != 1:
+            raise UsageError(
+                f"{self._url} has {len(names)} models; name one: {', '.join(sorted(names)) or '(none)'}"
+            )
+        return str(names[0])
+
+    def _ask(self, request: GenerationRequest) -> tuple[tuple[Completion, ...], Counts]:
+        """One exchange; fewer texts than asked for when the server draws fewer."""
+        learnt = self._learnt
+        if learnt.no_n:
+            request = replace(request, n=1)
+        body = self._body(request)
+        try:
+            payload = self._post(body)
+        except self._openai.BadRequestError as error:
+            if not self._adapt(str(error), body):
+                raise translate(error, url=self._url, model=self.name) from error
+            return self._ask(request)
+        except self._openai.OpenAIError as error:
+            raise translate(error, url=self._url, model=self.name) from error
+        source = f"{self._url} (model {self.name!r})"
+        asked = request.top_logprobs
+        completions = parse_completions(payload, top_logprobs=asked, source=source)
+        if not completions:
+            raise BackendError(f"{source} sent a reply without any text; check the server's log")
+        cost = self._honest(payload, completions)
+        if not asked:
+            completions = tuple(replace(completion, tokens=None) for completion in completions)
+        return completions, cost
+
+    def _body(self, request: GenerationRequest) -> dict[str, Any]:
+        learnt = self._learnt
+        body = request_body(request)
+        if learnt.no_logprobs:
+            body.pop("logprobs", None)
+            body.pop("top_logprobs", None)
+        elif learnt.counts_first_choice and request.n > 1 and "logprobs" not in body:
+            body["logprobs"] = True if self.api == "chat" else 1  # to count the tokens
+        if learnt.completion_tokens_name:
+            body["max_completion_tokens"] = body.pop("max_tokens")
+        return body
+
+    def _post(self, body: Mapping[str, Any]) -> object:
+        interface = (
+            self._client.chat.completions if self.api == "chat" else self._client.completions
+        )
+        raw = interface.with_raw_response.create(
+            model=self.name, extra_body=dict(self._settings.extra_body) or None, **body
+        )
+        text = raw.http_response.text
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise BackendError(
+                f"{self._url} sent a reply that is not JSON ({error}): {text[:200]!r}. Check that the "
+                "URL is that of an OpenAI-compatible interface (it often ends in /v1)"
+            ) from error
+
+    def _adapt(self, message: str, body: Mapping[str, Any]) -> bool:
+        """Learn from a refusal; whether asking again otherwise makes sense."""
+        learnt, said = self._learnt, message.lower()
+        if "logprob" in said and "logprobs" in body:
+            learnt.no_logprobs = True
+        elif "max_completion_tokens" in said and "max_tokens" in body:
+            learnt.completion_tokens_name = True
+        elif body.get("n", 1) > 1 and any(quoted in said for quoted in ("'n'", '"n"', "`n`")):
+            learnt.no_n = True
+        else:
+            return False
+        return True
+
+    def _honest(self, payload: object, completions: tuple[Completion, ...]) -> Counts:
+        cost = counts(payload)
+        if isinstance(payload, dict) and "timings" in payload:
+            self._learnt.counts_first_choice = True
+        if len(completions) < 2 or not self._learnt.counts_first_choice:
+            return cost
+        if any(completion.tokens is None for completion in completions):
+            return replace(cost, completion=None)
+        drawn = sum(len(completion.tokens or ()) for completion in completions)
+        return replace(cost, completion=max(drawn, cost.completion or 0))
+
+
+def _rest(request: GenerationRequest, have: int) -> GenerationRequest:
+    """The request for the samples still missing."""
+    seed = None if request.seed is None else request.seed + have
+    return replace(request, n=request.n - have, seed=seed)
+
+
+def _total(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -1,0 +1,77 @@
+"""Errors of the ``openai`` package, translated in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from suffice._optional import require
+from suffice.errors import BackendError, SufficeError, UsageError
+
+__all__ = ["translate"]
+
+# refusals of one prompt, not of the way the server is used
+_ABOUT_THE_PROMPT = ("exceed_context_size", "context_length", "context size", "content_filter")
+
+
+def translate(error: Exception, *, url: str, model: str) -> SufficeError:
+    """The error of this library that says what to do about one of ``openai``'s.
+
+    Parameters
+    ----------
+    error
+        An ``openai.OpenAIError``.
+    url, model
+        What was asked, named in the message.
+
+    Returns
+    -------
+    SufficeError
+        A :class:`UsageError` when the caller must change the request, the key, the name or the URL;
+        a :class:`BackendError` when the server or the way to it failed.
+    """
+    openai = require("openai", extra="openai", purpose="A model server")
+    if isinstance(error, openai.APITimeoutError):
+        return BackendError(
+            f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...) or "
+            "lower concurrency"
+        )
+    if isinstance(error, openai.APIConnectionError):
+        cause = error.__cause__ or error
+        return BackendError(
+            f"{url} cannot be reached ({cause}); check that the server runs there and that the URL "
+            "is its base URL, for example http://127.0.0.1:8000/v1"
+        )
+    if isinstance(error, openai.APIStatusError):
+        return _of_status(error, url, model)
+    return BackendError(f"{url} failed: {type(error).__name__}: {error}")
+
+
+def _of_status(error: Any, url: str, model: str) -> SufficeError:
+    status: int = error.status_code
+    said = f"{url} answered {status}: {_message(error)}"
+    if status in (401, 403):
+        return UsageError(
+            f"{said}. Set the environment variable OPENAI_API_KEY, or pass "
+            f"OpenAISettings(api_key=...), to a key that may use {model!r}"
+        )
+    if status == 404:
+        return UsageError(
+            f"{said}. Check the model's name, {model!r} (curl {url}/models lists what there is), and "
+            "that the URL is the base URL (it often ends in /v1)"
+        )
+    if status in (400, 413, 422) and any(word in str(error) for word in _ABOUT_THE_PROMPT):
+        return BackendError(f"{said}. The server refuses this prompt; shorten it")
+    if 400 <= status < 500 and status not in (402, 408, 409, 425, 429):
+        return UsageError(
+            f"{said}. The server does not accept the request for {model!r}; check that its interface "
+            "is the chosen one (chat or completion) and that it allows the options asked for"
+        )
+    return BackendError(f"{said} (after the allowed retries)")
+
+
+def _message(error: Any) -> str:
+    """What the server said, without the status line the package puts before it."""
+    body = error.body
+    if isinstance(body, dict) and isinstance(body.get("message"), str):
+        return str(body["message"]).rstrip(".")
+    return (str(body) if body else str(error)).rstrip(".")[:500]

@@ -1,0 +1,198 @@
+"""The OpenAI wire format: a request as JSON, a reply as records. No network here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from suffice.errors import BackendError, UsageError
+from suffice.protocols import Completion, GenerationRequest
+from suffice.trace.records import Token, TopToken
+
+__all__ = ["Api", "Counts", "check_request", "counts", "parse_completions", "request_body"]
+
+Api = Literal["chat", "completion"]
+MAX_TOP_LOGPROBS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Token counts as a server reports them; ``None``: not reported."""
+
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
+
+
+def check_request(request: GenerationRequest, api: Api, name: str) -> None:
+    """Refuse what no server would understand.
+
+    Raises
+    ------
+    UsageError
+        When the form of the prompt is not that of ``api`` or a number is out of range.
+    """
+    form: Api = "completion" if isinstance(request.prompt, str) else "chat"
+    if form != api:
+        wanted = "a string" if api == "completion" else "a tuple of messages"
+        raise UsageError(
+            f"model {name!r} is used through its {api} interface and wants {wanted} as prompt, "
+            f"found {type(request.prompt).__name__}; build the prompt for model.api, "
+            f'or choose api="{form}" when connecting'
+        )
+    for field, value, low, high in (
+        ("n", request.n, 1, math.inf),
+        ("max_tokens", request.max_tokens, 1, math.inf),
+        ("top_logprobs", request.top_logprobs, 0, MAX_TOP_LOGPROBS),
+        ("temperature", request.temperature, 0, math.inf),
+        ("top_p", request.top_p, 0, 1),
+    ):
+        if not low <= value <= high:
+            limit = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+            raise UsageError(f"{field} must be {limit}, found {value}")
+
+
+def request_body(request: GenerationRequest) -> dict[str, Any]:
+    """The request as the JSON object both interfaces understand, without ``model``."""
+    body: dict[str, Any] = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_tokens": request.max_tokens,
+    }
+    if request.n > 1:
+        body["n"] = request.n
+    if request.seed is not None:
+        body["seed"] = request.seed
+    if request.stop:
+        body["stop"] = list(request.stop)
+    if isinstance(request.prompt, str):
+        body["prompt"] = request.prompt
+        if request.top_logprobs:
+            body["logprobs"] = request.top_logprobs
+    else:
+        body["messages"] = [{"role": m.role, "content": m.content} for m in request.prompt]
+        if request.top_logprobs:
+            body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    return body
+
+
+def parse_completions(payload: object, *, top_logprobs: int, source: str) -> tuple[Completion, ...]:
+    """The texts of a reply, with their tokens where the reply has them.
+
+    Understands ``logprobs.content[]`` (chat, and completions of llama.cpp) and the older
+    ``tokens / token_logprobs / top_logprobs``. A token without a log-probability makes the tokens of
+    its text unknown.
+
+    Raises
+    ------
+    BackendError
+        When the reply has another shape or holds a log-probability that is none; names ``source``.
+    """
+    choices = payload.get("choices") if isinstance(payload, Mapping) else None
+    if not isinstance(choices, list) or not all(isinstance(c, Mapping) for c in choices):
+        raise BackendError(
+            f"{source} sent a reply without a list of choices: {_excerpt(payload)}. "
+            "Check that the URL is that of an OpenAI-compatible interface (it often ends in /v1)"
+        )
+    ordered = sorted(choices, key=_index)
+    return tuple(_completion(choice, top_logprobs, source) for choice in ordered)
+
+
+def counts(payload: object) -> Counts:
+    """What a reply says it cost."""
+    usage = payload.get("usage") if isinstance(payload, Mapping) else None
+    if not isinstance(usage, Mapping):
+        return Counts()
+    details = usage.get("prompt_tokens_details")
+    return Counts(
+        prompt=_count(usage.get("prompt_tokens")),
+        cached=_count(details.get("cached_tokens")) if isinstance(details, Mapping) else None,
+        completion=_count(usage.get("completion_tokens")),
+    )
+
+
+def _excerpt(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _index(choice: Mapping[str, Any]) -> int:
+    index = choice.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _completion(choice: Mapping[str, Any], top_logprobs: int, source: str) -> Completion:
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+    if text is not None and not isinstance(text, str):
+        raise BackendError(f"{source} sent a choice whose text is no string: {_excerpt(choice)}")
+    reason = choice.get("finish_reason")
+    return Completion(
+        text=text or "",
+        tokens=_tokens(choice.get("logprobs"), top_logprobs, source),
+        finish_reason=reason if isinstance(reason, str) else None,
+    )
+
+
+def _tokens(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, ...] | None:
+    if not isinstance(logprobs, Mapping):
+        return None
+    try:
+        if isinstance(logprobs.get("content"), list):
+            rows = [
+                (entry["token"], entry["logprob"], _alternatives(entry.get("top_logprobs")))
+                for entry in logprobs["content"]
+            ]
+        elif isinstance(logprobs.get("tokens"), list):
+            rows = _legacy_rows(logprobs)
+        else:
+            return None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BackendError(
+            f"{source} sent log-probabilities of an unknown shape: {_excerpt(logprobs)}"
+        ) from error
+    if any(logprob is None for _, logprob, _ in rows):
+        return None
+    return tuple(
+        Token(token, _number(logprob, token, source), _best(top, top_logprobs, source))
+        for token, logprob, top in rows
+    )
+
+
+def _legacy_rows(logprobs: Mapping[str, Any]) -> list[tuple[str, Any, list[tuple[str, Any]]]]:
+    tokens = logprobs["tokens"]
+    values = logprobs.get("token_logprobs") or []
+    tops: Sequence[Any] = logprobs.get("top_logprobs") or [None] * len(tokens)
+    if not len(tokens) == len(values) == len(tops):
+        raise KeyError("lengths differ")
+    return [
+        (token, value, list((top or {}).items()))
+        for token, value, top in zip(tokens, values, tops, strict=True)
+    ]
+
+
+def _alternatives(entries: Sequence[Mapping[str, Any]] | None) -> list[tuple[str, Any]]:
+    return [(entry["token"], entry["logprob"]) for entry in entries or ()]
+
+
+def _best(top: list[tuple[str, Any]], limit: int, source: str) -> tuple[TopToken, ...]:
+    known = [TopToken(t, _number(v, t, source)) for t, v in top if v is not None]
+    return tuple(sorted(known, key=lambda entry: -entry.logprob)[:limit])
+
+
+def _number(value: object, token: str, source: str) -> float:
+    number = float(value) if isinstance(value, int | float) else math.nan
+    if math.isnan(number) or number == math.inf:
+        raise BackendError(
+            f"{source} gave token {token!r} the log-probability {value!r}; a number of at most 0 is "
+            "allowed. The server's numerics failed: check its log, its weights and its precision, "
+            "or ask for no log-probabilities"
+        )
+    # float32 of the trace has no room below this; the probability is 0 either way
+    return number if number > -3.0e38 else -math.inf

@@ -1,0 +1,1 @@
+"""Loops that retrieve and answer, the recorder, and the live controller."""

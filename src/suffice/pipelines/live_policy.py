@@ -1,0 +1,49 @@
+"""What a live loop can be told to stop by: a policy file, fixed-K, or a rule's text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from suffice.errors import UsageError
+from suffice.policies.file import PolicyFile, load_policy
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.methods import method_and_preset
+from suffice.policies.rule import RulePolicy, rule_needs
+
+__all__ = ["DEFAULT_RULE", "live_policy"]
+
+DEFAULT_RULE = "answer_stable and not abstained"
+_FIXED = re.compile(r"fixed-(\d{1,6})")
+
+
+def live_policy(named: str | None) -> PolicyFile:
+    """The policy of a name; ``None``: the default rule, which needs no fitting.
+
+    Raises
+    ------
+    UsageError
+        For a method that must be fitted first, an oracle, or a rule with fitted parts, with what to
+        type instead.
+    """
+    if named is None:
+        return PolicyFile(RulePolicy(rule=DEFAULT_RULE), None)
+    fixed = _FIXED.fullmatch(named)
+    if fixed:
+        return PolicyFile(FixedPolicy(int(fixed.group(1))), int(fixed.group(1)))
+    if named.startswith("oracle-"):
+        raise UsageError(f"{named} needs gold answers and cannot run live; use 'suffice replay'")
+    found = method_and_preset(named)
+    if found is not None:
+        method = found[0].name
+        raise UsageError(
+            f"policy {named!r} must be fitted first: suffice fit {method} TRACES --out policy.json, "
+            "then --policy policy.json"
+        )
+    if named.endswith(".json") or Path(named).exists():
+        return load_policy(named)
+    if rule_needs(named).fitting:
+        raise UsageError(
+            f"rule {named!r} has parts that must be fitted on traces; fit a policy file instead"
+        )
+    return PolicyFile(RulePolicy(rule=named), None)

@@ -1,0 +1,326 @@
+"""Record questions to their full budget: concurrent, resumable, nothing finished is ever lost."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.protocols import Retriever
+from suffice.trace.reader import FAILURES_FILE, read_traces
+from suffice.trace.records import Gold, Question, QuestionRecord, Round
+from suffice.trace.table import TraceSet
+from suffice.trace.writer import ShardWriter, records_to_table, replace_file
+
+__all__ = ["Pipeline", "Progress", "RecordSummary", "RecorderSettings", "Task", "record"]
+
+_GIVE_UP_AFTER = 5  # failures in a row with no success between them: the backend is down
+
+
+class Pipeline(Protocol):
+    """A loop that can be recorded."""
+
+    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
+        """Rounds as they happen, to the full budget."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One question to record. The gold record travels to the writer unread."""
+
+    question: Question
+    gold: Gold
+    retriever: Retriever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a recording is; ``finished`` counts this run's questions."""
+
+    finished: int
+    failed: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSummary:
+    """What a run did: questions recorded now, found recorded before, failed; and whether it was cut."""
+
+    recorded: int
+    before: int
+    failed: int
+    interrupted: bool = False
+
+
+def _ignore(_: Progress) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderSettings:
+    """How a recording runs.
+
+    ``run`` is the ``suffice.run`` document; a resumed recording must state the same.
+    """
+
+    run: Mapping[str, Any]
+    concurrency: int = 8
+    on_progress: Callable[[Progress], None] = field(default=_ignore)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    reason: str
+
+
+def record(
+    tasks: Sequence[Task], pipeline: Pipeline, out: str | Path, settings: RecorderSettings
+) -> RecordSummary:
+    """Record every task that ``out`` does not hold yet.
+
+    Parameters
+    ----------
+    tasks
+        Questions in the order to record them.
+    pipeline
+        The loop to run.
+    out
+        A directory, or a ``.parquet`` file.
+    settings
+        Provenance, concurrency and progress.
+
+    Notes
+    -----
+    Each finished question is durable before the next is reported. A question that fails is stored in
+    ``failures.jsonl`` beside the shards and tried again by the next run. An interrupt lets the rounds
+    under way end, keeps what is finished and returns with ``interrupted``.
+
+    Raises
+    ------
+    UsageError
+        When ``out`` was recorded with other settings, or another recorder is writing it.
+    BackendError
+        When the first questions all fail, with the reason, or the disk refuses.
+    """
+    _check_ids(tasks)
+    root = Path(out)
+    with _locked(root):
+        existing = _existing(root)
+        # through JSON, since that is what the files hold: tuples come back as lists
+        run = json.loads(json.dumps(settings.run))
+        _check_same_run(existing, run, root)
+        before = set() if existing is None else set(existing.question_ids)
+        wanted = [task for task in tasks if task.question.id not in before]
+        writer = ShardWriter(root, run=run)
+        failures = _Failures(root)
+        # a kill between the rows and this file leaves a failure that has since been mended
+        failures.clear([task.question.id for task in tasks if task.question.id in before])
+        session = _Session(pipeline, writer, failures, settings, len(wanted))
+        interrupted = session.run(wanted)
+        found_before = sum(task.question.id in before for task in tasks)
+    return RecordSummary(
+        recorded=session.finished,
+        before=found_before,
+        failed=session.failed,
+        interrupted=interrupted,
+    )
+
+
+def _check_ids(tasks: Sequence[Task]) -> None:
+    seen: set[str] = set()
+    for row, task in enumerate(tasks):
+        name = task.question.id
+        if not name or name in seen:
+            what = f"question id {name!r} appears twice" if name else "a question without an id"
+            raise DataError(f"{what}; every question needs its own", row=row, column="question_id")
+        seen.add(name)
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Keep a second recorder out; the lock goes with the process, however it ends."""
+    single = root.suffix == ".parquet"
+    folder = root.parent if single else root
+    name = f".{root.name}.lock" if single else ".lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = (folder / name).open("w")
+    except OSError as error:
+        raise DataError(
+            f"cannot be written: {error.strerror or error}; choose another --out", file=str(folder)
+        ) from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"another recorder is writing {root}; wait for it or choose another --out"
+            ) from error
+        yield
+
+
+def _existing(root: Path) -> TraceSet | None:
+    has_rows = root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet"))
+    return read_traces(root, columns=()) if has_rows else None
+
+
+def _check_same_run(existing: TraceSet | None, run: Mapping[str, Any], root: Path) -> None:
+    if existing is None:
+        return
+    before = existing.origin.run
+    changed = [
+        f"{name} was {before.get(name)!r}, now {run.get(name)!r}"
+        for name in sorted({*before, *run})
+        if before.get(name) != run.get(name)
+    ]
+    if changed:
+        raise UsageError(
+            f"{root} was recorded with other settings ({'; '.join(changed)}); "
+            "use the same settings to go on, or choose another --out"
+        )
+
+
+class _Failures:
+    """The failures file: one line a question that could not be finished."""
+
+    def __init__(self, root: Path) -> None:
+        single = root.suffix == ".parquet"
+        self._path = root.with_suffix(".failures.jsonl") if single else root / FAILURES_FILE
+        self._lines: dict[str, dict[str, Any]] = {}
+        if self._path.exists():
+            self._load()
+
+    def _load(self) -> None:
+        for number, line in enumerate(self._path.read_text(encoding="utf-8").splitlines()):
+            if not line.strip():
+                continue
+            try:
+                entry = json.loads(line)
+                self._lines[entry["question_id"]] = {**entry, "attempts": int(entry["attempts"])}
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    "not a failure record; delete the line to go on",
+                    file=str(self._path),
+                    row=number,
+                ) from error
+
+    def add(self, question_id: str, reason: str) -> None:
+        attempts = int(self._lines.get(question_id, {}).get("attempts", 0)) + 1
+        self._lines[question_id] = {
+            "question_id": question_id,
+            "reason": reason,
+            "attempts": attempts,
+        }
+        self._write()
+
+    def clear(self, question_ids: Sequence[str]) -> None:
+        known = [each for each in question_ids if each in self._lines]
+        for each in known:
+            del self._lines[each]
+        if known:
+            self._write()
+
+    def _write(self) -> None:
+        lines = [json.dumps(entry, ensure_ascii=False) for entry in self._lines.values()]
+        replace_file(self._path, "".join(f"{line}\n" for line in lines).encode())
+
+
+class _Session:
+    """One run of the recorder: workers run questions, this thread alone writes."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        writer: ShardWriter,
+        failures: _Failures,
+        settings: RecorderSettings,
+        planned: int,
+    ) -> None:
+        self._pipeline = pipeline
+        self._writer = writer
+        self._failures = failures
+        self._settings = settings
+        self._planned = planned
+        self._stop = threading.Event()
+        self._failed_in_a_row = 0
+        self.finished = 0
+        self.failed = 0
+
+    def run(self, tasks: Sequence[Task]) -> bool:
+        """Record the tasks; true when interrupted."""
+        waiting = iter(tasks)
+        pending: dict[Future[QuestionRecord | _Failure | None], Task] = {}
+        with ThreadPoolExecutor(self._settings.concurrency) as pool:
+
+            def submit() -> None:
+                task = next(waiting, None)
+                if task is not None and not self._stop.is_set():
+                    pending[pool.submit(self._record_one, task)] = task
+
+            try:
+                for _ in range(self._settings.concurrency):
+                    submit()
+                while pending:
+                    done, _ = wait(pending, return_when=FIRST_COMPLETED)
+                    results = [(pending.pop(future), future.result()) for future in done]
+                    for _ in done:
+                        submit()
+                    self._store(results)
+            except KeyboardInterrupt:
+                self._stop.set()
+                return self._drain(pending)
+            except BaseException:
+                self._stop.set()
+                raise
+        return False
+
+    def _drain(self, pending: Mapping[Future[QuestionRecord | _Failure | None], Task]) -> bool:
+        """Keep what finished while the interrupt came in."""
+        done, _ = wait(pending)
+        self._store([(pending[future], future.result()) for future in done])
+        return True
+
+    def _record_one(self, task: Task) -> QuestionRecord | _Failure | None:
+        """``None`` when told to stop before the question was finished."""
+        rounds: list[Round] = []
+        try:
+            for each in self._pipeline.rounds(task.question, task.retriever):
+                rounds.append(each)
+                if self._stop.is_set():
+                    return None
+            if not rounds:
+                return _Failure("the retriever returned no passage")
+            finished = QuestionRecord(question=task.question, gold=task.gold, rounds=tuple(rounds))
+            records_to_table([finished])  # what no file can hold is this question's failure alone
+        except (BackendError, DataError) as error:
+            return _Failure(str(error))
+        return finished
+
+    def _store(self, results: Sequence[tuple[Task, QuestionRecord | _Failure | None]]) -> None:
+        records = [each for _, each in results if isinstance(each, QuestionRecord)]
+        self._writer.add(records)
+        self._failures.clear([each.question.id for each in records])
+        self.finished += len(records)
+        if records:
+            self._failed_in_a_row = 0
+        for task, result in results:
+            if isinstance(result, _Failure):
+                self._failures.add(task.question.id, result.reason)
+                self.failed += 1
+                self._failed_in_a_row += 1
+        self._settings.on_progress(
+            Progress(finished=self.finished, failed=self.failed, planned=self._planned)
+        )
+        if self._failed_in_a_row >= _GIVE_UP_AFTER and self.finished == 0:
+            last = next(r for _, r in reversed(results) if isinstance(r, _Failure))
+            raise BackendError(
+                f"the first {self._failed_in_a_row} questions all failed, the last with: {last.reason}"
+            )

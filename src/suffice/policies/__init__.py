@@ -1,0 +1,1 @@
+"""Rules and methods that decide when to stop."""

@@ -1,0 +1,254 @@
+"""Policy files: readable JSON with a version, no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from suffice.calibration.isotonic import IsotonicMap
+from suffice.calibration.per_round import PerRoundCalibrator
+from suffice.errors import DataError, UsageError
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rule import RulePolicy
+from suffice.protocols import StopPolicy
+from suffice.signals.abstained import abstained_signal
+
+__all__ = ["POLICY_VERSION", "PolicyFile", "load_policy", "policy_hash", "save_policy"]
+
+POLICY_VERSION = 1
+_MAX_BYTES = 50_000_000
+
+
+def policy_document(policy: StopPolicy) -> dict[str, Any]:
+    """A policy as the JSON document of its file."""
+    if isinstance(policy, FixedPolicy):
+        body: dict[str, Any] = {"rounds": policy.rounds}
+    elif isinstance(policy, RulePolicy):
+        body = _rule_body(policy)
+    else:
+        raise UsageError(f"a policy of kind {policy.kind!r} has no file format")
+    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **body}
+
+
+def _rule_body(policy: RulePolicy) -> dict[str, Any]:
+    body: dict[str, Any] = {"rule": policy.rule}
+    if policy.preset is not None:
+        body["preset"] = policy.preset
+    if policy.calibrators:
+        body["calibrators"] = {
+            name: {
+                "absent": calibrator.absent,
+                "rounds": [each.to_json() for each in calibrator.maps],
+            }
+            for name, calibrator in policy.calibrators.items()
+        }
+    if policy.base_rates:
+        body["base_rates"] = [None if math.isnan(rate) else rate for rate in policy.base_rates]
+    if policy.own_signals:
+        body["own_signals"] = list(policy.own_signals)
+    if policy.abstention is not None:
+        body["abstention"] = list(policy.abstention)
+    if policy.fitted_on:
+        body["fitted_on"] = dict(policy.fitted_on)
+    return body
+
+
+def policy_hash(policy: StopPolicy) -> str:
+    """Twelve hexadecimal digits over everything that decides; where it was fitted does not count."""
+    document = policy_document(policy)
+    document.pop("fitted_on", None)
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None = None) -> Path:
+    """Write a policy file; a path not ending in ``.json`` is a folder that gets ``policy.json``.
+
+    ``max_rounds`` is the budget a controller enforces by default.
+    """
+    target = Path(path)
+    if target.suffix != ".json":
+        target = target / "policy.json"
+    document = policy_document(policy)
+    if max_rounds is not None:
+        document["max_rounds"] = max_rounds
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".{target.name}.tmp")
+    aside.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    aside.replace(target)
+    return target
+
+
+class PolicyFile:
+    """A policy read from its file, with the budget it was written for."""
+
+    __slots__ = ("max_rounds", "policy")
+
+    def __init__(self, policy: StopPolicy, max_rounds: int | None) -> None:
+        self.policy = policy
+        self.max_rounds = max_rounds
+
+
+def load_policy(path: str | Path) -> PolicyFile:
+    """Read a policy file, or the ``policy.json`` of a folder.
+
+    Raises
+    ------
+    DataError
+        Naming file and field: not JSON, a newer version, an unknown kind, a malformed part.
+    """
+    file = Path(path)
+    if file.is_dir():
+        file = file / "policy.json"
+    document = _read_document(file)
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in _READERS:
+        raise DataError(
+            f"unknown policy kind {kind!r}; known: {', '.join(sorted(_READERS))}",
+            file=str(file),
+            column="kind",
+        )
+    max_rounds = document.get("max_rounds")
+    if max_rounds is not None and (not _is_whole(max_rounds) or max_rounds < 1):
+        raise DataError(
+            f"must be a whole number from 1, found {max_rounds!r}",
+            file=str(file),
+            column="max_rounds",
+        )
+    try:
+        policy = _READERS[kind](document)
+    except DataError as error:
+        raise DataError(error.message, file=str(file), column=error.column) from error
+    except UsageError as error:
+        column = "rounds" if kind == "fixed" else "rule"
+        raise DataError(str(error), file=str(file), column=column) from error
+    return PolicyFile(policy, max_rounds)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _read_document(file: Path) -> dict[str, Any]:
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise DataError(f"larger than {_MAX_BYTES} bytes; not a policy file", file=str(file))
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(
+            "no such policy file; write one with 'suffice fit'", file=str(file)
+        ) from None
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", file=str(file)) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not JSON: {error}", file=str(file)) from error
+    if not isinstance(document, dict) or "suffice_policy" not in document:
+        raise DataError(
+            'not a policy file; it must be an object with "suffice_policy": 1', file=str(file)
+        )
+    version = document["suffice_policy"]
+    if not _is_whole(version) or version < 1:
+        raise DataError(
+            f"must be a version number, found {version!r}", file=str(file), column="suffice_policy"
+        )
+    if version > POLICY_VERSION:
+        raise DataError(
+            f"policy version {version} is newer than {POLICY_VERSION}, the newest this version reads; "
+            "upgrade with: pip install -U suffice",
+            file=str(file),
+            column="suffice_policy",
+        )
+    return document
+
+
+def _field(document: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    value = document.get(name, default)
+    if value is None and default is None:
+        return None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise DataError(f"must be a {kind.__name__}, found {value!r}", column=name)
+    return value
+
+
+def _strings(document: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    values = _field(document, name, list)
+    if values is None:
+        return None
+    if not all(isinstance(value, str) for value in values):
+        raise DataError("must be a list of strings", column=name)
+    return tuple(values)
+
+
+def _read_fixed(document: Mapping[str, Any]) -> StopPolicy:
+    rounds = _field(document, "rounds", int)
+    if rounds is None:
+        raise DataError("is missing", column="rounds")
+    return FixedPolicy(rounds)
+
+
+def _probability(value: object, column: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+        raise DataError(f"must be null or a number in [0, 1], found {value!r}", column=column)
+    return float(value)
+
+
+def _read_calibrators(document: Mapping[str, Any]) -> dict[str, PerRoundCalibrator]:
+    calibrators: dict[str, PerRoundCalibrator] = {}
+    for name, part in _field(document, "calibrators", dict, {}).items():
+        column = f"calibrators.{name}"
+        if not isinstance(part, dict) or not isinstance(part.get("rounds"), list):
+            raise DataError('must be an object with a list "rounds"', column=column)
+        calibrators[name] = PerRoundCalibrator(
+            maps=tuple(
+                _read_map(each, f"{column}.rounds[{index}]")
+                for index, each in enumerate(part["rounds"])
+            ),
+            absent=_probability(part.get("absent"), f"{column}.absent"),
+        )
+    return calibrators
+
+
+def _read_map(document: object, column: str) -> IsotonicMap:
+    try:
+        return IsotonicMap.from_json(document)
+    except DataError as error:
+        place = column if error.column is None else f"{column}.{error.column}"
+        raise DataError(error.message, column=place) from error
+
+
+def _read_abstention(document: Mapping[str, Any]) -> tuple[str, ...] | None:
+    phrases = _strings(document, "abstention")
+    try:
+        abstained_signal(phrases or ())
+    except UsageError as error:
+        raise DataError(str(error), column="abstention") from error
+    return phrases
+
+
+def _read_rule(document: Mapping[str, Any]) -> StopPolicy:
+    rule = _field(document, "rule", str)
+    if rule is None:
+        raise DataError("is missing", column="rule")
+    rates = [_probability(rate, "base_rates") for rate in _field(document, "base_rates", list, [])]
+    return RulePolicy(
+        rule=rule,
+        calibrators=_read_calibrators(document),
+        base_rates=tuple(math.nan if rate is None else rate for rate in rates),
+        kind=document["kind"],
+        preset=_field(document, "preset", str),
+        own_signals=_strings(document, "own_signals") or (),
+        abstention=_read_abstention(document),
+        fitted_on=_field(document, "fitted_on", dict, {}),
+    )
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], StopPolicy]] = MappingProxyType(
+    {"fixed": _read_fixed, "rule": _read_rule, "tasr": _read_rule}
+)

@@ -1,0 +1,55 @@
+"""Always the same number of rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.protocols import Action, Decision, PolicyTable, PolicyView
+from suffice.signals.base import SignalSpec
+
+__all__ = ["FixedPolicy"]
+
+_MOST_ROUNDS = int(np.iinfo(np.int16).max)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPolicy:
+    """Stops after ``rounds`` rounds, whatever happened in them."""
+
+    rounds: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds <= _MOST_ROUNDS:
+            raise UsageError(f"fixed-K needs K from 1 to {_MOST_ROUNDS}, found {self.rounds}")
+
+    @property
+    def kind(self) -> str:
+        """Its name in policy files."""
+        return "fixed"
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """It reads none."""
+        return ()
+
+    @property
+    def specs(self) -> tuple[SignalSpec, ...]:
+        """It reads none."""
+        return ()
+
+    def decide(self, view: PolicyView) -> Decision:
+        """Stop once the number of rounds is reached."""
+        done = view.round >= self.rounds
+        return Decision(
+            action=Action.STOP if done else Action.CONTINUE,
+            reason=f"round {view.round} of a fixed {self.rounds}",
+            values={"round": float(view.round)},
+        )
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        """``rounds`` for every question, also past the record, (n_questions,)."""
+        return np.full(table.n_questions, self.rounds, np.int16)

@@ -1,0 +1,70 @@
+"""The fitted methods by name: what each must read and how it is fitted on a trace set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from suffice.errors import UsageError
+from suffice.policies.fitting import fit_data
+from suffice.policies.tasr import SIGNALS_READ, fit_tasr
+from suffice.protocols import StopPolicy
+from suffice.trace.table import TraceSet
+
+__all__ = ["METHODS", "Method", "Preset", "fit_method", "method_and_preset"]
+
+Preset = Literal["published", "corrected"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A method that is fitted on traces.
+
+    ``fit(traces, preset, split)`` reads the gold answers of ``split`` and returns the policy.
+    """
+
+    name: str
+    summary: str
+    fit: Callable[[TraceSet, Preset, str], StopPolicy]
+
+
+def _fit_tasr(traces: TraceSet, preset: Preset, split: str) -> StopPolicy:
+    data = fit_data(traces, SIGNALS_READ[preset], split=split)
+    gold = tuple(answer for each in traces.only_split(split).gold for answer in each.answers)
+    return fit_tasr(data, preset, gold=gold)
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "tasr": Method(
+            name="tasr",
+            summary="stop when the answer repeats and its calibrated margin clears a floor",
+            fit=_fit_tasr,
+        )
+    }
+)
+
+
+def method_and_preset(name: str) -> tuple[Method, Preset] | None:
+    """The method of a bare name (published) or of ``NAME-corrected``; ``None`` for other names."""
+    base, _, suffix = name.partition("-")
+    if name in METHODS:
+        return METHODS[name], "published"
+    if base in METHODS and suffix in ("corrected", "published"):
+        return METHODS[base], "corrected" if suffix == "corrected" else "published"
+    return None
+
+
+def fit_method(name: str, traces: TraceSet, preset: Preset, split: str) -> StopPolicy:
+    """Fit a method by its name.
+
+    Raises
+    ------
+    UsageError
+        For an unknown method, listing the known ones.
+    """
+    if name not in METHODS:
+        raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
+    return METHODS[name].fit(traces, preset, split)

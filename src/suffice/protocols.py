@@ -1,0 +1,257 @@
+"""Every contract an extension can fulfil, in one place. One method per protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from suffice.trace.records import LoopView, Passage, Token
+
+__all__ = [
+    "Action",
+    "Calibrator",
+    "ChatModel",
+    "Completion",
+    "Decision",
+    "Generation",
+    "GenerationRequest",
+    "Message",
+    "PolicyTable",
+    "PolicyView",
+    "Reranker",
+    "Retriever",
+    "Score",
+    "Signal",
+    "StopPolicy",
+]
+
+
+# --- retrieval -------------------------------------------------------------------------------
+@runtime_checkable
+class Retriever(Protocol):
+    """Finds passages for a query."""
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        """At most ``k`` passages, best first, each with its ``score``; fewer when there are fewer."""
+        ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Orders passages again."""
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """The same passages, best first, each with a raw ``rerank_score``."""
+        ...
+
+
+# --- language models -------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One turn of a chat prompt."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest:
+    """What a model is asked.
+
+    ``prompt`` is a string for a completion and a tuple of messages for a chat. ``n`` texts are drawn;
+    ``top_logprobs`` alternatives a token are asked for (0: no log-probabilities at all).
+    """
+
+    prompt: str | tuple[Message, ...]
+    n: int = 1
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 64
+    top_logprobs: int = 0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One generated text. ``tokens`` is ``None`` when the server gave no log-probabilities."""
+
+    text: str
+    tokens: tuple[Token, ...] | None = None
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """A model's reply: ``n`` completions and what they cost, as the server reports it.
+
+    ``cached_tokens`` is the part of ``prompt_tokens`` the server did not evaluate again;
+    """
+
+    completions: tuple[Completion, ...]
+    model: str
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    latency_s: float | None = None
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """A language model. Safe to call from several threads."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as recorded."""
+        ...
+
+    @property
+    def api(self) -> Literal["chat", "completion"]:
+        """Which form of prompt it wants."""
+        ...
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """Draw the completions; raises :class:`suffice.errors.BackendError` when it cannot."""
+        ...
+
+
+# --- signals, scores, calibration ------------------------------------------------------------
+@runtime_checkable
+class Signal(Protocol):
+    """A number per round, computed from the rounds so far and nothing else."""
+
+    @property
+    def name(self) -> str:
+        """The key in the ``signals`` map and the word in rules."""
+        ...
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Optional trace columns without which it is undefined everywhere."""
+        ...
+
+    @property
+    def instead(self) -> str:
+        """What to use where those are missing; may be empty."""
+        ...
+
+    @property
+    def recorded_only(self) -> bool:
+        """Whether it cannot be computed from the rounds, only read from a record."""
+        ...
+
+    def __call__(self, view: LoopView) -> float:
+        """The value at the view's last round; NaN when undefined there."""
+        ...
+
+
+class Score(Protocol):
+    """A score of an answer against gold answers, in [0, 1]."""
+
+    def __call__(self, prediction: str, gold_answers: Iterable[str]) -> float:
+        """The score; the best over the gold answers."""
+        ...
+
+
+class Calibrator(Protocol):
+    """A fitted map from a signal to P(EM = 1)."""
+
+    def predict(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities in [0, 1] of the shape given; NaN stays NaN."""
+        ...
+
+
+# --- policies --------------------------------------------------------------------------------
+class Action(StrEnum):
+    """What a policy wants next."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyView:
+    """What a live decision sees.
+
+    ``signals[name]`` holds the values of rounds 1..t (NaN: undefined); ``loop`` the rounds themselves.
+    """
+
+    round: int
+    signals: Mapping[str, Sequence[float]]
+    loop: LoopView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A policy's verdict after a round.
+
+    ``reason`` says in words what it rests on, ``values`` holds the numbers it used (``None``:
+    undefined). ``stopped_by`` is set when the loop ends: ``policy`` or ``budget``.
+    """
+
+    action: Action
+    reason: str
+    values: Mapping[str, float | None]
+    stopped_by: Literal["policy", "budget"] | None = None
+
+    @property
+    def stop(self) -> bool:
+        """Whether the loop should end here."""
+        return self.action is Action.STOP
+
+
+class PolicyTable(Protocol):
+    """Signals of many recorded questions, label-free.
+
+    ``signal(name)`` has shape (n_questions, n_rounds), NaN where undefined.
+    """
+
+    @property
+    def n_questions(self) -> int:
+        """How many questions there are."""
+        ...
+
+    @property
+    def n_rounds(self) -> int:
+        """The full budget."""
+        ...
+
+    def signal(self, name: str) -> NDArray[np.float64]:
+        """A signal's values (n_questions, n_rounds)."""
+        ...
+
+
+class StopPolicy(Protocol):
+    """Decides after each round whether the loop has seen enough; one definition, two entries.
+
+    For every recorded question the first round at which ``decide`` stops equals ``stop_rounds``.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What its policy file calls it."""
+        ...
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals it reads."""
+        ...
+
+    @property
+    def specs(self) -> tuple[Signal, ...]:
+        """Those signals, with the policy's own settings."""
+        ...
+
+    def decide(self, view: PolicyView) -> Decision:
+        """The verdict at the view's round."""
+        ...
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        """The round each question stops at, (n_questions,), 1-based; ``n_rounds`` when it never fires."""
+        ...

@@ -1,0 +1,1 @@
+"""Replay policies on recorded rounds and compare them honestly."""

@@ -1,0 +1,140 @@
+"""From what a user names to policies that can be replayed on a trace set."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from suffice.errors import UsageError
+from suffice.policies.file import load_policy
+from suffice.policies.fitting import FitData, fit_data, fit_rule
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.methods import METHODS, fit_method, method_and_preset
+from suffice.policies.rule import rule_needs
+from suffice.protocols import StopPolicy
+from suffice.replay.oracle import ORACLES
+from suffice.signals.registry import SIGNALS
+from suffice.trace.table import TraceSet
+
+__all__ = ["Candidate", "candidates", "file_policy_name"]
+
+FIT_SPLIT = "tune"
+_FIXED = re.compile(r"fixed-(\d{1,6})")
+_WITH_CORRECTED_NAME = frozenset({"tasr", "ab-rag", "gate"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A policy under its name; ``policy`` is ``None`` for an oracle."""
+
+    name: str
+    kind: str
+    preset: str | None
+    policy: StopPolicy | None
+    fitted_here: bool = False
+
+
+def candidates(
+    traces: TraceSet, names: Sequence[str], rules: Sequence[str] = ()
+) -> tuple[Candidate, ...]:
+    """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
+
+    Parameters
+    ----------
+    traces
+        The whole trace set, of which only the tune split is fitted on.
+    names
+        ``fixed-K``, ``oracle-em``, ``oracle-f1``, a method's name or a policy file.
+    rules
+        Rule texts.
+
+    Raises
+    ------
+    UsageError
+        For a name that is none of these, and for a policy that cannot be fitted here, with the line
+        that fits it.
+    """
+    built = [_named(traces, name) for name in names] + [_rule(traces, rule) for rule in rules]
+    return _numbered(built)
+
+
+def _numbered(built: list[Candidate]) -> tuple[Candidate, ...]:
+    seen: Counter[str] = Counter()
+    numbered = []
+    for each in built:
+        seen[each.name] += 1
+        count = seen[each.name]
+        name = each.name if count == 1 else f"{each.name}#{count}"
+        numbered.append(replace(each, name=name))
+    return tuple(numbered)
+
+
+def _named(traces: TraceSet, name: str) -> Candidate:
+    if name in ORACLES:
+        return Candidate(name=name, kind="oracle", preset=None, policy=None)
+    fixed = _FIXED.fullmatch(name)
+    if fixed:
+        policy = FixedPolicy(int(fixed.group(1)))
+        return Candidate(name=name, kind=policy.kind, preset=None, policy=policy)
+    found = method_and_preset(name)
+    if found is not None:
+        method, preset = found
+        _require_tune(traces, f"policy {name!r}", method.name)
+        fitted = fit_method(method.name, traces, preset, FIT_SPLIT)
+        return Candidate(
+            name=name, kind=fitted.kind, preset=preset, policy=fitted, fitted_here=True
+        )
+    if name.endswith(".json") or Path(name).exists():
+        policy_of_file = load_policy(name).policy
+        return Candidate(
+            name=file_policy_name(policy_of_file),
+            kind=policy_of_file.kind,
+            preset=getattr(policy_of_file, "preset", None),
+            policy=policy_of_file,
+        )
+    raise UsageError(
+        f"unknown policy {name!r}; known: fixed-K, {', '.join(ORACLES)}, "
+        f"{', '.join(f'{method}, {method}-corrected' for method in METHODS)}, or a policy file (.json). "
+        "A rule's text goes to --stop-when"
+    )
+
+
+def file_policy_name(policy: StopPolicy) -> str:
+    """A file policy's name in results: its kind, with ``-corrected`` where both presets exist."""
+    corrected = getattr(policy, "preset", None) == "corrected"
+    return (
+        f"{policy.kind}-corrected"
+        if corrected and policy.kind in _WITH_CORRECTED_NAME
+        else policy.kind
+    )
+
+
+def _require_tune(traces: TraceSet, what: str, method: str) -> None:
+    if FIT_SPLIT not in traces.splits:
+        raise UsageError(
+            f"{what} must be fitted, and {traces.origin.source} has no questions in split "
+            f"{FIT_SPLIT!r}; fit it on traces that have one with: "
+            f"suffice fit {method} OTHER_TRACES --out policy.json, and pass --policy policy.json"
+        )
+
+
+def _rule(traces: TraceSet, rule: str) -> Candidate:
+    needs = rule_needs(rule)
+    own = tuple(
+        name for name in needs.signals if name in traces.signal_names and name not in SIGNALS
+    )
+    data: FitData | None = None
+    if needs.fitting:
+        if FIT_SPLIT not in traces.splits:
+            raise UsageError(
+                f"rule {rule!r} needs calibrated() or base_rate() fitted on split {FIT_SPLIT!r}, which "
+                f"{traces.origin.source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6"
+            )
+        data = fit_data(traces, needs.signals, split=FIT_SPLIT)
+    policy = fit_rule(rule, data, own_signals=own)
+    return Candidate(
+        name=rule, kind=policy.kind, preset=None, policy=policy, fitted_here=needs.fitting
+    )

@@ -1,0 +1,108 @@
+"""From names to a comparison: build the candidates, choose the questions, replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from suffice.errors import UsageError
+from suffice.policies.file import policy_hash
+from suffice.replay.candidates import Candidate, candidates
+from suffice.replay.engine import ReplaySettings, replay
+from suffice.replay.results import ReplayResult
+from suffice.scoring import F1Kind
+from suffice.trace.table import TraceSet
+
+__all__ = ["Comparison", "ComparisonSettings", "compare"]
+
+FIT_SPLIT = "tune"
+_EVAL_SPLIT = "eval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonSettings:
+    """What to compare and how.
+
+    ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
+    budget where that is shorter. Both defaults are stated in the result's notes.
+    """
+
+    policies: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    split: str | None = None
+    baseline: str | None = None
+    f1_kind: F1Kind = "hotpotqa"
+    resamples: int = 1000
+    seed: int = 42
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The replay with the questions it was made on."""
+
+    traces: TraceSet
+    result: ReplayResult
+
+
+def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
+    """Replay what the settings name, in the order given, then the baseline if it is not among them."""
+    chosen, split, notes = _choose_split(traces, settings.split)
+    baseline = settings.baseline or f"fixed-{min(3, chosen.n_rounds)}"
+    names = [*settings.policies]
+    if not names and not settings.rules:
+        raise UsageError("name at least one --policy or --stop-when")
+    built = list(candidates(traces, names, settings.rules))
+    baseline = _include(traces, baseline, built)
+    notes += _in_sample_notes(built, split)
+    result = replay(
+        chosen,
+        built,
+        ReplaySettings(
+            baseline=baseline,
+            split=split,
+            f1_kind=settings.f1_kind,
+            resamples=settings.resamples,
+            seed=settings.seed,
+            notes=tuple(notes),
+        ),
+    )
+    return Comparison(traces=chosen, result=result)
+
+
+def _include(traces: TraceSet, baseline: str, built: list[Candidate]) -> str:
+    """The baseline's name among the candidates, where it is added unless one of them is the same."""
+    if baseline in (each.name for each in built):
+        return baseline
+    wanted = candidates(traces, [baseline])[0]
+    alike = [
+        each.name
+        for each in built
+        if wanted.policy is not None
+        and each.policy is not None
+        and each.name.partition("#")[0] == wanted.name
+        and policy_hash(each.policy) == policy_hash(wanted.policy)
+    ]
+    if alike:
+        return alike[0]
+    count = 1 + sum(each.name.partition("#")[0] == wanted.name for each in built)
+    name = wanted.name if count == 1 else f"{wanted.name}#{count}"
+    built.append(replace(wanted, name=name))
+    return name
+
+
+def _choose_split(traces: TraceSet, wanted: str | None) -> tuple[TraceSet, str | None, list[str]]:
+    if wanted is not None:
+        return traces.only_split(wanted), wanted, []
+    if _EVAL_SPLIT in traces.splits:
+        return traces.only_split(_EVAL_SPLIT), _EVAL_SPLIT, ["replayed on split eval, the default"]
+    return traces, None, ["no split is named eval: all questions are replayed"]
+
+
+def _in_sample_notes(built: Sequence[Candidate], split: str | None) -> list[str]:
+    if split not in (None, FIT_SPLIT):
+        return []
+    return [
+        f"{each.name} was fitted on questions it is scored on: its figures are in-sample"
+        for each in built
+        if each.fitted_here
+    ]

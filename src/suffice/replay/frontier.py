@@ -1,0 +1,48 @@
+"""The fixed-k frontier: what always stopping after k rounds costs and scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Frontier", "interpolate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """Costs and mean F1 of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost."""
+
+    cost_name: str
+    costs: tuple[float, ...]
+    f1: tuple[float, ...]
+
+
+def interpolate(
+    costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The frontier's score at given costs, row by row; clamped outside the frontier.
+
+    Parameters
+    ----------
+    costs, scores
+        (n_rows, n_rounds), costs increasing along a row.
+    at
+        (n_rows,).
+
+    Returns
+    -------
+    (n_rows,): the linear mix of the two neighbouring fixed-k points, which is what a random choice
+    between them would give at that cost (METHODS 1; corrected).
+    """
+    n_rounds = costs.shape[1]
+    if n_rounds == 1:
+        return scores[:, 0].copy()
+    right = np.clip((costs < at[:, None]).sum(axis=1), 1, n_rounds - 1)
+    rows = np.arange(costs.shape[0])
+    low_cost, high_cost = costs[rows, right - 1], costs[rows, right]
+    low, high = scores[rows, right - 1], scores[rows, right]
+    width = high_cost - low_cost
+    share = np.where(width > 0, (at - low_cost) / np.where(width > 0, width, 1.0), 1.0)
+    return np.asarray(low + np.clip(share, 0.0, 1.0) * (high - low))

@@ -1,0 +1,162 @@
+"""What happened to single questions: every round, and where each policy stops and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.policies.outcomes import Outcomes, outcomes
+from suffice.policies.rule import RulePolicy
+from suffice.protocols import PolicyView
+from suffice.replay.reliability import Reliability, reliability
+from suffice.replay.results import PolicyResult, ReplayResult
+from suffice.signals.registry import SIGNALS
+from suffice.signals.table import SignalTable, missing_inputs, signal_table
+from suffice.trace.records import LoopView, Passage, QuestionRecord, Usage
+from suffice.trace.table import TraceSet
+
+__all__ = ["PolicyStop", "QuestionStory", "ReportData", "RoundStory", "report_data"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundStory:
+    """One recorded round with its scores (``None``: unlabelled) and signals (``None``: undefined)."""
+
+    number: int
+    answer: str
+    em: float | None
+    f1: float | None
+    passages: tuple[Passage, ...]
+    signals: Mapping[str, float | None]
+    usage: Usage
+    parse_failure: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyStop:
+    """Where a policy stops on a question, and why, in words."""
+
+    policy: str
+    round: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionStory:
+    """A question with its rounds and every policy's stop."""
+
+    id: str
+    question: str
+    type: str | None
+    gold_answers: tuple[str, ...]
+    rounds: tuple[RoundStory, ...]
+    stops: tuple[PolicyStop, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """Everything a report shows; it computes no number itself.
+
+    ``left_out`` questions are not among the stories; ``run`` is what produced the traces.
+    """
+
+    result: ReplayResult
+    stories: tuple[QuestionStory, ...]
+    left_out: int
+    reliability: Mapping[str, tuple[Reliability, ...]]
+    run: Mapping[str, object]
+
+
+def report_data(traces: TraceSet, result: ReplayResult, *, most_stories: int = 500) -> ReportData:
+    """Gather what the report shows of a replay of ``traces``."""
+    scored = outcomes(traces, result.f1_kind)
+    names = [name for name, spec in SIGNALS.items() if not missing_inputs(spec, traces)]
+    names += [name for name in traces.signal_names if name not in SIGNALS]
+    table = signal_table(traces, names)
+    shown = [name for name in names if np.isfinite(table.signal(name)).any()]
+    stories = tuple(
+        _story(index, record, result, _Shown(table, tuple(shown), scored))
+        for index, record in zip(range(most_stories), traces.records(), strict=False)
+    )
+    return ReportData(
+        result=result,
+        stories=stories,
+        left_out=traces.n_questions - len(stories),
+        reliability={
+            each.name: tuple(reliability(each.policy, table, scored))
+            for each in result.policies
+            if isinstance(each.policy, RulePolicy) and each.policy.calibrators
+        },
+        run=traces.origin.run,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    table: SignalTable
+    names: tuple[str, ...]
+    scored: Outcomes
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _story(
+    index: int, record: QuestionRecord, result: ReplayResult, shown: _Shown
+) -> QuestionStory:
+    rounds = tuple(
+        RoundStory(
+            number=number,
+            answer=each.answer,
+            em=_number(shown.scored.em[index, number - 1]),
+            f1=_number(shown.scored.f1[index, number - 1]),
+            passages=each.passages or (),
+            signals={
+                name: _number(shown.table.signal(name)[index, number - 1]) for name in shown.names
+            },
+            usage=each.usage,
+            parse_failure=each.parse_failure,
+        )
+        for number, each in enumerate(record.rounds, start=1)
+    )
+    return QuestionStory(
+        id=record.question.id,
+        question=record.question.text,
+        type=record.question.type,
+        gold_answers=record.gold.answers,
+        rounds=rounds,
+        stops=tuple(_stop(index, record, policy, shown) for policy in result.policies),
+    )
+
+
+def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Shown) -> PolicyStop:
+    stop = int(policy.stops[index])
+    if policy.policy is None:
+        reason = "the oracle knows the gold answers"
+    else:
+        view = PolicyView(
+            round=stop,
+            signals=_values(policy.policy.signals, shown, index, stop),
+            loop=LoopView(record.question.text, record.rounds[:stop]),
+        )
+        decision = policy.policy.decide(view)
+        reason = decision.reason
+        if not decision.stop:
+            reason = f"the record ends here; {reason}"
+    return PolicyStop(policy=policy.name, round=stop, reason=reason)
+
+
+def _values(
+    names: Sequence[str], shown: _Shown, index: int, stop: int
+) -> Mapping[str, Sequence[float]]:
+    undefined = [math.nan] * stop
+    return {
+        name: shown.table.signal(name)[index, :stop].tolist()
+        if name in shown.table.values
+        else undefined
+        for name in names
+    }

@@ -1,0 +1,195 @@
+"""Scores against cost, and what every chart of the report has: a caption and its numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+
+from suffice.replay.bootstrap import Interval
+from suffice.replay.results import PolicyResult, ReplayResult
+from suffice.report.formats import bracket, decimal, percent
+from suffice.report.marks import Marked
+from suffice.report.markup import Html, data_table, element, join
+from suffice.report.svg import Box, Scale, badge, canvas, dot, line, place_badges, text, ticks
+
+__all__ = ["em_figure", "f1_figure", "figure", "name_of"]
+
+_SIZE = (460.0, 360.0)
+_FRAME = Box(46, 34, 448, 310)
+_AXIS_NAMES = MappingProxyType(
+    {"llm_calls": "model calls per question", "rounds": "rounds per question"}
+)
+
+
+def figure(picture: Html, caption: object, table: Html, heading: str) -> Html:
+    """A chart with its caption and, folded, its numbers."""
+    numbers = element("details", element("summary", f"Numbers: {heading}"), table)
+    return element(
+        "figure",
+        element("h3", heading),
+        picture,
+        element("figcaption", caption),
+        numbers,
+    )
+
+
+def _cost(policy: PolicyResult, cost_name: str) -> float:
+    paid = policy.costs.get("llm_calls") if cost_name == "llm_calls" else None
+    return policy.mean_rounds if paid is None else paid
+
+
+def name_of(each: Marked) -> str:
+    """Mark and name, the baseline said."""
+    return f"{each.mark}  {each.result.name}{' (baseline)' if each.baseline else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A policy in the plane of cost and score; ``value`` and ``interval`` are shares."""
+
+    marked: Marked
+    cost: float
+    value: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """What is drawn: the policies, the line of fixed budgets as (cost, score), and the axes' names."""
+
+    points: Sequence[_Point]
+    curve: Sequence[tuple[float, float]]
+    score: str
+    cost: str
+
+
+def f1_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html | None:
+    """F1 against mean cost with intervals and the fixed-k frontier; ``None``: nothing is labelled."""
+    frontier = result.frontier
+    if frontier is None:
+        return None
+    points = [
+        _Point(
+            each, _cost(each.result, frontier.cost_name), each.result.f1, each.result.f1_interval
+        )
+        for each in policies
+        if each.result.f1 is not None
+    ]
+    curve = list(zip(frontier.costs, frontier.f1, strict=True))
+    plot = _Plot(points, curve, "F1", _axis_name(frontier.cost_name))
+    rows = [
+        (_name(each), decimal(each.cost), percent(each.value), bracket(each.interval))
+        for each in points
+    ]
+    rows += [
+        (f"frontier, k = {number}", decimal(cost), percent(value), "")
+        for number, (cost, value) in enumerate(curve, 1)
+    ]
+    head = ("policy", f"mean {plot.cost}", "F1 %", "95% interval")
+    caption = (
+        f"Up is better, left is cheaper. Whiskers: 95% intervals of {result.resamples} resamples of "
+        "the questions. Line: the fixed-k frontier; a policy earns its place above it."
+    )
+    table = data_table("F1 and cost of every policy", head, rows)
+    return figure(_scatter(plot), caption, table, "F1 against cost")
+
+
+def em_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html | None:
+    """EM against mean cost; a line joins the fixed-k policies; ``None``: nothing is labelled."""
+    frontier = result.frontier
+    if frontier is None:
+        return None
+    points = [
+        _Point(each, _cost(each.result, frontier.cost_name), each.result.em, None)
+        for each in policies
+        if each.result.em is not None
+    ]
+    curve = sorted((each.cost, each.value) for each in points if each.marked.family == "fixed")
+    plot = _Plot(points, curve, "EM", _axis_name(frontier.cost_name))
+    table = data_table(
+        "EM and cost of every policy",
+        ("policy", f"mean {plot.cost}", "EM %"),
+        [(_name(each), decimal(each.cost), percent(each.value)) for each in points],
+    )
+    caption = (
+        "Up is better, left is cheaper. The line joins the fixed-k policies shown. "
+        "Intervals are computed for F1 only."
+    )
+    return figure(_scatter(plot), caption, table, "EM against cost")
+
+
+def _axis_name(cost_name: str) -> str:
+    return _AXIS_NAMES.get(cost_name, cost_name)
+
+
+def _name(point: _Point) -> str:
+    return name_of(point.marked)
+
+
+def _scatter(plot: _Plot) -> Html:
+    heights = [each.value for each in plot.points] + [value for _, value in plot.curve]
+    intervals = [each.interval for each in plot.points if each.interval is not None]
+    heights += [end for each in intervals for end in (each.low, each.high)]
+    reached = [each.cost for each in plot.points] + [cost for cost, _ in plot.curve]
+    x_ticks, y_ticks = ticks(min(reached), max(reached)), ticks(min(heights), max(heights))
+    x = Scale(x_ticks[0], x_ticks[-1], _FRAME.left + 14, _FRAME.right - 14)
+    y = Scale(y_ticks[0], y_ticks[-1], _FRAME.bottom - 6, _FRAME.top + 6)
+    path = [(x(cost), y(value)) for cost, value in plot.curve]
+    drawn = _axes(x, y, (x_ticks, y_ticks), plot)
+    drawn += [line(*ends, class_="frontier") for ends in pairwise(path)]
+    drawn += [
+        element("circle", cx=f"{px:.1f}", cy=f"{py:.1f}", r="2.5", class_="frontier-point")
+        for px, py in path
+    ]
+    drawn += _policies(plot, x, y, path)
+    described = f"{len(plot.points)} policies; the key names the marks, the table has the numbers."
+    return canvas(_SIZE, f"{plot.score} against mean {plot.cost}", described, drawn)
+
+
+def _policies(plot: _Plot, x: Scale, y: Scale, path: Sequence[tuple[float, float]]) -> list[Html]:
+    """Whiskers below leaders below points below badges, so that what is small stays on top."""
+    at = [(x(each.cost), y(each.value)) for each in plot.points]
+    whiskers = [
+        ((x(each.cost), y(each.interval.low)), (x(each.cost), y(each.interval.high)))
+        for each in plot.points
+        if each.interval is not None
+    ]
+    places = place_badges(_FRAME, at, [*whiskers, *pairwise(path)])
+    families = [each.marked.family for each in plot.points if each.interval is not None]
+    drawn = [_whisker(ends, family) for ends, family in zip(whiskers, families, strict=True)]
+    drawn += [line(start, end, "leader") for start, end in zip(at, places, strict=True)]
+    for point, place in zip(plot.points, at, strict=True):
+        scored = f"{plot.score} {percent(point.value)}%, {decimal(point.cost)} {plot.cost}"
+        drawn.append(dot(place, point.marked.family, f"{_name(point)}: {scored}"))
+    for point, place in zip(plot.points, places, strict=True):
+        drawn.append(badge(place, point.marked.mark, point.marked.family))
+    return drawn
+
+
+def _whisker(ends: tuple[tuple[float, float], tuple[float, float]], family: str) -> Html:
+    (x, low), (_, high) = ends
+    return join(
+        [
+            line((x, low), (x, high), f"whisker {family}"),
+            line((x - 3, low), (x + 3, low), f"whisker {family}"),
+            line((x - 3, high), (x + 3, high), f"whisker {family}"),
+        ]
+    )
+
+
+def _axes(
+    x: Scale, y: Scale, at: tuple[Sequence[float], Sequence[float]], plot: _Plot
+) -> list[Html]:
+    bottom = _FRAME.bottom
+    drawn = [line((_FRAME.left, y(v)), (_FRAME.right, y(v)), "grid") for v in at[1]]
+    drawn += [text((_FRAME.left - 6, y(v) + 4), f"{100 * v:g}", "tick end") for v in at[1]]
+    drawn += [line((x(v), bottom), (x(v), bottom + 4), "axis") for v in at[0]]
+    drawn += [text((x(v), bottom + 18), f"{v:g}", "tick mid") for v in at[0]]
+    drawn.append(line((_FRAME.left, bottom), (_FRAME.right, bottom), "axis"))
+    drawn.append(
+        text(((_FRAME.left + _FRAME.right) / 2, bottom + 40), f"mean {plot.cost}", "axis-name mid")
+    )
+    drawn.append(text((_FRAME.left - 40, 16), f"{plot.score}, %", "axis-name"))
+    return drawn

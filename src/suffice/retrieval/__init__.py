@@ -1,0 +1,1 @@
+"""Retrieval: reading a corpus and ranking passages with BM25."""

@@ -1,0 +1,238 @@
+"""BM25 over a fixed set of passages.
+
+Two uses, two variants. A question's **own paragraphs** are ranked with ``okapi``, the formula of the
+``rank_bm25`` package that the published per-question rankings used, equal to it bit for bit. A
+**pooled corpus** is ranked with ``lucene`` or ``robertson`` by the ``bm25s`` package, which scores
+each word once when the index is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._optional import require
+from suffice.errors import DataError, UsageError
+from suffice.retrieval.okapi import OkapiScorer
+from suffice.trace.records import Passage
+from suffice.trace.tokens import passage_tokens, tokenize
+
+__all__ = ["OKAPI", "BM25Index", "BM25Settings", "BM25Variant"]
+
+BM25Variant = Literal["okapi", "robertson", "lucene"]
+_VARIANTS: tuple[BM25Variant, ...] = get_args(BM25Variant)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BM25Settings:
+    """Which BM25.
+
+    Parameters
+    ----------
+    k1
+        Saturation of repeated words, at least 0; at 0 a word counts once.
+    b
+        Share of length normalisation, in [0, 1].
+    variant
+        ``okapi``: as the package rank_bm25, words in more than half of the passages get a quarter of
+        the mean IDF. ``robertson``: the same saturation without its constant factor ``k1 + 1``, and
+        such words get IDF 0. ``lucene``: IDF ln(1 + (N - df + 0.5) / (df + 0.5)), always positive.
+    """
+
+    k1: float = 1.5
+    b: float = 0.75
+    variant: BM25Variant = "lucene"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.k1 < float("inf"):
+            raise UsageError(f"k1 must be a number of at least 0, found {self.k1!r}")
+        if not 0 <= self.b <= 1:
+            raise UsageError(f"b must lie in [0, 1], found {self.b!r}")
+        if self.variant not in _VARIANTS:
+            raise UsageError(f"no BM25 variant {self.variant!r}; allowed: {', '.join(_VARIANTS)}")
+
+
+OKAPI = BM25Settings(variant="okapi")
+"""What ranks a question's own paragraphs."""
+
+
+class _Scorer(Protocol):
+    def scores(self, query_tokens: Sequence[str]) -> NDArray[np.floating[Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _EagerScorer:
+    """Scores of a ``bm25s`` index; ``None`` when the passages hold no word at all."""
+
+    engine: Any
+    n_passages: int
+
+    def scores(self, query_tokens: Sequence[str]) -> NDArray[np.floating[Any]]:
+        ids = [] if self.engine is None else self.engine.get_tokens_ids(query_tokens)
+        if not ids:
+            return np.zeros(self.n_passages, dtype=np.float32)
+        scores: NDArray[np.floating[Any]] = self.engine.get_scores_from_ids(ids)
+        return scores
+
+
+def load_bm25s() -> Any:
+    """Import ``bm25s`` and put back the level of its logger, which its import sets to DEBUG."""
+    logger = logging.getLogger("bm25s")
+    level = logger.level
+    module = require("bm25s", extra="bm25", purpose="BM25 over a pooled corpus")
+    logger.setLevel(level)
+    return module
+
+
+def _eager_scorer(tokens: list[list[str]], settings: BM25Settings) -> _EagerScorer:
+    module = load_bm25s()
+    vocabulary: dict[str, int] = {}
+    ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in words] for words in tokens]
+    if not vocabulary:
+        return _EagerScorer(engine=None, n_passages=len(tokens))
+    engine = module.BM25(k1=settings.k1, b=settings.b, method=settings.variant, backend="numpy")
+    engine.index((ids, vocabulary), create_empty_token=False, show_progress=False)
+    return _EagerScorer(engine=engine, n_passages=len(tokens))
+
+
+def best_first(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
+    """Indices of the ``k`` highest scores, best first; equal scores keep their order."""
+    n = len(scores)
+    if k >= n:
+        return np.argsort(-scores, kind="stable")
+    threshold = np.partition(scores, n - k)[n - k]
+    candidates = np.flatnonzero(scores >= threshold)
+    return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
+
+
+def corpus_fingerprint(passages: Iterable[Passage]) -> str:
+    """SHA-256 over ids, titles and texts in order: equal for equal corpora, on every machine."""
+    digest = hashlib.sha256()
+    for passage in passages:
+        digest.update(json.dumps([passage.id, passage.title, passage.text]).encode("ascii"))
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _check_ids(passages: Sequence[Passage]) -> None:
+    counts = Counter(passage.id for passage in passages)
+    if len(counts) < len(passages):
+        repeated = [name for name, count in counts.items() if count > 1]
+        shown = ", ".join(repr(name) for name in islice(repeated, 5))
+        more = f" and {len(repeated) - 5} more" if len(repeated) > 5 else ""
+        raise DataError(
+            f"passage ids must be unique; these occur more than once: {shown}{more}", column="id"
+        )
+
+
+class BM25Index:
+    """A ranked-retrieval index; fulfils :class:`suffice.protocols.Retriever`.
+
+    Build one with :meth:`build` or :meth:`load`.
+
+    >>> index = BM25Index.build(
+    ...     [Passage(id="a", text="a red boat"), Passage(id="b", text="a green boat"),
+    ...      Passage(id="c", text="an old tree")], OKAPI)
+    >>> [passage.id for passage in index.retrieve("green boat", 2)]
+    ['b', 'a']
+    """
+
+    def __init__(
+        self, passages: tuple[Passage, ...], settings: BM25Settings, scorer: _Scorer
+    ) -> None:
+        self.passages = passages
+        self.settings = settings
+        self._scorer = scorer
+
+    @classmethod
+    def build(cls, passages: Iterable[Passage], settings: BM25Settings | None = None) -> BM25Index:
+        """Index passages over title and text.
+
+        Parameters
+        ----------
+        passages
+            Any number, none included; ids must be unique.
+        settings
+            ``None``: :class:`BM25Settings` as it stands, for a pooled corpus. For a question's own
+            paragraphs give :data:`OKAPI`.
+
+        Raises
+        ------
+        DataError
+            When two passages share an id.
+        MissingExtra
+            When ``bm25s`` is not installed and the variant is not ``okapi``.
+        """
+        kept, settings = tuple(passages), settings or BM25Settings()
+        _check_ids(kept)
+        tokens = [passage_tokens(passage) for passage in kept]
+        scorer: _Scorer
+        if settings.variant == "okapi":
+            scorer = OkapiScorer.fit(tokens, k1=settings.k1, b=settings.b)
+        else:
+            scorer = _eager_scorer(tokens, settings)
+        return cls(kept, settings, scorer)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the corpus; two indexes of the same passages in the same order share it."""
+        return corpus_fingerprint(self.passages)
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def scores(self, query: str) -> NDArray[np.floating[Any]]:
+        """The query's score of every passage, (n_passages,); 0 where no word is shared."""
+        return self._scorer.scores(tokenize(query))
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
+        """The ``k`` best passages with their scores, best first; ties keep passage order.
+
+        All passages when there are fewer than ``k``. A query without a known word scores 0
+        everywhere and gets the first ``k``.
+
+        Raises
+        ------
+        UsageError
+            When ``k`` is below 1.
+        """
+        if k < 1:
+            raise UsageError(f"k must be at least 1, found {k}")
+        scores = self.scores(query)
+        return tuple(
+            replace(self.passages[i], score=float(scores[i])) for i in best_first(scores, k)
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """Write the index to ``folder``; an index already there is replaced in one step."""
+        from suffice.retrieval.store import save_index
+
+        engine = self._scorer.engine if isinstance(self._scorer, _EagerScorer) else None
+        save_index(Path(folder), self.passages, self.settings, engine)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> BM25Index:
+        """Read an index that :meth:`save` wrote.
+
+        Raises
+        ------
+        DataError
+            When a file is missing, cut short or changed, naming it, or written by a newer version.
+        """
+        from suffice.retrieval.store import load_index
+
+        stored = load_index(Path(folder))
+        if stored.settings.variant == "okapi":
+            return cls.build(stored.passages, stored.settings)
+        scorer = _EagerScorer(engine=stored.engine, n_passages=len(stored.passages))
+        return cls(stored.passages, stored.settings, scorer)

@@ -1,0 +1,256 @@
+"""The user's own files as passages: plain text, Markdown and JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffice.errors import DataError
+from suffice.trace.records import Passage
+
+__all__ = ["MAX_FILE_BYTES", "MAX_WORDS", "CorpusReading", "SkippedFile", "read_corpus"]
+
+MAX_FILE_BYTES = 50_000_000
+MAX_WORDS = 120
+_TEXT, _MARKDOWN, _ROWS = (".txt",), (".md", ".markdown"), (".jsonl",)
+_ACCEPTED = ".txt, .md and .jsonl files"
+_HEADING = re.compile(r" {0,3}#{1,6}\s+(?P<title>.*?)\s*#*\s*$")
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedFile:
+    """A file that was left out, by its path inside the corpus, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusReading:
+    """What a folder or file gave. Passages come in order of path, then of place in the file."""
+
+    passages: tuple[Passage, ...]
+    skipped: tuple[SkippedFile, ...]
+
+    @property
+    def skipped_by_reason(self) -> Mapping[str, int]:
+        """How many files were left out, by reason."""
+        return Counter(file.reason for file in self.skipped)
+
+
+def read_corpus(path: str | Path, *, max_file_bytes: int = MAX_FILE_BYTES) -> CorpusReading:
+    """Read ``.txt``, ``.md`` and ``.jsonl`` files into passages.
+
+    Text and Markdown are cut at blank lines and headings into passages of at most about
+    :data:`MAX_WORDS` words; the title is the nearest heading above, or else the file's name, and the
+    id is ``relative/path#n`` with n from 1. A row of JSON lines is one passage,
+    ``{"id"?: str, "title"?: str, "text": str}``.
+
+    Parameters
+    ----------
+    path
+        One such file, or a folder, searched with all its subfolders. Hidden, binary, undecodable and
+        other files and linked folders are skipped and counted.
+    max_file_bytes
+        Larger files are skipped.
+
+    Raises
+    ------
+    DataError
+        When the path does not exist, a row of JSON lines is malformed, two passages share an id, or
+        nothing was found.
+    """
+    root = Path(path)
+    if not root.exists():
+        raise DataError(
+            f"does not exist; give a folder of {_ACCEPTED}, or one of them", file=str(path)
+        )
+    passages: list[Passage] = []
+    skipped: list[SkippedFile] = []
+    for file, name in _files(root, skipped):
+        text, reason = _read(file, max_file_bytes)
+        if reason:
+            skipped.append(SkippedFile(path=name, reason=reason))
+        elif file.suffix.lower() in _ROWS:
+            passages.extend(_rows(text, file, name))
+        else:
+            passages.extend(_sections(text, file, name))
+    reading = CorpusReading(passages=tuple(passages), skipped=tuple(skipped))
+    _check(reading, root)
+    return reading
+
+
+def _check(reading: CorpusReading, root: Path) -> None:
+    if not reading.passages:
+        reasons = ", ".join(f"{n} {why}" for why, n in sorted(reading.skipped_by_reason.items()))
+        raise DataError(
+            f"no text found; a corpus is a folder of {_ACCEPTED} (UTF-8), or one of them"
+            + (f". Skipped: {reasons}" if reasons else ""),
+            file=str(root),
+        )
+    counts = Counter(passage.id for passage in reading.passages)
+    name, count = counts.most_common(1)[0]
+    if count > 1:
+        raise DataError(
+            f"{count} passages share the id {name!r}; ids must be unique",
+            file=str(root),
+            column="id",
+        )
+
+
+# --- files ------------------------------------------------------------------------------------
+def _name(file: Path, root: Path) -> str:
+    relative = file.relative_to(root).as_posix() if file != root else file.name
+    return os.fsencode(relative).decode("utf-8", "replace")
+
+
+def _files(root: Path, skipped: list[SkippedFile]) -> Iterator[tuple[Path, str]]:
+    """Readable candidates in order of path; linked folders are not entered, so no loop is possible."""
+    if root.is_file():
+        yield root, _name(root, root)
+        return
+    found: list[Path] = []
+    for folder, folders, files in os.walk(
+        root, onerror=lambda error: _unreadable(error, root, skipped)
+    ):
+        place = Path(folder)
+        for name in list(folders):
+            if name.startswith(".") or (place / name).is_symlink():
+                folders.remove(name)
+                reason = "hidden" if name.startswith(".") else "linked folder"
+                skipped.append(SkippedFile(path=_name(place / name, root), reason=reason))
+        found.extend(place / name for name in files)
+    for file in sorted(found, key=lambda file: file.relative_to(root).parts):
+        name = _name(file, root)
+        if file.name.startswith("."):
+            skipped.append(SkippedFile(path=name, reason="hidden"))
+        else:
+            yield file, name
+
+
+def _unreadable(error: OSError, root: Path, skipped: list[SkippedFile]) -> None:
+    name = _name(Path(str(error.filename)), root)
+    skipped.append(SkippedFile(path=name, reason="unreadable"))
+
+
+def _read(file: Path, max_file_bytes: int) -> tuple[str, str]:
+    """Text and an empty reason, or an empty text and the reason to skip the file."""
+    if file.suffix.lower() not in (*_TEXT, *_MARKDOWN, *_ROWS):
+        return "", "of another kind"
+    try:
+        if not file.is_file():
+            return "", "not a regular file"
+        if file.stat().st_size > max_file_bytes:
+            return "", f"larger than {max_file_bytes / 1e6:g} MB"
+        return _decode(file.read_bytes())
+    except OSError:
+        return "", "unreadable"
+
+
+def _decode(data: bytes) -> tuple[str, str]:
+    if b"\0" in data:
+        return "", "binary"
+    try:
+        return data.decode("utf-8-sig"), ""
+    except UnicodeDecodeError:
+        return "", "not UTF-8"
+
+
+# --- rows -------------------------------------------------------------------------------------
+def _rows(text: str, file: Path, name: str) -> Iterator[Passage]:
+    for row, line in enumerate(text.split("\n")):
+        if line.strip():
+            yield _row(line, file, row, f"{name}#{row + 1}")
+
+
+def _row(line: str, file: Path, row: int, default_id: str) -> Passage:
+    wanted = 'a row is {"id": optional, "title": optional, "text": required}, all strings'
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not JSON ({error}); {wanted}", file=str(file), row=row) from error
+    if not isinstance(value, dict):
+        raise DataError(f"found {type(value).__name__}; {wanted}", file=str(file), row=row)
+    fields: dict[str, str] = {}
+    for column, default in (("id", default_id), ("title", ""), ("text", None)):
+        found = value.get(column, default)
+        if column == "id" and isinstance(found, int) and not isinstance(found, bool):
+            found = str(found)
+        if not isinstance(found, str):
+            what = "nothing" if found is None else repr(found)
+            raise DataError(f"found {what:.60}; {wanted}", file=str(file), row=row, column=column)
+        fields[column] = found
+    return Passage(id=fields["id"], title=fields["title"], text=fields["text"])
+
+
+# --- text and Markdown ------------------------------------------------------------------------
+def _sections(text: str, file: Path, name: str) -> Iterator[Passage]:
+    markdown = file.suffix.lower() in _MARKDOWN
+    number = 0
+    for title, paragraphs in _titled(text, file.stem, markdown=markdown):
+        for piece in _pieces(paragraphs):
+            number += 1
+            yield Passage(id=f"{name}#{number}", title=title, text=piece)
+
+
+def _titled(text: str, title: str, *, markdown: bool) -> Iterator[tuple[str, list[str]]]:
+    """Paragraphs by heading; text above the first heading goes under ``title``."""
+    paragraphs: list[str] = []
+    lines: list[str] = []
+    fenced = False
+
+    def close() -> None:
+        if lines:
+            paragraphs.append(" ".join(" ".join(lines).split()))
+            lines.clear()
+
+    for line in text.splitlines():
+        if markdown and _FENCE.match(line):
+            fenced = not fenced
+        heading = _HEADING.match(line) if markdown and not fenced else None
+        if heading:
+            close()
+            if paragraphs:
+                yield title, paragraphs
+            title, paragraphs = heading["title"] or title, []
+        elif line.strip():
+            lines.append(line)
+        else:
+            close()
+    close()
+    if paragraphs:
+        yield title, paragraphs
+
+
+def _pieces(paragraphs: list[str]) -> Iterator[str]:
+    """Short neighbours joined and long paragraphs cut, each at most :data:`MAX_WORDS` words."""
+    held: list[str] = []
+    size = 0
+    for paragraph in paragraphs:
+        for part in _cut(paragraph):
+            words = len(part.split())
+            if held and size + words > MAX_WORDS:
+                yield " ".join(held)
+                held, size = [], 0
+            held.append(part)
+            size += words
+    if held:
+        yield " ".join(held)
+
+
+def _cut(paragraph: str) -> Iterator[str]:
+    """A paragraph that fits, or else its sentences, or else runs of words."""
+    if len(paragraph.split()) <= MAX_WORDS:
+        yield paragraph
+        return
+    for sentence in _SENTENCE_END.split(paragraph):
+        words = sentence.split()
+        for start in range(0, len(words), MAX_WORDS):
+            yield " ".join(words[start : start + MAX_WORDS])

@@ -1,0 +1,96 @@
+"""Answer scores as pure functions: exact match, token F1 and containment accuracy.
+
+Definitions are those of the official SQuAD and HotpotQA evaluation scripts (METHODS, "Shared").
+Every score lies in [0, 1]; high is good.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Literal, get_args
+
+__all__ = ["F1_KINDS", "F1Kind", "accuracy", "exact_match", "f1", "f1_score", "normalize_answer"]
+
+F1Kind = Literal["hotpotqa", "squad"]
+F1_KINDS: tuple[F1Kind, ...] = get_args(F1Kind)
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_SPECIAL = frozenset({"yes", "no", "noanswer"})
+
+
+@lru_cache(maxsize=65536)
+def normalize_answer(text: str) -> str:
+    """Lower-case, delete punctuation, drop the words a/an/the, squeeze white space; in that order.
+
+    >>> normalize_answer("The  A-ha, a.m.")
+    'aha am'
+    """
+    text = text.lower().translate(_DELETE_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def exact_match(prediction: str, gold_answers: Iterable[str]) -> float:
+    """1.0 when the normalised prediction equals any normalised gold answer, else 0.0.
+
+    >>> exact_match("The Tempest.", ["tempest", "storm"])
+    1.0
+    """
+    predicted = normalize_answer(prediction)
+    return float(any(normalize_answer(gold) == predicted for gold in gold_answers))
+
+
+def _token_f1(predicted: str, gold: str) -> float:
+    predicted_tokens, gold_tokens = predicted.split(), gold.split()
+    shared = sum((Counter(predicted_tokens) & Counter(gold_tokens)).values())
+    if shared == 0:
+        return 0.0
+    precision, recall = shared / len(predicted_tokens), shared / len(gold_tokens)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _best(
+    prediction: str, gold_answers: Iterable[str], score: Callable[[str, str], float]
+) -> float:
+    predicted = normalize_answer(prediction)
+    return max((score(predicted, normalize_answer(gold)) for gold in gold_answers), default=0.0)
+
+
+def _hotpotqa_f1(predicted: str, gold: str) -> float:
+    if predicted != gold and (predicted in _SPECIAL or gold in _SPECIAL):
+        return 0.0
+    return _token_f1(predicted, gold)
+
+
+def f1_score(prediction: str, gold_answers: Iterable[str], kind: F1Kind = "hotpotqa") -> float:
+    """Token-multiset F1 of the normalised answers, maximum over the gold answers.
+
+    ``hotpotqa`` scores 0 when the two differ and either is yes, no or noanswer; ``squad`` does not.
+    Two answers that normalise to nothing score 0 (and exact match 1), as in the official scripts.
+
+    >>> f1_score("yes indeed", ["yes"]), f1_score("yes indeed", ["yes"], "squad")
+    (0.0, 0.6666666666666666)
+    """
+    return _best(prediction, gold_answers, _hotpotqa_f1 if kind == "hotpotqa" else _token_f1)
+
+
+def f1(prediction: str, gold_answers: Iterable[str]) -> float:
+    """Token F1 with HotpotQA's rule for yes, no and noanswer; see :func:`f1_score`."""
+    return f1_score(prediction, gold_answers)
+
+
+def accuracy(prediction: str, gold_answers: Iterable[str]) -> float:
+    """1.0 when some normalised gold answer is a substring of the normalised prediction, else 0.0.
+
+    Substring, not words: "no" is in "know". A gold answer that normalises to nothing never counts.
+
+    >>> accuracy("I know", ["no"])
+    1.0
+    """
+    return _best(
+        prediction, gold_answers, lambda predicted, gold: float(gold != "" and gold in predicted)
+    )

@@ -1,0 +1,1 @@
+"""Signals: a number per round, computed from the rounds so far."""

@@ -1,0 +1,93 @@
+"""Abstention: the model says that it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from suffice.errors import UsageError
+from suffice.scoring import normalize_answer
+from suffice.signals.base import SignalSpec
+from suffice.trace.records import LoopView
+
+__all__ = ["ABSTAINED", "ABSTENTION_PHRASES", "abstained", "abstained_signal", "is_abstention"]
+
+ABSTENTION_PHRASES: tuple[str, ...] = (
+    "unknown",
+    "not mentioned",
+    "not specified",
+    "not provided",
+    "information not provided",
+    "not enough information",
+    "insufficient information",
+    "cannot be determined",
+    "na",
+    "none",
+)
+"""Normalised answers that abstain; leave out ``none`` where it is a real answer."""
+
+_USUAL = frozenset(ABSTENTION_PHRASES)
+
+
+def is_abstention(answer: str, phrases: Iterable[str] = ABSTENTION_PHRASES) -> bool:
+    """Whether the normalised answer is empty or, normalised, one of ``phrases``.
+
+    Raises
+    ------
+    UsageError
+        When ``phrases`` hold "no", which is an answer.
+
+    >>> is_abstention("Not mentioned."), is_abstention("no"), is_abstention("")
+    (True, False, True)
+    >>> is_abstention("I don't know", ["I don't know."])
+    True
+    """
+    return _abstains(answer, _normalized(phrases))
+
+
+def _normalized(phrases: Iterable[str]) -> frozenset[str]:
+    if phrases is ABSTENTION_PHRASES:
+        return _USUAL
+    normalized = frozenset(normalize_answer(phrase) for phrase in phrases)
+    if "no" in normalized:
+        raise UsageError(
+            'the abstention phrases hold "no", which answers a yes/no question; leave it out'
+        )
+    return normalized
+
+
+def _abstains(answer: str, phrases: frozenset[str]) -> bool:
+    normalized = normalize_answer(answer)
+    return normalized == "" or normalized in phrases
+
+
+def abstained(view: LoopView) -> float:
+    """1.0 when the answer is empty or says that it is not known, else 0.0; always defined."""
+    return float(_abstains(view.current.answer, _USUAL))
+
+
+def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
+    """``abstained`` with other phrases than the usual ones, which are normalised here.
+
+    Raises
+    ------
+    UsageError
+        When ``phrases`` hold "no", which is an answer.
+    """
+    normalized = _normalized(phrases)
+
+    def compute(view: LoopView) -> float:
+        return float(_abstains(view.current.answer, normalized))
+
+    return replace(ABSTAINED, compute=compute)
+
+
+ABSTAINED = SignalSpec(
+    name="abstained",
+    summary="1 when the answer is empty or says it is not known",
+    low=0.0,
+    high=1.0,
+    direction="low",
+    compute=abstained,
+    binary=True,
+)

@@ -1,0 +1,53 @@
+"""Answer in evidence: the answer's words stand in what was read."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from suffice.scoring import normalize_answer
+from suffice.signals.base import UNDEFINED, SignalSpec
+from suffice.trace.records import LoopView
+
+__all__ = ["ANSWER_IN_EVIDENCE", "answer_in_evidence"]
+
+_NOT_EXTRACTIVE = frozenset({"", "yes", "no"})
+
+
+@lru_cache(maxsize=1024)
+def _padded(text: str) -> str:
+    """Normalised text between blanks, so that a match ends at word ends; kept for later rounds."""
+    return f" {normalize_answer.__wrapped__(text)} "
+
+
+def answer_in_evidence(view: LoopView) -> float:
+    """1.0 when the normalised answer's words stand, in order, in one passage of rounds 1..t.
+
+    Else 0.0. Texts without titles, normalised like the answer (paper 0; corrected: whole words,
+    where the published substring finds "no" in "know"). Undefined for yes, no and empty answers,
+    and when it is not found but some passage was recorded without its text or a round without its
+    passages.
+    """
+    answer = normalize_answer(view.current.answer)
+    if answer in _NOT_EXTRACTIVE:
+        return UNDEFINED
+    wanted = f" {answer} "
+    complete = True
+    for each in reversed(view.rounds):
+        complete = complete and each.passages is not None
+        for passage in each.passages or ():
+            if passage.text is None:
+                complete = False
+            elif wanted in _padded(passage.text):
+                return 1.0
+    return 0.0 if complete else UNDEFINED
+
+
+ANSWER_IN_EVIDENCE = SignalSpec(
+    name="answer_in_evidence",
+    summary="1 when the answer's words stand in a passage",
+    needs=("passages",),
+    low=0.0,
+    high=1.0,
+    compute=answer_in_evidence,
+    binary=True,
+)

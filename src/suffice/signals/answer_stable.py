@@ -1,0 +1,71 @@
+"""Answer stability: the model repeats its previous round's answer."""
+
+from __future__ import annotations
+
+import re
+import string
+
+from suffice.scoring import normalize_answer
+from suffice.signals.base import UNDEFINED, SignalSpec
+from suffice.trace.records import LoopView, Round
+
+__all__ = ["ANSWER_STABLE", "ANSWER_STABLE_PUBLISHED", "answer_stable", "answer_stable_published"]
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def added_nothing(current: Round, earlier: tuple[Round, ...]) -> bool:
+    """Whether passages were recorded and none of them is new by id."""
+    if current.passages is None:
+        return False
+    seen = {passage.id for each in earlier for passage in each.passages or ()}
+    return all(passage.id in seen for passage in current.passages)
+
+
+def answer_stable(view: LoopView) -> float:
+    """1.0 when the normalised answer equals the previous round's, else 0.0 (paper 0, Eq. 1; corrected).
+
+    Undefined in round 1 and in a round that added no new passage, where a repeated prompt repeats the
+    answer trivially. Two answers that normalise to nothing are equal; ``abstained`` tells them apart.
+    """
+    previous = view.previous
+    if previous is None or added_nothing(view.current, view.rounds[:-1]):
+        return UNDEFINED
+    return float(normalize_answer(view.current.answer) == normalize_answer(previous.answer))
+
+
+def _published_normalizer(text: str) -> str:
+    """The published code's normaliser: articles go before punctuation, so "A-ha" becomes "ha"."""
+    text = _ARTICLES.sub(" ", text.lower())
+    return " ".join(text.translate(_DELETE_PUNCTUATION).split())
+
+
+def answer_stable_published(view: LoopView) -> float:
+    """Stability as the published code computes it (paper 0; published).
+
+    Its own normaliser drops articles before punctuation. Undefined in round 1 only.
+    """
+    previous = view.previous
+    if previous is None:
+        return UNDEFINED
+    current = _published_normalizer(view.current.answer)
+    return float(current == _published_normalizer(previous.answer))
+
+
+ANSWER_STABLE = SignalSpec(
+    name="answer_stable",
+    summary="1 when the answer repeats the previous round's",
+    low=0.0,
+    high=1.0,
+    compute=answer_stable,
+    binary=True,
+)
+ANSWER_STABLE_PUBLISHED = SignalSpec(
+    name="answer_stable_published",
+    summary="the same with the published code's normaliser",
+    low=0.0,
+    high=1.0,
+    compute=answer_stable_published,
+    binary=True,
+)

@@ -1,0 +1,51 @@
+"""What a loop has read so far, as the evidence signals need it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from suffice.trace.records import Passage, Round
+from suffice.trace.tokens import passage_tokens
+
+__all__ = ["candidate_scores", "finite", "rerank_scores", "seen_passages", "token_set"]
+
+
+def seen_passages(rounds: Iterable[Round]) -> dict[str, Passage] | None:
+    """Passages of the rounds by id, first occurrence first; ``None`` when a round recorded none."""
+    seen: dict[str, Passage] = {}
+    for each in rounds:
+        if each.passages is None:
+            return None
+        for passage in each.passages:
+            seen.setdefault(passage.id, passage)
+    return seen
+
+
+@lru_cache(maxsize=1024)
+def token_set(passage: Passage) -> frozenset[str]:
+    """Distinct tokens of title and text; kept, since every later round asks again."""
+    return frozenset(passage_tokens(passage))
+
+
+def finite(values: Iterable[float | None]) -> list[float]:
+    """The finite ones, in order."""
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def rerank_scores(rounds: Iterable[Round]) -> list[float]:
+    """Raw reranker scores of the distinct passages seen, those without a finite one left out."""
+    distinct: dict[str, float | None] = {}
+    for each in rounds:
+        for passage in each.passages or ():
+            distinct.setdefault(passage.id, passage.rerank_score)
+    return finite(distinct.values())
+
+
+def candidate_scores(rounds: Sequence[Round]) -> list[float]:
+    """Scores of the newest recorded candidate list; empty when none is recorded."""
+    for each in reversed(rounds):
+        if each.candidate_scores is not None:
+            return finite(each.candidate_scores)
+    return []

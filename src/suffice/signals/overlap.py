@@ -1,0 +1,80 @@
+"""Overlap: how much of the round's new text repeats what was read before."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from suffice.signals.base import UNDEFINED, SignalSpec
+from suffice.signals.evidence import seen_passages, token_set
+from suffice.trace.records import LoopView, Passage
+
+__all__ = ["OVERLAP", "OVERLAP_IDF", "overlap", "overlap_idf"]
+
+
+def _new_and_earlier(view: LoopView) -> tuple[list[Passage], list[Passage]] | None:
+    """The round's new passages and all earlier ones; ``None`` where there is nothing to compare."""
+    earlier = seen_passages(view.rounds[:-1])
+    seen = seen_passages(view.rounds)
+    if not earlier or seen is None or len(seen) == len(earlier):
+        return None
+    if any(passage.text is None for passage in seen.values()):
+        return None
+    new = [passage for key, passage in seen.items() if key not in earlier]
+    return new, list(earlier.values())
+
+
+def overlap(view: LoopView) -> float:
+    """Token-set Jaccard of the round's new passages and all earlier ones (paper 0; published).
+
+    Tokens of title and text; in [0, 1], high: little news. It falls with the round by construction,
+    as the earlier set only grows. Undefined in round 1, without a new passage or an earlier one,
+    and when a passage seen so far was recorded without its text.
+    """
+    pair = _new_and_earlier(view)
+    if pair is None:
+        return UNDEFINED
+    new, earlier = (frozenset[str]().union(*map(token_set, passages)) for passages in pair)
+    union = len(new | earlier)
+    return len(new & earlier) / union if union else UNDEFINED
+
+
+def overlap_idf(view: LoopView) -> float:
+    """The same with each token weighing ln((N + 1) / (df + 1)) + 1 over the N passages seen so far.
+
+    The paper's text; its code used the plain form in every rule, and took N over all candidates,
+    which a trace does not hold.
+    """
+    pair = _new_and_earlier(view)
+    if pair is None:
+        return UNDEFINED
+    new, earlier = pair
+    document_frequency = Counter(token for each in new + earlier for token in token_set(each))
+    passages = len(new) + len(earlier)
+    weight = {
+        token: math.log((passages + 1) / (df + 1)) + 1 for token, df in document_frequency.items()
+    }
+    if not weight:
+        return UNDEFINED
+    in_new = frozenset[str]().union(*map(token_set, new))
+    in_earlier = frozenset[str]().union(*map(token_set, earlier))
+    # fsum rounds once, so the value does not hang on the order of a set.
+    return math.fsum(weight[token] for token in in_new & in_earlier) / math.fsum(weight.values())
+
+
+OVERLAP = SignalSpec(
+    name="overlap",
+    summary="token-set Jaccard of new and earlier passages",
+    needs=("passages",),
+    low=0.0,
+    high=1.0,
+    compute=overlap,
+)
+OVERLAP_IDF = SignalSpec(
+    name="overlap_idf",
+    summary="the same weighted by inverse document frequency",
+    needs=("passages",),
+    low=0.0,
+    high=1.0,
+    compute=overlap_idf,
+)

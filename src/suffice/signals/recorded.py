@@ -1,0 +1,57 @@
+"""Signals that need a model, an encoder or a planner, and so are read from the record only."""
+
+from __future__ import annotations
+
+from suffice.signals.base import SignalSpec
+
+__all__ = [
+    "CANDIDATE_AGREEMENT",
+    "CONTRADICTION",
+    "EVIDENCE_CONSISTENCY",
+    "EVIDENCE_CONSISTENCY_MAX",
+    "EVIDENCE_CONSISTENCY_TOP1",
+    "EVIDENCE_ENTAILMENT",
+    "JUDGE_SUPPORT",
+    "LLM_STOP",
+    "Q_CONT",
+    "Q_STOP",
+    "REMAINING_SHARE",
+]
+
+
+def _share(name: str, summary: str) -> SignalSpec:
+    return SignalSpec(name=name, summary=summary, low=0.0, high=1.0)
+
+
+JUDGE_SUPPORT = SignalSpec(
+    name="judge_support",
+    summary="a judge's rating of the evidence for the answer, 1-5 (paper 0)",
+    low=1.0,
+    high=5.0,
+)
+EVIDENCE_CONSISTENCY = _share(
+    "evidence_consistency", "(cosine of answer and mean passage + 1) / 2 (paper 2, S2)"
+)
+EVIDENCE_CONSISTENCY_MAX = _share(
+    "evidence_consistency_max", "the same with the passage nearest to the answer"
+)
+EVIDENCE_CONSISTENCY_TOP1 = _share(
+    "evidence_consistency_top1", "the same with the passage ranked first"
+)
+EVIDENCE_ENTAILMENT = _share(
+    "evidence_entailment", "probability that the evidence entails the answer"
+)
+LLM_STOP = SignalSpec(
+    name="llm_stop",
+    summary="1 when the model, asked, wants to stop (paper 1)",
+    low=0.0,
+    high=1.0,
+    binary=True,
+)
+Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here (paper 1)")
+Q_CONT = SignalSpec(name="q_cont", summary="learned value of going on (paper 1)")
+CANDIDATE_AGREEMENT = _share(
+    "candidate_agreement", "token overlap of the candidate steps (paper 4, SC)"
+)
+CONTRADICTION = _share("contradiction", "a candidate step contradicts the plan (paper 4, CD)")
+REMAINING_SHARE = _share("remaining_share", "share of the steps still to come (paper 4, DR)")

@@ -1,0 +1,88 @@
+"""Statistics of the reranker's raw scores over the passages of rounds 1..t, each passage once.
+
+All are undefined while no passage carries a score.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+
+from suffice.signals.base import UNDEFINED, SignalSpec
+from suffice.signals.evidence import finite, rerank_scores
+from suffice.trace.records import LoopView
+
+__all__ = [
+    "RERANK_MEAN",
+    "RERANK_TOP_SCORE",
+    "RERANK_VARIANCE",
+    "RERANK_VARIANCE_RAW",
+    "rerank_mean",
+    "rerank_top_score",
+    "rerank_variance",
+    "rerank_variance_raw",
+]
+
+
+def rerank_top_score(view: LoopView) -> float:
+    """Highest raw score so far (paper 0): never falls from round to round."""
+    scores = finite(p.rerank_score for each in view.rounds for p in each.passages or ())
+    return max(scores, default=UNDEFINED)
+
+
+def rerank_mean(view: LoopView) -> float:
+    """Mean raw score (paper 2, alternative S3)."""
+    scores = rerank_scores(view.rounds)
+    return statistics.fmean(scores) if scores else UNDEFINED
+
+
+def rerank_variance(view: LoopView) -> float:
+    """Population variance of the min-max normalised scores (paper 2, S3), in [0, 1/4].
+
+    0 with fewer than two passages or equal scores; else at least 1/(2K) for K passages.
+    """
+    scores = rerank_scores(view.rounds)
+    if not scores:
+        return UNDEFINED
+    low, high = min(scores), max(scores)
+    if low == high:
+        return 0.0
+    return float(np.var([(score - low) / (high - low) for score in scores]))
+
+
+def rerank_variance_raw(view: LoopView) -> float:
+    """Population variance of the raw scores (paper 2, alternative S3), >= 0; 0 for one passage."""
+    scores = rerank_scores(view.rounds)
+    if not scores:
+        return UNDEFINED
+    return 0.0 if min(scores) == max(scores) else float(np.var(scores))
+
+
+RERANK_TOP_SCORE = SignalSpec(
+    name="rerank_top_score",
+    summary="highest raw reranker score so far",
+    needs=("passages",),
+    compute=rerank_top_score,
+)
+RERANK_VARIANCE = SignalSpec(
+    name="rerank_variance",
+    summary="variance of the normalised reranker scores",
+    needs=("passages",),
+    low=0.0,
+    high=0.25,
+    compute=rerank_variance,
+)
+RERANK_MEAN = SignalSpec(
+    name="rerank_mean",
+    summary="mean raw reranker score",
+    needs=("passages",),
+    compute=rerank_mean,
+)
+RERANK_VARIANCE_RAW = SignalSpec(
+    name="rerank_variance_raw",
+    summary="variance of the raw reranker scores",
+    needs=("passages",),
+    low=0.0,
+    compute=rerank_variance_raw,
+)

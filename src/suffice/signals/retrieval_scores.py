@@ -1,0 +1,79 @@
+"""How far the best candidate stands out among everything the retriever returned.
+
+Where a pipeline ranks once, these are constant over a question's rounds: a rule on them fires at
+its first opportunity or never. A round without a candidate list of its own uses the newest earlier
+one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from suffice.signals.base import UNDEFINED, SignalSpec
+from suffice.signals.evidence import candidate_scores
+from suffice.trace.records import LoopView
+
+__all__ = [
+    "RETRIEVAL_GAP",
+    "RETRIEVAL_Z",
+    "RETRIEVAL_Z_ROBUST",
+    "retrieval_gap",
+    "retrieval_z",
+    "retrieval_z_robust",
+]
+
+
+def retrieval_z(view: LoopView) -> float:
+    """(best - mean) / population standard deviation of the scores (paper 0), >= 0.
+
+    0 when all scores are equal; undefined without scores.
+    """
+    scores = candidate_scores(view.rounds)
+    if not scores:
+        return UNDEFINED
+    if min(scores) == max(scores):
+        return 0.0
+    return float((max(scores) - np.mean(scores)) / np.std(scores))
+
+
+def retrieval_z_robust(view: LoopView) -> float:
+    """(best - median) / interquartile range of the scores (paper 0), >= 0; quartiles are linear.
+
+    0 when all scores are equal; undefined without scores, or when only the middle half is equal.
+    """
+    scores = candidate_scores(view.rounds)
+    if not scores:
+        return UNDEFINED
+    if min(scores) == max(scores):
+        return 0.0
+    low, median, high = np.percentile(scores, [25, 50, 75])
+    return float((max(scores) - median) / (high - low)) if high > low else UNDEFINED
+
+
+def retrieval_gap(view: LoopView) -> float:
+    """Best minus second best score (paper 0), >= 0; undefined with fewer than two scores."""
+    scores = sorted(candidate_scores(view.rounds), reverse=True)
+    return scores[0] - scores[1] if len(scores) > 1 else UNDEFINED
+
+
+RETRIEVAL_Z = SignalSpec(
+    name="retrieval_z",
+    summary="z-score of the best candidate among those retrieved",
+    needs=("candidate_scores",),
+    low=0.0,
+    compute=retrieval_z,
+)
+RETRIEVAL_Z_ROBUST = SignalSpec(
+    name="retrieval_z_robust",
+    summary="the same from median and interquartile range",
+    needs=("candidate_scores",),
+    low=0.0,
+    compute=retrieval_z_robust,
+)
+RETRIEVAL_GAP = SignalSpec(
+    name="retrieval_gap",
+    summary="best minus second best candidate score",
+    needs=("candidate_scores",),
+    low=0.0,
+    compute=retrieval_gap,
+)

@@ -1,0 +1,126 @@
+"""Signals of a whole trace set as dense arrays, and of a live loop round by round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.protocols import Signal
+from suffice.signals.registry import resolve
+from suffice.trace.records import LoopView
+from suffice.trace.table import TraceSet
+
+__all__ = ["SignalTable", "missing_inputs", "signal_table", "signal_value"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalTable:
+    """Signals by name, each float64 (n_questions, n_rounds) stored round-major, NaN: undefined.
+
+    ``exists`` (n_questions, n_rounds) says which rounds were recorded.
+    """
+
+    values: Mapping[str, NDArray[np.float64]]
+    exists: NDArray[np.bool_]
+
+    @property
+    def n_questions(self) -> int:
+        """How many questions there are."""
+        return int(self.exists.shape[0])
+
+    @property
+    def n_rounds(self) -> int:
+        """The full budget."""
+        return int(self.exists.shape[1])
+
+    def signal(self, name: str) -> NDArray[np.float64]:
+        """A signal's values (n_questions, n_rounds)."""
+        try:
+            return self.values[name]
+        except KeyError:
+            raise UsageError(
+                f"signal {name!r} is not in the table; it holds {', '.join(sorted(self.values))}"
+            ) from None
+
+
+def signal_value(spec: Signal, view: LoopView) -> float:
+    """A signal at a view's last round: the recorded value as it stands, else computed."""
+    recorded = view.current.signals.get(spec.name)
+    return spec(view) if recorded is None else float(recorded)
+
+
+def missing_inputs(spec: Signal, traces: TraceSet) -> tuple[str, ...]:
+    """Columns without which the signal is undefined in every round of ``traces``; none if stored."""
+    if spec.name in traces.signal_names:
+        return ()
+    if spec.recorded_only:
+        return ("signals",)
+    return tuple(column for column in spec.needs if not traces.has(column))
+
+
+def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:
+    """Read stored signals and compute the missing ones, in one pass over the record.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, or a signal whose inputs the trace does not hold at all.
+    """
+    specs = _specs(traces, signals)
+    values: dict[str, NDArray[np.float64]] = {}
+    to_compute: dict[str, NDArray[np.bool_]] = {}
+    for spec in specs:
+        _check_inputs(spec, traces)
+        if spec.name in traces.signal_names:
+            values[spec.name], stored = traces.stored_signal(spec.name)
+        else:
+            stored = np.zeros((traces.n_questions, traces.n_rounds), bool)
+        absent = traces.exists & ~stored
+        if not spec.recorded_only and absent.any():
+            to_compute[spec.name] = absent
+    computing = [spec for spec in specs if spec.name in to_compute]
+    for spec, computed in zip(computing, _compute(traces, computing), strict=True):
+        before = values.get(spec.name)
+        values[spec.name] = (
+            computed
+            if before is None
+            else np.where(to_compute[spec.name].T, computed.T, before.T).T
+        )
+    return SignalTable(values=values, exists=traces.exists)
+
+
+def _specs(traces: TraceSet, signals: Iterable[str | Signal]) -> list[Signal]:
+    found = [
+        resolve(each, also=traces.signal_names) if isinstance(each, str) else each
+        for each in signals
+    ]
+    return list({spec.name: spec for spec in found}.values())
+
+
+def _check_inputs(spec: Signal, traces: TraceSet) -> None:
+    missing = missing_inputs(spec, traces)
+    if not missing:
+        return
+    where = "a recorded value" if spec.recorded_only else f"column {' and '.join(missing)}"
+    instead = f"; use {spec.instead} instead" if spec.instead else ""
+    raise UsageError(
+        f"signal {spec.name!r} needs {where}, which {traces.origin.source} does not hold{instead}"
+    )
+
+
+def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
+    """Each signal in every recorded round, dense."""
+    if not specs:
+        return []
+    columns = sorted({column for spec in specs for column in spec.needs} | {"passages"})
+    rounds_first = np.full((len(specs), traces.n_rounds, traces.n_questions), math.nan)
+    for question, views in enumerate(traces.views(columns)):
+        for number, view in enumerate(views):
+            for index, spec in enumerate(specs):
+                rounds_first[index, number, question] = spec(view)
+    return [values.T for values in rounds_first]

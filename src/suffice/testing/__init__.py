@@ -1,0 +1,1 @@
+"""Public test doubles, trace makers and strategies."""

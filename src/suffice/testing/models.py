@@ -1,0 +1,283 @@
+"""A language model without a language model: scripted replies, or deterministic ones made from the prompt."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from suffice.errors import BackendError, UsageError
+from suffice.protocols import Completion, Generation, GenerationRequest
+from suffice.trace.records import Token, TopToken
+
+__all__ = ["Failures", "Reply", "ScriptedModel", "made_up_reply"]
+
+Reply = str | Completion
+Replies = Sequence[Reply] | Mapping[str, Reply] | Callable[[GenerationRequest, int], Reply]
+
+_PIECE = re.compile(r"\s*\S+|\s+\Z")
+_NAME = re.compile(r"\b[A-Z][\w'-]*(?:[ ](?:of |the |de )?[A-Z][\w'-]*)*")
+_NOT_NAMES = re.compile(
+    "A|After|An|And|Answer|As|At|But|By|Confidence|During|Each|Evidence|For|From|He|Her|His|How|If|In|It|Its|"
+    "On|Question|She|Since|That|The|Their|There|These|They|This|To|Unknown|Was|What|When|Where|Which|While|"
+    "Who|Whose|Why|With"
+)
+_WORDS = (
+    "the",
+    "unknown",
+    "no",
+    "yes",
+    "Paris",
+    "in",
+    "1912",
+    "not",
+    "John",
+    "river",
+    "two",
+    "North",
+)
+_CHANCE_OF_BEST = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """Requests that fail with a :class:`suffice.errors.BackendError`.
+
+    ``first`` requests fail in any case; later ones when the prompt contains one of ``containing``,
+    which fail ``times`` times each (``None``: always).
+    """
+
+    first: int = 0
+    containing: tuple[str, ...] = ()
+    times: int | None = None
+
+
+class ScriptedModel:
+    """A deterministic :class:`suffice.protocols.ChatModel` that needs nothing.
+
+    Parameters
+    ----------
+    replies
+        A sequence: the replies in order, each sample taking the next. A mapping: the reply of the
+        longest key found in the prompt. A function of the request and the sample's index. ``None``:
+        :func:`made_up_reply`.
+    name, api
+        As a model has them.
+    logprobs
+        Whether tokens are given when asked for.
+    delay_s
+        Seconds every request takes.
+    failures
+        Which requests fail.
+    """
+
+    def __init__(
+        self,
+        replies: Replies | None = None,
+        *,
+        name: str = "scripted",
+        api: Literal["chat", "completion"] = "completion",
+        logprobs: bool = True,
+        delay_s: float = 0.0,
+        failures: Failures | None = None,
+    ) -> None:
+        self._replies = replies
+        self._name = name
+        self._api = api
+        self._logprobs = logprobs
+        self._delay_s = delay_s
+        self._failures = failures or Failures()
+        self._lock = threading.Lock()
+        self._requests: list[GenerationRequest] = []
+        self._failed: dict[str, int] = {}
+        self._next = 0
+
+    @property
+    def name(self) -> str:
+        """The name given."""
+        return self._name
+
+    @property
+    def api(self) -> Literal["chat", "completion"]:
+        """The interface given; both forms of prompt are taken."""
+        return self._api
+
+    @property
+    def endpoint(self) -> str:
+        """Always ``scripted``."""
+        return "scripted"
+
+    @property
+    def requests(self) -> tuple[GenerationRequest, ...]:
+        """Every request so far, failed ones too, in order of arrival."""
+        with self._lock:
+            return tuple(self._requests)
+
+    def supports_logprobs(self) -> bool:
+        """As given."""
+        return self._logprobs
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """The scripted replies; ``latency_s`` is the delay, so that equal requests give equal replies.
+
+        Raises
+        ------
+        BackendError
+            Where :class:`Failures` say so.
+        UsageError
+            When a sequence is used up or no key of a mapping is in the prompt.
+        """
+        prompt = _text(request)
+        with self._lock:
+            self._requests.append(request)
+            self._fail(prompt, len(self._requests))
+            start, self._next = self._next, self._next + request.n
+        if self._delay_s:
+            time.sleep(self._delay_s)
+        completions = tuple(
+            self._finish(self._reply(request, prompt, start, index), request, index)
+            for index in range(request.n)
+        )
+        return Generation(
+            completions=completions,
+            model=self._name,
+            prompt_tokens=len(_pieces(prompt)),
+            cached_tokens=0,
+            completion_tokens=sum(len(_pieces(completion.text)) for completion in completions),
+            latency_s=self._delay_s,
+        )
+
+    def _fail(self, prompt: str, number: int) -> None:
+        failures = self._failures
+        if number <= failures.first:
+            raise BackendError(f"scripted failure of request {number}")
+        if any(part in prompt for part in failures.containing):
+            self._failed[prompt] = self._failed.get(prompt, 0) + 1
+            if failures.times is None or self._failed[prompt] <= failures.times:
+                raise BackendError(f"scripted failure of the prompt ending in {prompt[-40:]!r}")
+
+    def _reply(self, request: GenerationRequest, prompt: str, start: int, index: int) -> Reply:
+        replies = self._replies
+        if replies is None:
+            return made_up_reply(request, index)
+        if isinstance(replies, Mapping):
+            found = [key for key in replies if key in prompt]
+            if not found:
+                raise UsageError(f"no scripted reply for the prompt ending in {prompt[-80:]!r}")
+            return replies[max(found, key=len)]
+        if callable(replies):
+            return replies(request, index)
+        if start + index >= len(replies):
+            raise UsageError(f"all {len(replies)} scripted replies are used up; add more")
+        return replies[start + index]
+
+    def _finish(self, reply: Reply, request: GenerationRequest, index: int) -> Completion:
+        """Cut at ``stop`` and ``max_tokens``; give tokens where they are asked for."""
+        wanted = self._logprobs and request.top_logprobs > 0
+        if isinstance(reply, Completion):
+            return reply if wanted else replace(reply, tokens=None)
+        cuts = [at for at in (reply.find(stop) for stop in request.stop if stop) if at >= 0]
+        pieces = _pieces(reply[: min(cuts)] if cuts else reply)
+        kept = pieces[: request.max_tokens]
+        tokens = tuple(_token(piece, kept[:at], request, index) for at, piece in enumerate(kept))
+        return Completion(
+            text="".join(kept),
+            tokens=tokens if wanted else None,
+            finish_reason="stop" if len(kept) == len(pieces) else "length",
+        )
+
+
+def made_up_reply(request: GenerationRequest, index: int) -> str:
+    """An answer and a confidence made from the prompt by hashes, as a question-answering loop wants.
+
+    The answer is a run of capitalised words of the evidence: of all those seen so far the one with the
+    lowest hash, so it changes often in early rounds and settles as evidence grows. Samples at a
+    temperature above 0 take it with probability 0.6 and another one otherwise, by index and seed
+    (sample i at seed s is sample 0 at seed s + i). A prompt that offers ``<STOP>`` and ``<CONTINUE>``
+    is given one of the two.
+    """
+    prompt = _text(request)
+    question, names = _question(prompt), _names(prompt)
+    if "<STOP>" in prompt and "<CONTINUE>" in prompt:
+        verdict = "<STOP>" if _share("verdict", prompt) < 0.5 else "<CONTINUE>"
+        return f"Decision: {verdict}"
+    ranked = sorted(names, key=lambda name: (_share(question, name), name)) or ["unknown"]
+    rank = 0
+    if request.temperature > 0:
+        draw = _share(prompt, _seed(request, index))
+        if draw >= _CHANCE_OF_BEST:
+            rank = int((draw - _CHANCE_OF_BEST) / (1 - _CHANCE_OF_BEST) * len(ranked))
+    answer = ranked[rank]
+    confidence = 1 + int(5 * _share("confidence", question, answer))
+    end = prompt.rstrip()
+    if end.endswith("Confidence:"):
+        return f" {confidence}\nAnswer: {answer}"
+    marker = "" if end.endswith("Answer:") else "Answer:"
+    return f"{marker} {answer}\nConfidence: {confidence}"
+
+
+def _text(request: GenerationRequest) -> str:
+    if isinstance(request.prompt, str):
+        return request.prompt
+    return "\n\n".join(message.content for message in request.prompt)
+
+
+def _seed(request: GenerationRequest, index: int) -> str:
+    return str((request.seed or 0) + index)
+
+
+def _pieces(text: str) -> list[str]:
+    return _PIECE.findall(text)
+
+
+def _share(*parts: str) -> float:
+    """A number in [0, 1) that depends on the parts alone."""
+    digest = hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+def _question(prompt: str) -> str:
+    asked = re.findall(r"Question:[ \t]*(.+)", prompt)
+    return asked[-1].strip() if asked else ""
+
+
+def _names(prompt: str) -> list[str]:
+    """Runs of capitalised words after the last worked example, or anywhere when there are none."""
+    end = prompt.rstrip()
+    body = end.removesuffix("Answer:").removesuffix("Confidence:")
+    last = max(body.rfind("\nAnswer:"), body.rfind("\nConfidence:"))
+    tail = body[last + 1 :].partition("\n")[2] if last >= 0 else body
+    evidence = re.sub(r"Question:.*", "", tail)
+    return _spans(evidence) or _spans(body)
+
+
+def _spans(text: str) -> list[str]:
+    found = dict.fromkeys(match.group() for match in _NAME.finditer(text))
+    return [name for name in found if not _NOT_NAMES.fullmatch(name)]
+
+
+def _token(piece: str, before: list[str], request: GenerationRequest, index: int) -> Token:
+    """A token whose log-probabilities come from a hash of what precedes it; greedy ones lead."""
+    context = f"{_text(request)}{''.join(before)}"
+    others = sorted(
+        (word for word in _WORDS if word != piece.strip()), key=lambda word: _share(context, word)
+    )
+    count = min(request.top_logprobs, len(others) + 1)
+    lead = 0.4 + 0.59 * _share("lead", context)
+    masses = [lead]
+    for _ in others:
+        masses.append((1 - sum(masses)) * 0.6)
+    leads = (
+        request.temperature == 0
+        or _share("leads", context, _seed(request, index)) < _CHANCE_OF_BEST
+    )
+    tokens = [f" {word}" for word in others]
+    tokens.insert(0 if leads else 1, piece)
+    ranked = [TopToken(token, math.log(mass)) for token, mass in zip(tokens, masses, strict=True)]
+    chosen = ranked[0 if leads else 1]
+    return Token(piece, chosen.logprob, tuple(ranked[:count]))

@@ -1,0 +1,150 @@
+"""Small traces for tests: by hand, and as Hypothesis strategies.
+
+The strategies need the package ``hypothesis``; the makers need nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from suffice._optional import require
+from suffice.trace.records import (
+    Gold,
+    Passage,
+    Question,
+    QuestionRecord,
+    Round,
+    Token,
+    TopToken,
+    Usage,
+)
+from suffice.trace.table import TraceSet
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+__all__ = ["answer_tokens", "make_record", "question_records", "to_trace_set"]
+
+
+def answer_tokens(answer: str, margin: float) -> tuple[Token, ...]:
+    """Tokens of ``Answer: ...`` whose answer has one token with the given margin, in nats."""
+    marker = (Token("Answer", -0.1, (TopToken("Answer", -0.1), TopToken("The", -4.0))),)
+    colon = (Token(":", -0.1, (TopToken(":", -0.1), TopToken("s", -4.0))),)
+    text = f" {answer}"
+    first = Token(text, -0.2, (TopToken(text, -0.2), TopToken(" other", -0.2 - margin)))
+    return (*marker, *colon, first)
+
+
+def make_record(
+    question_id: str,
+    answers: Sequence[str],
+    *,
+    gold: Sequence[str] = (),
+    margins: Sequence[float] | None = None,
+    split: str | None = None,
+) -> QuestionRecord:
+    """A question whose round t answered ``answers[t - 1]`` and saw one new passage each round."""
+    rounds = tuple(
+        Round(
+            answer=answer,
+            passages=(
+                Passage(id=f"{question_id}-{t}", title=f"Page {t}", text=f"text number {t}"),
+            ),
+            response=f"Answer: {answer}",
+            tokens=None if margins is None else answer_tokens(answer, margins[t]),
+            usage=Usage(llm_calls=1, prompt_tokens=100 * (t + 1), cached_tokens=80 * t),
+        )
+        for t, answer in enumerate(answers)
+    )
+    return QuestionRecord(
+        question=Question(id=question_id, text=f"What is {question_id}?", split=split),
+        gold=Gold(answers=tuple(gold)),
+        rounds=rounds,
+    )
+
+
+def to_trace_set(records: Sequence[QuestionRecord]) -> TraceSet:
+    """Records as a trace set, through the same columns a file has."""
+    from suffice.trace.writer import records_to_table
+
+    table = records_to_table(records)
+    table = table.sort_by([("question_id", "ascending"), ("round", "ascending")])
+    closed_book = [number == 0 for number in table.column("round").to_pylist()]
+    return TraceSet(
+        table=table.filter([not each for each in closed_book]),
+        closed_book=table.filter(closed_book),
+    )
+
+
+_WORDS = ("Oslo", "oslo.", "the Oslo", "Bergen", "no", "yes", "unknown", "", "A-ha", "ha")
+
+
+def question_records(
+    *, max_questions: int = 6, max_rounds: int = 5
+) -> SearchStrategy[list[QuestionRecord]]:
+    """Lists of records with everything a real trace may show.
+
+    Repeated, empty and abstaining answers, missing tokens, single alternatives, -inf rivals, repeated
+    passages, stored and undefined signals, unlabelled questions, records that end early.
+    """
+    st = require("hypothesis.strategies", extra="test", purpose="a test strategy")
+    logprobs = st.one_of(
+        st.floats(-12.0, 0.0, width=32), st.just(-math.inf), st.sampled_from([-0.5, -1.0])
+    )
+    tops = st.lists(
+        st.builds(TopToken, st.sampled_from([" Oslo", " Ber", " no"]), logprobs), max_size=3
+    )
+    token = st.builds(
+        Token,
+        st.sampled_from(["Answer:", "Ans", "wer", ": O", " Oslo", "\n", " ", "Conf"]),
+        st.floats(-12.0, 0.0, width=32),
+        tops.map(tuple),
+    )
+    passage = st.builds(
+        Passage,
+        id=st.sampled_from("abcdefg"),
+        title=st.sampled_from(["", "Oslo", "Bergen"]),
+        text=st.sampled_from([None, "", "Oslo is a city", "Bergen is another city of rain"]),
+        score=st.one_of(st.none(), st.floats(0, 50, width=32)),
+        rerank_score=st.one_of(st.none(), st.floats(-5, 5, width=32)),
+    )
+    stored = st.dictionaries(
+        st.sampled_from(["overlap", "answer_stable", "judge_support", "self_consistency"]),
+        st.one_of(st.just(math.nan), st.sampled_from([0.0, 0.25, 1.0])),
+        max_size=3,
+    )
+    one_round = st.builds(
+        Round,
+        answer=st.sampled_from(_WORDS),
+        passages=st.one_of(st.none(), st.lists(passage, max_size=2)),
+        tokens=st.one_of(st.none(), st.lists(token, max_size=8)),
+        samples=st.one_of(st.none(), st.lists(st.sampled_from(_WORDS), max_size=5)),
+        verbalized_confidence=st.one_of(st.none(), st.sampled_from([1.0, 3.0, 5.0, 7.0])),
+        candidate_scores=st.one_of(st.none(), st.lists(st.floats(0, 50, width=32), max_size=6)),
+        usage=st.builds(
+            Usage, llm_calls=st.sampled_from([1, 4]), sample_calls=st.sampled_from([0, None])
+        ),
+        signals=stored,
+    )
+    record = st.builds(
+        lambda rounds, answers, split: (rounds, answers, split),
+        st.lists(one_round, min_size=1, max_size=max_rounds),
+        st.lists(st.sampled_from(["Oslo", "yes", "none"]), max_size=2),
+        st.sampled_from(["tune", "eval"]),
+    )
+    return st.lists(record, min_size=1, max_size=max_questions).map(_numbered)  # type: ignore[no-any-return]
+
+
+def _numbered(
+    parts: Sequence[tuple[Sequence[Round], Sequence[str], str]],
+) -> list[QuestionRecord]:
+    return [
+        QuestionRecord(
+            question=Question(id=f"q{number:03d}", text=f"Question {number}?", split=split),
+            gold=Gold(answers=tuple(answers)),
+            rounds=tuple(rounds),
+        )
+        for number, (rounds, answers, split) in enumerate(parts)
+    ]

@@ -1,0 +1,1 @@
+"""Recorded rounds: records, schema, reader, writer."""

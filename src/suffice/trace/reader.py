@@ -1,0 +1,263 @@
+"""Read trace sets from Parquet."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from suffice.errors import DataError, SufficeWarning
+from suffice.trace.coerce import coerce_table
+from suffice.trace.schema import COLUMNS, REQUIRED, RUN_KEY, SCHEMA_KEY, SCHEMA_VERSION
+from suffice.trace.table import TraceSet, TraceSetOrigin
+from suffice.trace.validate import Problem, find_problems
+
+__all__ = ["FAILURES_FILE", "TraceInspection", "inspect_traces", "parquet_files", "read_traces"]
+
+FAILURES_FILE = "failures.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceInspection:
+    """A trace set with everything that is wrong with it."""
+
+    traces: TraceSet
+    errors: tuple[DataError, ...]
+
+
+def read_traces(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    skip_invalid: bool = False,
+    keep_unknown: bool = False,
+) -> TraceSet:
+    """Read a Parquet file, or a directory of them, as one trace set.
+
+    Parameters
+    ----------
+    path
+        A ``.parquet`` file or a directory; of a directory every ``*.parquet`` in it.
+    columns
+        Optional columns to load; the required ones always are. ``None``: all.
+    keep_unknown
+        Also load columns the schema does not know, as they are.
+    skip_invalid
+        Leave out files that cannot be read and questions with an invalid row, and report them in
+        ``TraceSet.skipped``, instead of raising.
+
+    Raises
+    ------
+    DataError
+        Naming file, row and column of the first problem.
+    """
+    inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
+    if inspection.errors and not skip_invalid:
+        more = len(inspection.errors) - 1
+        first = inspection.errors[0]
+        hint = f" ({more} more)" if more else ""
+        raise DataError(
+            f"{first.message}{hint}; 'suffice traces validate' lists all, --skip-invalid reads the rest",
+            file=first.file,
+            row=first.row,
+            column=first.column,
+        )
+    if inspection.traces.n_questions == 0:
+        raise DataError("the trace set is empty: no question to read", file=str(path))
+    return inspection.traces
+
+
+def inspect_traces(
+    path: str | Path, *, columns: Sequence[str] | None = None, keep_unknown: bool = False
+) -> TraceInspection:
+    """Read what can be read and list what cannot; ``traces`` holds the valid questions only.
+
+    Raises
+    ------
+    DataError
+        Only when there is no Parquet file at ``path``.
+    """
+    root = Path(path)
+    errors: list[DataError] = []
+    tables: list[pa.Table] = []
+    names: list[str] = []
+    run: dict[str, Any] = {}
+    for file in parquet_files(root):
+        try:
+            table, file_run = _read_file(file, _Wanted(columns, keep_unknown))
+        except DataError as error:
+            errors.append(error)
+            continue
+        run = run or file_run
+        tables.append(table)
+        names.append(str(file))
+    combined = _combine(tables)
+    combined = _drop_empty_gold(combined, str(root))
+    origin = _Origin(names, [table.num_rows for table in tables])
+    problems = list(find_problems(combined))
+    errors.extend(origin.error(problem) for problem in problems)
+    combined = _without(combined, problems)
+    traces = _sorted_set(
+        combined,
+        TraceSetOrigin(
+            source=str(root), run=run, skipped=tuple(errors), failures=_count_failures(root)
+        ),
+    )
+    return TraceInspection(traces=traces, errors=tuple(errors))
+
+
+def parquet_files(root: Path) -> list[Path]:
+    """The Parquet files of a trace set, sorted by name."""
+    if root.is_dir():
+        files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
+        if files:
+            return files
+        raise DataError(
+            "the directory holds no *.parquet file; name a trace file or a directory of them",
+            file=str(root),
+        )
+    if not root.exists():
+        raise DataError(
+            "no such file or directory; name a trace file or a directory of them", file=str(root)
+        )
+    return [root]
+
+
+class _Wanted:
+    """Which columns to load."""
+
+    def __init__(self, columns: Sequence[str] | None, keep_unknown: bool) -> None:  # noqa: FBT001
+        known = {column.name for column in COLUMNS}
+        self._named = known if columns is None else {*REQUIRED, *columns}
+        self._known = known if keep_unknown else None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._named or (self._known is not None and name not in self._known)
+
+
+def _read_file(file: Path, wanted: _Wanted) -> tuple[pa.Table, dict[str, Any]]:
+    try:
+        with pq.ParquetFile(file) as parquet:
+            metadata = parquet.schema_arrow.metadata or {}
+            _check_version(metadata, file)
+            present = [name for name in parquet.schema_arrow.names if name in wanted]
+            table = parquet.read(columns=present, use_threads=True)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(
+            f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
+        ) from error
+    return coerce_table(table, str(file)), _run_document(metadata)
+
+
+def _check_version(metadata: dict[bytes, bytes], file: Path) -> None:
+    stated = metadata.get(SCHEMA_KEY)
+    if stated is None:
+        warnings.warn(
+            f"{file} does not state suffice.schema; read as version {SCHEMA_VERSION}",
+            SufficeWarning,
+            stacklevel=6,
+        )
+        return
+    try:
+        version = int(stated)
+    except ValueError:
+        version = -1
+    if version > SCHEMA_VERSION:
+        raise DataError(
+            f"trace schema {version} is newer than {SCHEMA_VERSION}, the newest this version reads; "
+            "upgrade with: pip install -U suffice",
+            file=str(file),
+        )
+    if version < 1:
+        raise DataError(
+            f"suffice.schema is {stated!r}; it must be a version number from 1 to {SCHEMA_VERSION}",
+            file=str(file),
+        )
+
+
+def _run_document(metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    try:
+        document = json.loads(metadata.get(RUN_KEY, b"{}"))
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _combine(tables: Iterable[pa.Table]) -> pa.Table:
+    """One table with every column any file has; missing ones null."""
+    tables = list(tables)
+    if not tables:
+        return pa.table({column.name: pa.array([], column.type) for column in COLUMNS})
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        # columns of the schema agree by now, so a column of the user's own does not
+        raise DataError(
+            f"the files disagree on a column the schema does not know: {error}"
+        ) from error
+
+
+class _Origin:
+    """Where a row of the combined table came from."""
+
+    def __init__(self, names: list[str], sizes: list[int]) -> None:
+        self._names = names
+        self._ends = np.cumsum(sizes)
+
+    def error(self, problem: Problem) -> DataError:
+        index = int(np.searchsorted(self._ends, problem.position, side="right"))
+        before = int(self._ends[index - 1]) if index else 0
+        return problem.error(self._names[index], problem.position - before)
+
+
+def _drop_empty_gold(table: pa.Table, source: str) -> pa.Table:
+    if "gold_answers" not in table.column_names:
+        return table
+    flat = pc.list_flatten(table.column("gold_answers"))
+    empty = pc.sum(pc.or_kleene(pc.is_null(flat), pc.equal(flat, ""))).as_py() or 0
+    if empty:
+        warnings.warn(
+            f"{source}, column gold_answers: dropped {empty} empty gold answers",
+            SufficeWarning,
+            stacklevel=4,
+        )
+    return table
+
+
+def _without(table: pa.Table, problems: list[Problem]) -> pa.Table:
+    """The table without any question that has a problem."""
+    if not problems:
+        return table
+    ids = table.column("question_id")
+    bad = {ids[problem.position].as_py() for problem in problems}
+    keep = pc.invert(pc.is_in(ids, value_set=pa.array(sorted(i for i in bad if i), pa.string())))
+    if None in bad or "" in bad:
+        keep = pc.and_(keep, pc.fill_null(pc.not_equal(ids, ""), False))
+    return table.filter(keep)
+
+
+def _sorted_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
+    order = pc.sort_indices(table, sort_keys=[("question_id", "ascending"), ("round", "ascending")])
+    table = table.take(order)
+    is_round = pc.greater(table.column("round"), 0)
+    return TraceSet(
+        table=table.filter(is_round),
+        closed_book=table.filter(pc.invert(is_round)),
+        origin=origin,
+    )
+
+
+def _count_failures(root: Path) -> int:
+    file = root / FAILURES_FILE
+    if not root.is_dir() or not file.exists():
+        return 0
+    return sum(1 for line in file.read_text(encoding="utf-8").splitlines() if line.strip())

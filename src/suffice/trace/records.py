@@ -1,0 +1,255 @@
+"""What a loop leaves behind, as frozen records.
+
+Every number is rounded to the type of its trace column when a record is built, so a live round and
+the same round read back from Parquet carry the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+
+import numpy as np
+
+from suffice.errors import DataError
+
+__all__ = [
+    "Gold",
+    "LoopView",
+    "Passage",
+    "Question",
+    "QuestionRecord",
+    "Round",
+    "Token",
+    "TopToken",
+    "Usage",
+]
+
+_MOST_CALLS = int(np.iinfo(np.int16).max)
+_MOST_TOKENS = int(np.iinfo(np.int32).max)
+_NO_SIGNALS: Mapping[str, float] = MappingProxyType({})
+
+
+def _float32(value: float | None, column: str) -> float | None:
+    """Round to the column's float32; refuse what overflows it."""
+    if value is None:
+        return None
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(value))
+    if math.isinf(rounded) and not math.isinf(value):
+        raise DataError(f"{value!r} is outside the range of float32", column=column)
+    return rounded
+
+
+def _whole(value: int | None, column: str) -> int | None:
+    """A count as a plain int that fits its column; refuse what does not."""
+    if value is None:
+        return None
+    most = _MOST_CALLS if column.endswith("calls") or column == "retrievals" else _MOST_TOKENS
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        whole = -1
+    if isinstance(value, bool) or not 0 <= whole <= most:
+        raise DataError(f"must be a whole number from 0 to {most}, found {value!r}", column=column)
+    return whole
+
+
+def _check_logprob(value: float, column: str) -> float:
+    rounded = _float32(value, column)
+    if rounded is None or math.isnan(rounded) or rounded == math.inf:
+        raise DataError(
+            f"a log-probability must be a number of at most 0 (or -inf), found {value!r}",
+            column=column,
+        )
+    return rounded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A piece of evidence. ``score`` is the retriever's, ``rerank_score`` the reranker's raw score."""
+
+    id: str
+    text: str | None = None
+    title: str = ""
+    score: float | None = None
+    rerank_score: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score", _float32(self.score, "passages.score"))
+        object.__setattr__(
+            self, "rerank_score", _float32(self.rerank_score, "passages.rerank_score")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopToken:
+    """An alternative the model weighed at one position; ``logprob`` in nats."""
+
+    token: str
+    logprob: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.top.logprob"))
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token with its alternatives, best first; ``logprob`` in nats."""
+
+    token: str
+    logprob: float
+    top: tuple[TopToken, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.logprob"))
+        object.__setattr__(self, "top", tuple(self.top))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a round cost. ``None`` means unknown.
+
+    ``llm_calls`` counts answering calls with samples included; ``sample_calls`` says how many of them
+    were samples. The plain token counts are those of the answering call alone, the ``sample_`` ones
+    those of the sample calls, so that a policy pays for what it reads.
+    """
+
+    llm_calls: int | None = None
+    sample_calls: int | None = None
+    judge_calls: int | None = None
+    rerank_calls: int | None = None
+    retrievals: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    sample_prompt_tokens: int | None = None
+    sample_cached_tokens: int | None = None
+    sample_completion_tokens: int | None = None
+    latency_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            object.__setattr__(self, name, _whole(getattr(self, name), name))
+        object.__setattr__(self, "latency_s", _float32(self.latency_s, "latency_s"))
+
+
+_COUNTS = tuple(each.name for each in fields(Usage) if each.name != "latency_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One retrieve-and-answer step of a loop. Only ``answer`` is required.
+
+    Parameters
+    ----------
+    answer
+        What would be returned if the loop stopped here; empty when the model gave none.
+    passages
+        Passages **added** this round, in rank order; ``None``: not recorded.
+    query
+        What was sent to the retriever this round.
+    response
+        The raw generation the answer was parsed from.
+    tokens
+        Generated tokens with their alternatives; ``None`` when the server gives no log-probabilities.
+    samples
+        Further stochastic answers at this round, parsed; ``None``: none were drawn.
+    verbalized_confidence
+        The model's own 1-5.
+    intermediate_answer
+        Answer to ``query`` in iterative pipelines.
+    candidate_scores
+        Scores of everything the retriever returned for this round's query, best first.
+    parse_failure
+        ``None``, or why no answer could be parsed.
+    usage
+        What the round cost.
+    signals
+        Values computed elsewhere, by signal name; NaN: undefined. They take precedence over
+        computing the signal from the round.
+    """
+
+    answer: str
+    passages: tuple[Passage, ...] | None = None
+    query: str | None = None
+    response: str | None = None
+    tokens: tuple[Token, ...] | None = None
+    samples: tuple[str, ...] | None = None
+    verbalized_confidence: float | None = None
+    intermediate_answer: str | None = None
+    candidate_scores: tuple[float, ...] | None = None
+    parse_failure: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    signals: Mapping[str, float] = field(default_factory=lambda: _NO_SIGNALS)
+
+    def __post_init__(self) -> None:
+        def freeze(name: str) -> None:
+            value: Sequence[object] | None = getattr(self, name)
+            if value is not None and not isinstance(value, tuple):
+                object.__setattr__(self, name, tuple(value))
+
+        if not isinstance(self.answer, str):
+            raise DataError(
+                f"must be text, found {self.answer!r}; write an empty string where the model gave none",
+                column="answer",
+            )
+        for name in ("passages", "tokens", "samples"):
+            freeze(name)
+        if self.candidate_scores is not None:
+            scores = tuple(_float32(score, "candidate_scores") for score in self.candidate_scores)
+            object.__setattr__(self, "candidate_scores", scores)
+        object.__setattr__(
+            self,
+            "verbalized_confidence",
+            _float32(self.verbalized_confidence, "verbalized_confidence"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a user asks. Gold answers are kept apart, in :class:`Gold`."""
+
+    id: str
+    text: str
+    type: str | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gold:
+    """Accepted answers and supporting passages; only fitting and scoring read it."""
+
+    answers: tuple[str, ...] = ()
+    passage_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRecord:
+    """A question run to its full budget: ``rounds[t - 1]`` is round t; ``closed_book`` is round 0."""
+
+    question: Question
+    gold: Gold
+    rounds: tuple[Round, ...]
+    closed_book: Round | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopView:
+    """All that signals and decisions may see: the question's text and rounds 1..t. No gold, by type."""
+
+    question: str
+    rounds: tuple[Round, ...]
+
+    @property
+    def current(self) -> Round:
+        """The round just finished, round t."""
+        return self.rounds[-1]
+
+    @property
+    def previous(self) -> Round | None:
+        """Round t - 1, or ``None`` at t = 1."""
+        return self.rounds[-2] if len(self.rounds) > 1 else None

@@ -1,0 +1,228 @@
+"""Write traces so that a kill at any moment loses no finished question and duplicates none.
+
+A directory is written shard by shard. Every finished question rewrites the current shard aside and
+renames it over the old one, so a reader always sees whole questions, each once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.trace.convert import record_to_rows
+from suffice.trace.records import QuestionRecord
+from suffice.trace.schema import RUN_KEY, SCHEMA, SCHEMA_KEY, SCHEMA_VERSION
+from suffice.trace.table import TraceSet
+
+__all__ = [
+    "ShardWriter",
+    "records_to_table",
+    "replace_file",
+    "write_table",
+    "write_trace_set",
+    "write_traces",
+]
+
+_SHARD = re.compile(r"part-(\d{5})\.parquet")
+
+
+def records_to_table(
+    records: Iterable[QuestionRecord], run: Mapping[str, Any] | None = None
+) -> pa.Table:
+    """Rows of the records in the schema, with its metadata.
+
+    Raises
+    ------
+    DataError
+        Naming the column, when a value cannot be stored in it: text that is not Unicode, another type.
+    """
+    rows = [row for record in records for row in record_to_rows(record)]
+    try:
+        return pa.Table.from_pylist(rows, schema=_stamped(run or {}))
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise _unstorable(rows, error) from error
+
+
+def _unstorable(rows: Sequence[Mapping[str, Any]], error: Exception) -> DataError:
+    for row in rows:
+        for column in SCHEMA:
+            try:
+                pa.array([row.get(column.name)], column.type)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as reason:
+                return DataError(
+                    f"question {row['question_id']!r}, round {row['round']}: "
+                    f"cannot be stored as {column.type}: {reason}",
+                    column=column.name,
+                )
+    return DataError(f"cannot be stored: {error}")
+
+
+def _stamped(run: Mapping[str, Any]) -> pa.Schema:
+    return SCHEMA.with_metadata(
+        {
+            SCHEMA_KEY: str(SCHEMA_VERSION).encode(),
+            RUN_KEY: json.dumps(run, sort_keys=True).encode(),
+        }
+    )
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file aside, flush it to disk and rename it over ``path``."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise BackendError(
+            f"cannot write {path}: {error.strerror or error}; what was recorded before is kept, "
+            "make room or choose another --out and run the same command again"
+        ) from error
+    _sync_directory(path.parent)
+
+
+def _sync_directory(folder: Path) -> None:
+    """Make the rename itself durable, where the platform can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write one Parquet file, atomically."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    replace_file(path, sink.getvalue().to_pybytes())
+
+
+def write_traces(
+    records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
+) -> None:
+    """Write a trace set: a ``.parquet`` path as one file, any other as a directory with one shard."""
+    root = Path(path)
+    table = records_to_table(records, run)
+    if root.suffix == ".parquet":
+        root.parent.mkdir(parents=True, exist_ok=True)
+        write_table(table, root)
+    else:
+        root.mkdir(parents=True, exist_ok=True)
+        write_table(table, root / "part-00000.parquet")
+
+
+def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
+    """Write a trace set with every column it carries; the file written.
+
+    A path ending in ``.parquet`` is a file, any other a directory that gets ``part-00000.parquet``.
+
+    Raises
+    ------
+    UsageError
+        When the directory holds trace files already.
+    """
+    target = Path(path)
+    if target.suffix != ".parquet":
+        if any(target.glob("*.parquet")):
+            raise UsageError(f"{target} holds trace files already; choose another --out")
+        target = target / "part-00000.parquet"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rows = pa.concat_tables([traces.table, traces.closed_book], promote_options="default")
+    metadata = _stamped(traces.origin.run).metadata
+    write_table(rows.replace_schema_metadata(metadata), target)
+    return target
+
+
+class ShardWriter:
+    """Adds finished questions to a trace set.
+
+    Parameters
+    ----------
+    path
+        A directory, written in shards, or a ``.parquet`` file, which is rewritten as it grows.
+    run
+        The ``suffice.run`` document.
+    shard_questions
+        Questions in a full shard of a directory.
+    """
+
+    def __init__(
+        self, path: str | Path, *, run: Mapping[str, Any], shard_questions: int = 64
+    ) -> None:
+        self._root = Path(path)
+        self._run = dict(run)
+        self._single = self._root.suffix == ".parquet"
+        self._limit = None if self._single else shard_questions
+        folder = self._root.parent if self._single else self._root
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(
+                f"cannot make the folder: {error.strerror or error}; choose another --out",
+                file=str(folder),
+            ) from error
+        self._remove_leftovers(folder)
+        self._number, self._table, self._count = self._open_last()
+
+    def _remove_leftovers(self, folder: Path) -> None:
+        """Files written aside by a run that was killed."""
+        pattern = f".{self._root.name}.*.tmp" if self._single else ".*.tmp"
+        for leftover in folder.glob(pattern):
+            leftover.unlink(missing_ok=True)
+
+    def _open_last(self) -> tuple[int, pa.Table | None, int]:
+        shards = self._shards()
+        if not shards:
+            return 0, None, 0
+        number, file = shards[-1]
+        table = pq.read_table(file)
+        if table.schema.remove_metadata() != SCHEMA:
+            if self._single:
+                raise DataError(
+                    "the file was not written by this recorder, so it is not added to; choose another --out",
+                    file=str(file),
+                )
+            return number + 1, None, 0
+        count = len(table.column("question_id").unique())
+        if self._limit is not None and count >= self._limit:
+            return number + 1, None, 0
+        return number, table.replace_schema_metadata(_stamped(self._run).metadata), count
+
+    def _shards(self) -> list[tuple[int, Path]]:
+        if self._single:
+            return [(0, self._root)] if self._root.exists() else []
+        found = ((_SHARD.fullmatch(file.name), file) for file in self._root.glob("part-*.parquet"))
+        return sorted((int(match.group(1)), file) for match, file in found if match)
+
+    def add(self, records: Sequence[QuestionRecord]) -> None:
+        """Make these questions durable; on return a kill no longer loses them.
+
+        Raises
+        ------
+        BackendError
+            When the disk is full or refuses; the shard before is intact.
+        """
+        if not records:
+            return
+        new = records_to_table(records, self._run)
+        table = new if self._table is None else pa.concat_tables([self._table, new])
+        write_table(table.combine_chunks(), self._file())
+        self._table, self._count = table, self._count + len(records)
+        if self._limit is not None and self._count >= self._limit:
+            self._number, self._table, self._count = self._number + 1, None, 0
+
+    def _file(self) -> Path:
+        return self._root if self._single else self._root / f"part-{self._number:05d}.parquet"

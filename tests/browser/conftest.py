@@ -1,0 +1,106 @@
+"""Chromium, and a report with hostile texts in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.replay.candidates import candidates
+from suffice.replay.engine import ReplaySettings, replay
+from suffice.replay.story import report_data
+from suffice.report.html import render_report
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.records import Passage, QuestionRecord
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HOSTILE = (
+    "<script>window.hacked=1</script></script><!-- <img src=x onerror=window.hacked=1> \u202egpj"
+)
+LONG_RULE = "answer_stable and round >= 2 and calibrated(answer_token_margin) > 0.3 or round >= 3"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium of this machine, named by ``CHROMIUM`` or found on the path."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("no Chromium: run make browser, or set CHROMIUM to its path")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core, from ``AXE_PATH`` or where npm put it."""
+    root = Path(__file__).resolve().parents[2]
+    places = [
+        Path(os.environ["AXE_PATH"]) if os.environ.get("AXE_PATH") else None,
+        root / "node_modules" / "axe-core" / "axe.min.js",
+        root / ".browser" / "node_modules" / "axe-core" / "axe.min.js",
+    ]
+    found = next((each for each in places if each is not None and each.is_file()), None)
+    if found is None:
+        pytest.skip("no axe-core: run make browser, or set AXE_PATH to axe.min.js")
+    return found.read_text(encoding="utf-8")
+
+
+def _records(number: int) -> list[QuestionRecord]:
+    answers = (
+        ("Oslo", "Oslo", "Oslo"),
+        ("Bergen", "Oslo", "Oslo"),
+        ("Bergen", "Bergen", "Oslo"),
+        ("Rome", "Rome", "Rome"),
+        ("Oslo", "Rome", "Rome"),
+    )
+    return [
+        make_record(
+            f"q{n:03d}",
+            answers[n % 5],
+            gold=["Oslo"],
+            margins=[0.5 + n % 4, 1.5 + n % 3, 2.5 + n % 7],
+            split="tune" if n % 3 else "eval",
+        )
+        for n in range(number)
+    ]
+
+
+def _hostile(record: QuestionRecord) -> QuestionRecord:
+    passage = Passage(id="evil", title=HOSTILE, text=f"{HOSTILE} {'unbroken' * 60}")
+    first = replace(record.rounds[0], answer=HOSTILE, passages=(passage,))
+    return replace(
+        record,
+        question=replace(record.question, text=f"{HOSTILE} {'unbroken' * 30}?", type="strange"),
+        rounds=(first, *record.rounds[1:]),
+    )
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five hundred questions, the first of them hostile, eight policies."""
+    records = _records(500)
+    traces = to_trace_set([_hostile(records[0]), *records[1:]])
+    names = ["fixed-1", "fixed-2", "fixed-3", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
+    built = candidates(traces, names, [LONG_RULE])
+    settings = ReplaySettings(baseline="fixed-3", resamples=100, notes=("a note",))
+    data = report_data(traces, replay(traces, built, settings))
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(render_report(data), encoding="utf-8")
+    return path

@@ -1,0 +1,205 @@
+"""The commands as a user types them: exit codes, one JSON document on stdout, one line of error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.testing.traces import make_record
+from suffice.trace.reader import read_traces
+from suffice.trace.writer import write_traces
+
+SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SUFFICE, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def run_json(*arguments: str | Path) -> Any:
+    done = run(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+
+
+def refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """Exit code 2, nothing on stdout, one line that names the parts."""
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    for part in parts:
+        assert part in done.stderr
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("recorded") / "traces"
+    document = run_json(
+        "record", "--dataset", "generated", "--limit", "20", "--samples", "3",
+        "--llm", "scripted", "--out", out,
+    )  # fmt: skip
+    assert document["recorded"] == 20
+    return out
+
+
+def test_version_and_help() -> None:
+    assert run("--version").stdout.startswith("suffice ")
+    for command in ("demo", "ask", "record", "traces", "signals", "fit", "replay", "report"):
+        assert run(command, "--help").stdout.startswith(f"usage: suffice {command}")
+
+
+def test_record_resumes_and_validates(recorded: Path) -> None:
+    again = run_json(
+        "record", "--dataset", "generated", "--limit", "25", "--samples", "3",
+        "--llm", "scripted", "--out", recorded,
+    )  # fmt: skip
+    assert (again["recorded"], again["before"]) == (5, 20)
+    document = run_json("traces", "validate", recorded)
+    assert document == {"questions": 25, "rounds": 125, "errors": [], "failures": 0}
+    traces = read_traces(recorded)
+    assert traces.splits == {"eval": 15, "tune": 10}
+    first = next(traces.records())
+    assert len(first.rounds) == 5
+    assert all(each.tokens and len(each.samples or ()) == 3 for each in first.rounds)
+    other = run("record", "--dataset", "generated", "--llm", "scripted", "--out", recorded)
+    refused(other, "other settings", "samples was 3, now 0")
+
+
+def test_replay_fields_and_order(recorded: Path) -> None:
+    document = run_json(
+        "replay", recorded, "--policy", "fixed-1", "--policy", "tasr", "--policy", "tasr",
+        "--policy", "oracle-em", "--stop-when", "answer_stable", "--per-question",
+    )  # fmt: skip
+    names = [each["name"] for each in document["policies"]]
+    assert names == ["fixed-1", "tasr", "tasr#2", "oracle-em", "answer_stable", "fixed-3"]
+    assert document["baseline"] == "fixed-3"
+    assert document["split"] == "eval"
+    for each in document["policies"]:
+        fields = {
+            "name", "kind", "preset", "hash", "em", "f1", "acc", "mean_rounds", "llm_calls",
+            "prompt_tokens", "cached_tokens", "completion_tokens", "stop_rounds", "beyond_record",
+            "delta_f1", "retained_f1", "rounds",
+        }  # fmt: skip
+        assert fields <= set(each)
+        assert sum(each["stop_rounds"].values()) == document["questions"] == len(each["rounds"])
+        assert each["llm_calls"] == each["mean_rounds"]  # none of these reads samples
+    assert document["policies"][0]["stop_rounds"] == {"1": document["questions"]}
+
+
+def test_fit_then_replay_the_file_is_the_same_policy(recorded: Path, tmp_path: Path) -> None:
+    fitted = run_json("fit", "tasr", recorded, "--out", tmp_path / "policy.json")
+    assert fitted["policy"]["kind"] == "tasr"
+    document = run_json(
+        "replay", recorded, "--policy", tmp_path / "policy.json", "--policy", "tasr-corrected"
+    )
+    from_file, fitted_here = document["policies"][:2]
+    assert from_file.pop("name") == "tasr-corrected"
+    assert fitted_here.pop("name") == "tasr-corrected#2"
+    assert from_file == fitted_here
+
+
+def test_signals_are_stored_and_give_the_same_replay(recorded: Path, tmp_path: Path) -> None:
+    document = run_json("signals", recorded, "--out", tmp_path / "with.parquet")
+    assert "answer_token_margin" in document["computed"]
+    assert document["skipped"]["judge_support"] == "needs a model"
+    policies = ["--policy", "tasr", "--policy", "tasr-corrected", "--stop-when", "overlap > 0.2"]
+    before = run_json("replay", recorded, *policies)
+    after = run_json("replay", tmp_path / "with.parquet", *policies)
+    assert before["policies"] == after["policies"]
+
+
+def test_report_is_written(recorded: Path, tmp_path: Path) -> None:
+    document = run_json("report", recorded, "--out", tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert document["bytes"] == len(text.encode())
+    assert "tasr-corrected" in text
+
+
+def test_ask_over_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    for number, name in enumerate(["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]):
+        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son in {1800 + number}.\n"
+        (tmp_path / "notes" / f"{name}.md").write_text(page, encoding="utf-8")
+    (tmp_path / "notes" / "image.png").write_bytes(bytes(range(256)))
+    document = run_json(
+        "ask", "Who founded Ardel Tower?", "--corpus", tmp_path / "notes", "--llm", "scripted",
+        "--policy", "fixed-2",
+    )  # fmt: skip
+    assert document["stopped_by"] == "policy"
+    assert document["rounds"] == 2
+    assert len(document["passages"]) == 2
+    assert document["passages"][0]["title"] == "Ardel Tower"
+    assert document["usage"]["llm_calls"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["replay", "nowhere.parquet", "--policy", "fixed-1"], ["nowhere.parquet", "no such file"]),
+        (["replay", "TRACES"], ["--policy", "--stop-when"]),
+        (["replay", "TRACES", "--policy", "nonsense"], ["unknown policy 'nonsense'", "fixed-K"]),
+        (["replay", "TRACES", "--policy", "fixed-0"], ["fixed-K needs K from 1"]),
+        (["replay", "TRACES", "--stop-when", "(answer_stable"], ["expected ')'", "unclosed ("]),
+        (["replay", "TRACES", "--stop-when", "colour > 1"], ["unknown signal 'colour'"]),
+        (["replay", "TRACES", "--stop-when", "overlap > 1"], ["can never hold", "[0, 1]"]),
+        (["replay", "TRACES", "--policy", "fixed-1", "--split", "dev"], ["'dev'", "eval, tune"]),
+        (["replay", "TRACES", "--policy", "fixed-1", "--f1", "x"], ["--f1", "--help"]),
+        (["fit", "tasr", "TRACES", "--split", "none", "--out", "p.json"], ["'none'"]),
+        (["record", "--dataset", "musique", "--out", "t"], ["--data PATH"]),
+        (["ask", "Who?", "--corpus", "nowhere", "--llm", "scripted"], ["nowhere"]),
+        (["ask", "Who?", "--corpus", ".", "--policy", "tasr"], ["must be fitted", "suffice fit tasr"]),
+        (["ask", "Who?", "--corpus", ".", "--policy", "oracle-em"], ["gold answers"]),
+        (["frobnicate"], ["frobnicate"]),
+        (["demo", "--questions", "4"], ["at least 5"]),
+    ],
+)
+def test_refusals(arguments: list[str], parts: list[str], recorded: Path) -> None:
+    refused(run(*(recorded if each == "TRACES" else each for each in arguments)), *parts)
+
+
+def test_replay_without_logprobs_names_the_alternative(tmp_path: Path) -> None:
+    records = [
+        make_record(f"q{n}", ["a", "a"], gold=["a"], split="tune" if n < 3 else "eval")
+        for n in range(6)
+    ]
+    write_traces(records, tmp_path / "t.parquet")
+    done = run("replay", tmp_path / "t.parquet", "--policy", "tasr")
+    refused(done, "answer_token_margin", "tokens", "self_consistency")
+
+
+def test_a_truncated_part_is_named_and_the_rest_stays_readable(recorded: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "traces"
+    shutil.copytree(recorded, broken)
+    part = broken / "part-00000.parquet"
+    table = pq.read_table(part)
+    pq.write_table(table.slice(0, 50), broken / "part-00000.parquet")
+    pq.write_table(table.slice(50), broken / "part-00001.parquet")
+    content = (broken / "part-00001.parquet").read_bytes()
+    (broken / "part-00001.parquet").write_bytes(content[: len(content) // 2])
+    refused(run("replay", broken, "--policy", "fixed-1"), "part-00001.parquet", "--skip-invalid")
+    document = run_json("replay", broken, "--policy", "fixed-1", "--skip-invalid", "--split", "tune")
+    assert document["questions"] > 0
+    listed = run("traces", "validate", broken, "--json")
+    assert listed.returncode == 2
+    assert json.loads(listed.stdout)["errors"][0]["file"].endswith("part-00001.parquet")
+
+
+def test_every_policy_on_real_rounds(qwen_traces: Path) -> None:
+    policies = ["fixed-1", "fixed-3", "fixed-5", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
+    document = run_json("replay", qwen_traces, *(part for p in policies for part in ("--policy", p)))
+    by_name = {each["name"]: each for each in document["policies"]}
+    assert document["questions"] == 75
+    # counted by hand from the file with the official scorer: 21, 20 and 21 of 75
+    assert [round(by_name[f"fixed-{k}"]["em"] * 75) for k in (1, 3, 5)] == [21, 20, 21]
+    assert by_name["oracle-em"]["em"] >= max(each["em"] for each in by_name.values())
+    assert by_name["oracle-f1"]["f1"] >= by_name["oracle-em"]["f1"]
+    assert by_name["tasr"]["stop_rounds"].get("1") is None

@@ -1,0 +1,114 @@
+"""BM25 against the packages rank_bm25 and bm25s, on real, generated and random passages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rank_bm25 import BM25Okapi
+
+from suffice.datasets.example import Example
+from suffice.datasets.registry import load
+from suffice.retrieval.bm25 import OKAPI, BM25Index, BM25Settings
+from suffice.trace.records import Passage
+from suffice.trace.tokens import passage_tokens, tokenize
+
+FILES = {
+    "hotpotqa": "hotpotqa_500.json.gz",
+    "2wikimultihopqa": "2wikimultihopqa_500.json.gz",
+    "musique": "musique_100.jsonl.gz",
+}
+
+
+def real(name: str) -> tuple[Example, ...]:
+    root = os.environ.get("SUFFICE_DATA")
+    if not root:
+        pytest.skip("needs real questions: set SUFFICE_DATA to the folder that holds data/")
+    return load(name, Path(root) / "data" / FILES[name], limit=100)
+
+
+def assert_equals_rank_bm25(passages: Sequence[Passage], query: str) -> None:
+    reference = BM25Okapi([passage_tokens(passage) for passage in passages])
+    scores = reference.get_scores(tokenize(query))
+    index = BM25Index.build(passages, OKAPI)
+    np.testing.assert_array_equal(index.scores(query), scores)
+    order = sorted(range(len(passages)), key=lambda i: -scores[i])  # Python's sort is stable
+    found = index.retrieve(query, len(passages))
+    assert [passage.id for passage in found] == [passages[i].id for i in order]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_okapi_equals_rank_bm25_on_real_questions(name: str) -> None:
+    for example in real(name):
+        assert_equals_rank_bm25(example.passages, example.question.text)
+
+
+def test_okapi_equals_rank_bm25_on_generated_questions() -> None:
+    for example in load("generated", limit=100, seed=5):
+        assert_equals_rank_bm25(example.passages, example.question.text)
+
+
+def random_passages(rng: np.random.Generator, n: int, vocabulary: int) -> list[Passage]:
+    """Few words in few passages: ties, floored IDFs and negative floors all occur."""
+    return [
+        Passage(id=str(i), text=" ".join(f"w{w}" for w in rng.integers(0, vocabulary, size)))
+        for i, size in enumerate(rng.integers(1, 8, size=n))
+    ]
+
+
+def test_okapi_equals_rank_bm25_on_random_passages() -> None:
+    rng = np.random.default_rng(11)
+    floors = []
+    for _ in range(300):
+        passages = random_passages(rng, int(rng.integers(1, 9)), int(rng.integers(2, 9)))
+        query = " ".join(f"w{w}" for w in rng.integers(0, 9, size=4))
+        assert_equals_rank_bm25(passages, query)
+        floors.append(BM25Okapi([passage_tokens(p) for p in passages]).average_idf)
+    assert min(floors) < 0 < max(floors)
+
+
+def test_rank_bm25_is_robertson_times_k1_plus_1_where_no_word_is_in_over_half() -> None:
+    rng = np.random.default_rng(12)
+    compared = 0
+    for _ in range(50):
+        passages = random_passages(rng, 30, 40)
+        words = [set(passage_tokens(passage)) for passage in passages]
+        query = " ".join(f"w{w}" for w in rng.integers(0, 40, size=5))
+        if max(sum(word in own for own in words) for word in tokenize(query)) > len(passages) / 2:
+            continue
+        compared += 1
+        okapi = BM25Index.build(passages, OKAPI).scores(query)
+        robertson = BM25Index.build(passages, BM25Settings(variant="robertson")).scores(query)
+        np.testing.assert_allclose(okapi, (1.5 + 1) * robertson, rtol=1e-5, atol=1e-6)
+    assert compared > 40
+
+
+def test_the_variants_differ_for_a_word_in_over_half() -> None:
+    passages = [Passage(id=str(i), text=t) for i, t in enumerate(("a b", "a c", "a d", "e f"))]
+    scores = {
+        variant: BM25Index.build(passages, BM25Settings(variant=variant)).scores("a")
+        for variant in ("okapi", "robertson", "lucene")
+    }
+    assert scores["robertson"][0] == 0
+    assert scores["lucene"][0] > 0
+    assert scores["okapi"][0] > 0
+    assert scores["okapi"][0] != pytest.approx(2.5 * scores["lucene"][0])
+
+
+def test_pooled_order_equals_bm25s_itself() -> None:
+    bm25s = pytest.importorskip("bm25s")
+    passages = {
+        p.id: p for example in load("generated", limit=60, seed=6) for p in example.passages
+    }
+    pool = list(passages.values())
+    engine = bm25s.BM25(k1=1.5, b=0.75)
+    engine.index([passage_tokens(p) for p in pool], show_progress=False)
+    index = BM25Index.build(pool)
+    for example in load("generated", limit=30, seed=6):
+        tokens = tokenize(example.question.text)
+        np.testing.assert_allclose(
+            index.scores(example.question.text), engine.get_scores(tokens), rtol=1e-5, atol=1e-6
+        )

@@ -1,0 +1,66 @@
+"""The isotonic fit against scikit-learn's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from suffice.calibration.isotonic import fit_isotonic, fit_per_round
+
+isotonic = pytest.importorskip("sklearn.isotonic", reason="scikit-learn is a development tool")
+
+
+def draw(
+    rng: np.random.Generator, rows: int, digits: int, *, binary: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A noisy rising relation; few digits make ties."""
+    x = np.round(rng.normal(1.0, 2.0, rows), digits)
+    chance = 1 / (1 + np.exp(-x))
+    return x, (rng.random(rows) < chance).astype(float) if binary else np.clip(
+        chance + rng.normal(0, 0.3, rows), 0, 1
+    )
+
+
+@pytest.mark.parametrize("digits", [0, 1, 12])
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("rows", [5, 20, 100, 2000])
+def test_predictions_agree_with_scikit_learn(rows: int, digits: int, binary: bool) -> None:
+    rng = np.random.default_rng(rows + digits)
+    for _ in range(20):
+        x, y = draw(rng, rows, digits, binary=binary)
+        if len(np.unique(x)) < 2:
+            continue
+        ours = fit_isotonic(x, y)
+        theirs = isotonic.IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(x, y)
+        asked = np.concatenate([x, rng.normal(1, 4, 200), [x.min() - 9, x.max() + 9]])
+        np.testing.assert_allclose(ours.predict(asked), theirs.predict(asked), rtol=0, atol=1e-12)
+        if (
+            binary
+        ):  # Thinned alike; its running means may break a plateau by an ulp, our sums do not.
+            assert set(ours.x) <= set(theirs.X_thresholds_)
+            assert len(ours.x) >= len(np.unique(theirs.y_thresholds_.round(12)))
+
+
+def test_rounds_agree_with_scikit_learn_after_dropping_undefined_rows() -> None:
+    rng = np.random.default_rng(42)
+    x, y = draw(rng, 500, 1, binary=True)
+    values, em = x.reshape(100, 5), y.reshape(100, 5)
+    values = np.where(rng.random(values.shape) < 0.2, np.nan, values)
+    em = np.where(rng.random(em.shape) < 0.1, np.nan, em)
+    for number, ours in enumerate(fit_per_round(values, em)):
+        usable = ~np.isnan(values[:, number]) & ~np.isnan(em[:, number])
+        theirs = isotonic.IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
+        theirs.fit(values[usable, number], em[usable, number])
+        asked = np.linspace(-9, 9, 301)
+        np.testing.assert_allclose(ours.predict(asked), theirs.predict(asked), rtol=0, atol=1e-12)
+
+
+def test_the_fit_is_the_least_squares_one() -> None:
+    """Against all non-decreasing vectors on a grid: none fits better."""
+    y = np.array([0.0, 1.0, 0.0, 1.0, 0.5])
+    fitted = fit_isotonic(np.arange(5.0), y).predict(np.arange(5.0))
+    loss = ((fitted - y) ** 2).sum()
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 13)] * 5), axis=-1).reshape(-1, 5)
+    rising = grid[(np.diff(grid, axis=1) >= 0).all(axis=1)]
+    assert loss <= ((rising - y) ** 2).sum(axis=1).min() + 1e-12

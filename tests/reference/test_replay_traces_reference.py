@@ -1,0 +1,132 @@
+"""Replay of recorded traces against figures published beside them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.replay.compare import ComparisonSettings, compare
+from suffice.replay.results import ReplayResult
+from suffice.trace.reader import read_traces
+from suffice.trace.table import TraceSet
+
+DATA = os.environ.get("SUFFICE_DATA")
+TRACES = Path(DATA or "") / "traces"
+pytestmark = pytest.mark.skipif(
+    not DATA or not TRACES.is_dir(), reason="SUFFICE_DATA does not name the recorded traces"
+)
+
+# EM in percent of no retrieval, one retrieval, iterative retrieval (traces/README.md)
+PUBLISHED_EM = {
+    "hotpotqa": (27.6, 36.2, 41.6),
+    "2wiki": (26.6, 28.0, 36.2),
+    "musique": (9.0, 11.2, 16.0),
+    "nq": (31.2, 32.4, 34.2),
+    "trivia": (63.2, 60.0, 60.8),
+    "squad": (14.4, 24.0, 23.4),
+}
+
+
+def traces_of(name: str) -> TraceSet:
+    return read_traces(TRACES / f"{name}.parquet")
+
+
+def replayed(
+    traces: TraceSet, *policies: str, rules: tuple[str, ...] = (), baseline: str | None = None
+) -> ReplayResult:
+    settings = ComparisonSettings(policies=policies, rules=rules, baseline=baseline, resamples=20)
+    return compare(traces, settings).result
+
+
+def test_routes_give_the_published_exact_match() -> None:
+    whole = traces_of("routes_llama8b_dev")
+    kinds = [question.type or "" for question in whole.questions]
+    assert set(Counter(kinds).values()) == {500}
+    for kind in sorted(set(kinds)):
+        (published,) = [em for name, em in PUBLISHED_EM.items() if name in kind.lower()]
+        part = whole.take(np.array([each == kind for each in kinds]))
+        result = compare(
+            part,
+            ComparisonSettings(
+                policies=("fixed-1", "fixed-2", "fixed-3"), split=None, resamples=20
+            ),
+        ).result
+        found = [100 * (each.em or 0.0) for each in result.policies]
+        assert result.questions == 500
+        assert found == pytest.approx(published, abs=1e-9), kind
+
+
+@pytest.mark.parametrize("name", ["abrag_hotpotqa_ollama", "abrag_hotpotqa_local"])
+@pytest.mark.parametrize("rule", ["answer_token_margin > 1", "token_probability > 0.9"])
+def test_a_rule_over_tokens_is_refused_where_none_were_recorded(name: str, rule: str) -> None:
+    signal = rule.split(maxsplit=1)[0]
+    traces = traces_of(name)
+    if signal in traces.signal_names:
+        assert replayed(traces, rules=(rule,)).questions == 200
+        return
+    with pytest.raises(UsageError) as caught:
+        replayed(traces, rules=(rule,))
+    message = str(caught.value)
+    assert f"signal {signal!r} needs column tokens" in message
+    assert "instead" in message
+
+
+def test_tasr_is_refused_without_a_tune_split() -> None:
+    with pytest.raises(UsageError, match="suffice fit tasr"):
+        replayed(traces_of("abrag_hotpotqa_ollama"), "tasr")
+
+
+def test_self_consistency_of_the_ollama_log() -> None:
+    """Rounds end where that study's loop stopped, so an agreement never reached is beyond them."""
+    traces = traces_of("abrag_hotpotqa_ollama")
+    rule = "self_consistency >= 0.9"
+    found = replayed(traces, rules=(rule,)).policies[0]
+    values, _ = traces.stored_signal("self_consistency")
+    stops, beyond = [], 0
+    for row, last in zip(values.tolist(), traces.last_rounds.tolist(), strict=True):
+        fires = [t + 1 for t in range(last) if row[t] >= 0.9]
+        stops.append(fires[0] if fires else last)
+        beyond += not fires and last < traces.n_rounds
+    assert found.stops.tolist() == stops
+    assert found.beyond_record == beyond
+    assert 1.0 < found.mean_rounds < 3.0
+
+
+def test_beyond_record_counts_what_a_less_eager_policy_lacks() -> None:
+    for name in ("abrag_hotpotqa_ollama", "abrag_hotpotqa_local"):
+        traces = traces_of(name)
+        result = replayed(traces, "fixed-1", "fixed-3")
+        one, three = result.policies
+        assert one.beyond_record == 0
+        assert three.beyond_record == int((traces.last_rounds < 3).sum()) > 50
+        assert any(note.startswith("fixed-3: ") for note in result.notes)
+
+
+def test_the_full_budget_of_the_ollama_log_scores_as_published() -> None:
+    """Taking each question's last round is what that study's loop did: EM 45.0 at 1.90 rounds."""
+    traces = traces_of("abrag_hotpotqa_ollama")
+    hotpotqa = replayed(traces, "fixed-3").policies[0]
+    assert hotpotqa.em == pytest.approx(0.450)
+    assert hotpotqa.mean_rounds == pytest.approx(1.90, abs=0.005)
+    assert hotpotqa.f1 == pytest.approx(0.579, abs=0.0005)
+    squad = compare(
+        traces, ComparisonSettings(policies=("fixed-3",), f1_kind="squad", resamples=20)
+    ).result.policies[0]
+    assert squad.f1 == pytest.approx(0.583, abs=0.0005)
+
+
+def test_a_real_trace_pays_its_samples_only_when_read() -> None:
+    traces = traces_of("hotpotqa_qwen1.5b")
+    result = replayed(
+        traces,
+        "fixed-5",
+    )
+    assert result.policies[0].costs["llm_calls"] == 5.0
+    reading = replayed(traces, rules=("self_consistency >= 0.8 and round >= 5",)).policies[0]
+    assert reading.costs["llm_calls"] == 30.0
+    assert reading.mean_rounds == 5.0

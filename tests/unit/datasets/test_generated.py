@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from dataclasses import asdict
+
+import pytest
+
+from suffice.datasets.example import Example
+from suffice.datasets.generated import QUESTION_TYPES, generate
+from suffice.datasets.generated.names import NameSpace
+from suffice.datasets.generated.world import build_region, kind_of
+from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.scoring import normalize_answer
+
+N = 400
+
+
+@pytest.fixture(scope="module")
+def examples() -> tuple[Example, ...]:
+    return tuple(generate(N, seed=42))
+
+
+def text_of(example: Example) -> str:
+    return normalize_answer(" ".join(f"{p.title} {p.text}" for p in example.passages))
+
+
+def test_questions_do_not_depend_on_how_many_are_drawn(examples: tuple[Example, ...]) -> None:
+    assert tuple(generate(5, seed=42)) == examples[:5]
+    assert tuple(generate(7, seed=42, start=133)) == examples[133:140]
+    assert tuple(generate(5, seed=43)) != examples[:5]
+
+
+def test_it_streams_and_starts_anywhere() -> None:
+    far = next(generate(10**9, seed=42, start=10**7))
+    assert far.question.id == "world42-q10000000"
+    assert len(far.passages) == 10
+
+
+def digest(examples: tuple[Example, ...]) -> str:
+    return hashlib.sha256(json.dumps([asdict(e) for e in examples]).encode()).hexdigest()
+
+
+def test_another_process_makes_the_same(examples: tuple[Example, ...]) -> None:
+    code = (
+        "import hashlib, json; from dataclasses import asdict;"
+        "from suffice.datasets.generated import generate;"
+        "rows = [asdict(e) for e in generate(40, seed=42)];"
+        "print(hashlib.sha256(json.dumps(rows).encode()).hexdigest())"
+    )
+    for seed in ("0", "1"):
+        shown = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PYTHONHASHSEED": seed},
+        )
+        assert shown.stdout.strip() == digest(examples[:40])
+
+
+def test_every_type_in_its_share(examples: tuple[Example, ...]) -> None:
+    types = Counter(example.question.type for example in examples)
+    assert types == {"1hop": 160, "bridge": 120, "3hop": 60, "comparison": 40, "4hop": 20}
+    assert set(types) == set(QUESTION_TYPES)
+
+
+def test_no_question_is_asked_twice(examples: tuple[Example, ...]) -> None:
+    assert len({example.question.text for example in examples}) == N
+    assert len({(example.gold.passage_ids, example.gold.answers) for example in examples}) == N
+
+
+def test_gold_passages_fit_the_type(examples: tuple[Example, ...]) -> None:
+    hops = {"1hop": 1, "bridge": 2, "3hop": 3, "4hop": 4, "comparison": 2}
+    for example in examples:
+        gold = example.gold.passage_ids
+        ids = [passage.id for passage in example.passages]
+        assert len(set(gold)) == len(gold) == hops[str(example.question.type)]
+        assert set(gold) <= set(ids)
+        assert len(set(ids)) == len(ids) == 10
+
+
+def test_answers_stand_in_a_gold_passage_and_not_in_the_question(
+    examples: tuple[Example, ...],
+) -> None:
+    for example in examples:
+        texts = {p.id: normalize_answer(p.text or "") for p in example.passages}
+        answer = normalize_answer(example.gold.answers[0])
+        places = example.gold.passage_ids
+        holders = places if example.question.type == "comparison" else places[-1:]
+        assert any(answer in texts[place] for place in holders)
+        assert answer not in normalize_answer(example.question.text)
+        assert answer not in ("yes", "no")
+
+
+def test_distractors_offer_other_answers(examples: tuple[Example, ...]) -> None:
+    """The answer is not simply the only year or name: years and capitalised names abound."""
+    for example in examples:
+        texts = " ".join(p.text or "" for p in example.passages if p.id in example.gold.passage_ids)
+        if example.gold.answers[0].isdigit():
+            assert (
+                len(
+                    set(re.findall(r"\b1\d{3}\b", " ".join(p.text or "" for p in example.passages)))
+                )
+                > 2
+            )
+        assert len(set(re.findall(r"\b[A-Z]\w+", texts))) > 4
+
+
+def test_chains_follow_the_passages(examples: tuple[Example, ...]) -> None:
+    """Every gold passage but the first is named in an earlier one: the chain can be walked."""
+    for example in examples:
+        if example.question.type == "comparison":
+            continue
+        by_id = {p.id: p for p in example.passages}
+        for earlier, later in itertools.pairwise(example.gold.passage_ids):
+            assert by_id[later].title in (by_id[earlier].text or "")
+
+
+def test_the_question_names_what_it_starts_from(examples: tuple[Example, ...]) -> None:
+    for example in examples:
+        titles = {p.id: p.title for p in example.passages}
+        named = example.gold.passage_ids[: 2 if example.question.type == "comparison" else 1]
+        assert all(titles[key] in example.question.text for key in named)
+
+
+def test_comparisons_are_decided_by_the_records() -> None:
+    checked = 0
+    for example in generate(600, seed=3):
+        if "older of" not in example.question.text:
+            continue
+        key = example.gold.passage_ids[0]
+        region = build_region(3, int(key.split("-r")[1].split("-")[0]))
+        field, ask = (
+            ("born", {"birthplace", "employer"})
+            if kind_of(key) == "p"
+            else ("founded", {"founder", "seat"})
+        )
+        pair = [region.entity(own) for own in example.gold.passage_ids]
+        winner = min(pair, key=lambda entity: getattr(entity, field))
+        wanted = {region.entity(getattr(winner, name)).name for name in ask}
+        assert example.gold.answers[0] in wanted
+        checked += 1
+    assert checked > 20
+
+
+def test_one_id_is_one_text_and_one_title_is_one_id(examples: tuple[Example, ...]) -> None:
+    by_id: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for passage in (p for example in examples for p in example.passages):
+        by_id[passage.id].add((passage.title, passage.text or ""))
+    assert all(len(versions) == 1 for versions in by_id.values())
+    titles = Counter(title for versions in by_id.values() for title, _ in versions)
+    assert max(titles.values()) == 1
+    assert len(by_id) < 0.5 * sum(len(example.passages) for example in examples)
+
+
+def test_entries_are_short(examples: tuple[Example, ...]) -> None:
+    sizes = [len((p.text or "").split()) for example in examples for p in example.passages]
+    assert min(sizes) >= 30
+    assert max(sizes) <= 70
+    assert 35 <= sum(sizes) / len(sizes) <= 55
+
+
+def test_sentences_read_as_sentences(examples: tuple[Example, ...]) -> None:
+    for example in examples:
+        for text in (*(p.text or "" for p in example.passages), example.question.text):
+            assert not re.search(
+                r"\b[Aa] [aeiou]|\ban [^aeiouAEIOU]|[Tt]he [Tt]he |  |[{}]", text
+            ), text
+            assert text[0].isupper()
+            assert text[-1] in ".?"
+
+
+def test_lives_and_works_are_in_order() -> None:
+    for number in range(50):
+        region = build_region(9, number)
+        for person in region.people:
+            if person.teacher:
+                assert 12 <= person.born - region.person(person.teacher).born <= 60
+        for work in region.works:
+            assert 24 <= work.year - region.person(work.author).born <= 50
+            assert region.organisation(work.publisher).founded < work.year
+        for org in region.organisations:
+            assert 20 <= org.founded - region.person(org.founder).born < 28
+
+
+def test_names_never_repeat() -> None:
+    space = NameSpace.of(5)
+    names = [space[number] for number in range(120_000)]
+    assert len(set(names)) == len(names)
+    assert len({space[number] for number in range(10**9, 10**9 + 2000)}) == 2000
+    assert names[:5] != [NameSpace.of(6)[number] for number in range(5)]
+
+
+@pytest.mark.parametrize("seed", [42, 7])
+def test_it_is_neither_easy_nor_hopeless_for_bm25(seed: int) -> None:
+    """First gold passage first in 40-80%, all gold among the first five in 60-95%."""
+    first = five = 0
+    for example in generate(N, seed=seed):
+        index = BM25Index.build(example.passages, OKAPI)
+        ranked = [passage.id for passage in index.retrieve(example.question.text, 5)]
+        first += ranked[0] == example.gold.passage_ids[0]
+        five += set(example.gold.passage_ids) <= set(ranked)
+    assert 0.40 <= first / N <= 0.80
+    assert 0.60 <= five / N <= 0.95

@@ -1,0 +1,345 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.llm.cache import CachedModel, request_key
+from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest, Message
+from suffice.testing.models import Failures, ScriptedModel
+from suffice.trace.records import Token, TopToken
+
+REQUEST = GenerationRequest(prompt="Evidence: Ann, Bob, Cid, Dee", temperature=0.9, seed=5)
+
+
+def texts(reply: Generation) -> list[str]:
+    return [completion.text for completion in reply.completions]
+
+
+def test_it_passes_the_model_through(tmp_path: Path) -> None:
+    inner = ScriptedModel(name="inner", api="chat", logprobs=False)
+    with CachedModel(inner, tmp_path / "deep" / "er" / "c.sqlite") as model:
+        assert isinstance(model, ChatModel)
+        assert (model.name, model.api, model.endpoint) == ("inner", "chat", "scripted")
+        assert model.model is inner
+        assert not model.supports_logprobs()
+
+
+def test_the_second_time_nothing_is_asked(tmp_path: Path) -> None:
+    inner = ScriptedModel()
+    with CachedModel(inner, tmp_path / "c") as model:
+        first = model.generate(replace(REQUEST, n=3, top_logprobs=5))
+    with CachedModel(ScriptedModel(failures=Failures(containing=("",))), tmp_path / "c") as again:
+        assert again.generate(replace(REQUEST, n=3, top_logprobs=5)) == first
+    assert inner.generate(replace(REQUEST, n=3, top_logprobs=5)) == first
+
+
+def test_only_missing_samples_are_drawn_and_equal_a_fresh_draw(tmp_path: Path) -> None:
+    inner = ScriptedModel()
+    with CachedModel(inner, tmp_path / "c") as model:
+        three = model.generate(replace(REQUEST, n=3))
+        five = model.generate(replace(REQUEST, n=5))
+        assert texts(model.generate(replace(REQUEST, n=2))) == texts(five)[:2]
+    assert [(request.n, request.seed) for request in inner.requests] == [(3, 5), (2, 8)]
+    assert texts(five)[:3] == texts(three)
+    assert texts(five) == texts(ScriptedModel().generate(replace(REQUEST, n=5)))
+
+
+def test_samples_without_a_seed_do_not_collapse(tmp_path: Path) -> None:
+    inner = ScriptedModel([str(i) for i in range(10)])
+    unseeded = replace(REQUEST, seed=None)
+    with CachedModel(inner, tmp_path / "c") as model:
+        assert texts(model.generate(replace(unseeded, n=3))) == ["0", "1", "2"]
+        assert texts(model.generate(replace(unseeded, n=5))) == ["0", "1", "2", "3", "4"]
+        assert texts(model.generate(unseeded)) == ["0"]
+
+
+class Costs:
+    """A model that reports what it is told to."""
+
+    name, api = "costs", "completion"
+
+    def __init__(self, *replies: Generation) -> None:
+        self.replies = list(replies)
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        return self.replies.pop(0)
+
+
+def test_usage_is_that_of_the_calls_that_drew_the_samples(tmp_path: Path) -> None:
+    def reply(n: int, **cost: Any) -> Generation:
+        return Generation(completions=(Completion(text="x"),) * n, model="m-2026", **cost)
+
+    first = reply(2, prompt_tokens=10, cached_tokens=4, completion_tokens=7, latency_s=0.1)
+    second = reply(1, prompt_tokens=10, cached_tokens=None, completion_tokens=2, latency_s=0.2)
+    with CachedModel(Costs(first, second), tmp_path / "c") as model:  # type: ignore[arg-type]
+        for _ in range(2):
+            assert model.generate(replace(REQUEST, n=2)) == first
+        for _ in range(2):
+            both = model.generate(replace(REQUEST, n=3))
+            assert (both.prompt_tokens, both.cached_tokens, both.completion_tokens) == (20, None, 9)
+            assert both.latency_s == 0.1 + 0.2
+            assert both.model == "m-2026"
+
+
+def test_a_model_that_gives_too_few_is_reported(tmp_path: Path) -> None:
+    short = Costs(Generation(completions=(), model="m"))
+    with (
+        CachedModel(short, tmp_path / "c") as model,  # type: ignore[arg-type]
+        pytest.raises(BackendError, match="gave 0 texts where 1"),
+    ):
+        model.generate(REQUEST)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"prompt": "other"},
+    {"prompt": (Message(role="user", content=str(REQUEST.prompt)),)},
+    {"temperature": 0.8},
+    {"top_p": 0.5},
+    {"max_tokens": 3},
+    {"top_logprobs": 1},
+    {"seed": 6},
+    {"seed": None},
+    {"stop": ("x",)},
+]
+
+
+def test_the_key_holds_everything_but_n() -> None:
+    def key(request: GenerationRequest, **identity: str) -> str:
+        named = {"model": "m", "endpoint": "e", "api": "chat"} | identity
+        return request_key(request, **named)
+
+    keys = [key(REQUEST), *(key(replace(REQUEST, **change)) for change in CHANGES)]
+    keys += [key(REQUEST, **{part: "x"}) for part in ("model", "endpoint", "api")]
+    assert len(set(keys)) == len(keys)
+    assert key(replace(REQUEST, n=9)) == keys[0]
+
+
+names = st.text(st.characters(), max_size=8)  # lone surrogates too
+logprobs = st.floats(-3e38, 0, width=32) | st.just(-float("inf"))
+tokens = st.builds(
+    Token, names, logprobs, st.lists(st.builds(TopToken, names, logprobs), max_size=2).map(tuple)
+)
+completions = st.builds(
+    Completion,
+    text=names,
+    tokens=st.none() | st.lists(tokens, max_size=3).map(tuple),
+    finish_reason=st.none() | names,
+)
+number = st.none() | st.integers(0, 2**40)
+generations = st.builds(
+    Generation,
+    completions=st.lists(completions, min_size=1, max_size=4).map(tuple),
+    model=names,
+    prompt_tokens=number,
+    cached_tokens=number,
+    completion_tokens=number,
+    latency_s=st.none() | st.floats(0, 1e6),
+)
+
+
+@given(reply=generations, prompt=names)
+@settings(max_examples=60, deadline=None)
+def test_what_comes_back_is_bit_equal(reply: Generation, prompt: str) -> None:
+    request = GenerationRequest(prompt=prompt, n=len(reply.completions))
+    with tempfile.TemporaryDirectory() as folder:
+        for replies in ((reply,), ()):
+            with CachedModel(Costs(*replies), Path(folder) / "c") as model:  # type: ignore[arg-type]
+                assert model.generate(request) == reply
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 6)), max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_any_order_of_requests_equals_fresh_draws(steps: list[tuple[str, int]]) -> None:
+    fresh, inner = ScriptedModel(), ScriptedModel()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        CachedModel(inner, Path(folder) / "c") as model,
+    ):
+        for prompt, n in steps:
+            request = replace(REQUEST, prompt=f"Ann Bob, Cid, Dee, Eve {prompt}", n=n)
+            assert texts(model.generate(request)) == texts(fresh.generate(request))
+    drawn = sum(request.n for request in inner.requests)
+    assert drawn == sum(max([n for p, n in steps if p == prompt], default=0) for prompt in "ab")
+
+
+def test_threads_that_miss_together_get_the_same_row(tmp_path: Path) -> None:
+    counter = iter(range(10_000))
+    inner = ScriptedModel(lambda *_: str(next(counter)), delay_s=0.05)
+    start = threading.Barrier(8)
+    with CachedModel(inner, tmp_path / "c") as model, ThreadPoolExecutor(8) as pool:
+
+        def ask(n: int) -> list[str]:
+            start.wait()
+            return texts(model.generate(replace(REQUEST, n=n)))
+
+        found = list(pool.map(ask, [1, 2, 3, 4] * 2))
+        longest = max(found, key=len)
+        assert len(set(longest)) == 4
+        assert all(longest[: len(some)] == some for some in found)
+        assert texts(model.generate(replace(REQUEST, n=4))) == longest
+
+
+def worker(path: str, number: int, out: Any) -> None:
+    inner = ScriptedModel(lambda request, index: f"{request.prompt} by {number}")
+    with CachedModel(inner, path) as model:
+        found = [texts(model.generate(GenerationRequest(prompt=str(i), n=2))) for i in range(100)]
+    out.put((found, len(inner.requests)))
+
+
+def test_processes_share_a_new_file(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    processes = [
+        context.Process(target=worker, args=(str(tmp_path / "c"), k, out)) for k in range(3)
+    ]
+    for process in processes:
+        process.start()
+    results = [out.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert results[0][0] == results[1][0] == results[2][0]
+    # each text was asked for by somebody, and the calls of losers left nothing
+    with sqlite3.connect(tmp_path / "c") as database:
+        kept = database.execute("SELECT count(*) FROM samples").fetchone()[0]
+        calls = database.execute("SELECT count(*) FROM calls").fetchone()[0]
+        used = database.execute("SELECT count(DISTINCT call) FROM samples").fetchone()[0]
+    database.close()
+    assert (kept, calls) == (200, used)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_after_fork_opens_its_own_connection(tmp_path: Path) -> None:
+    with CachedModel(ScriptedModel(), tmp_path / "c") as model:
+        before = model.generate(REQUEST)
+        child = os.fork()
+        if child == 0:
+            same = model.generate(REQUEST) == before
+            model.generate(replace(REQUEST, prompt="from the child"))
+            os._exit(0 if same else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        inner = model.model
+        assert isinstance(inner, ScriptedModel)
+        model.generate(replace(REQUEST, prompt="from the child"))
+        assert len(inner.requests) == 1
+
+
+WRITER = """
+import sys
+from suffice.llm.cache import CachedModel
+from suffice.protocols import GenerationRequest
+from suffice.testing.models import ScriptedModel
+model = CachedModel(ScriptedModel(), sys.argv[1])
+for i in range(10**9):
+    model.generate(GenerationRequest(prompt=f"Ann {i}", n=3, top_logprobs=5))
+    print(i, flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_kill_in_the_middle_leaves_a_readable_file(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    total = 0
+    for attempt in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        for _ in range(total + 20):
+            process.stdout.readline()
+        time.sleep(0.003 * attempt)
+        process.kill()
+        rest = process.stdout.read().split()
+        process.stdout.close()
+        process.wait()
+        total = int(rest[-1]) + 1 if rest and rest[-1].isdigit() else total + 20
+        inner = ScriptedModel()
+        with CachedModel(inner, path) as model:
+            for i in range(total - 1):
+                request = GenerationRequest(prompt=f"Ann {i}", n=3, top_logprobs=5)
+                assert model.generate(request) == ScriptedModel().generate(request)
+        assert inner.requests == ()
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    path.write_bytes(b"this is no database at all" * 100)
+    with pytest.raises(DataError, match=rf"damaged.*rm '{path}' '{path}-wal' '{path}-shm'"):
+        CachedModel(ScriptedModel(), path)
+
+
+def test_damage_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    with CachedModel(ScriptedModel(), path) as model:
+        for i in range(50):
+            model.generate(replace(REQUEST, prompt=f"p {i}", top_logprobs=5))
+    data = bytearray(path.read_bytes())
+    data[8192:] = b"\x5a" * (len(data) - 8192)
+    path.write_bytes(data)
+    with CachedModel(ScriptedModel(), path) as model, pytest.raises(DataError, match="damaged"):
+        for i in range(50):
+            model.generate(replace(REQUEST, prompt=f"p {i}", top_logprobs=5))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"text": "a"}', '{"text": 1, "tokens": [1]}'])
+def test_a_row_that_is_no_completion(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c"
+    with CachedModel(ScriptedModel(), path) as model:
+        model.generate(REQUEST)
+        with sqlite3.connect(path) as database:
+            database.execute("UPDATE samples SET completion = ?", (text,))
+        database.close()
+        with pytest.raises(DataError, match="damaged"):
+            model.generate(REQUEST)
+
+
+def test_newer_and_foreign_files(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    CachedModel(ScriptedModel(), path).close()
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 2")
+    database.close()
+    with pytest.raises(DataError, match=r"version 2, .*up to 1; upgrade, or .*rm "):
+        CachedModel(ScriptedModel(), path)
+    other = tmp_path / "other"
+    with sqlite3.connect(other) as database:
+        database.execute("CREATE TABLE mine (x)")
+    database.close()
+    before = other.read_bytes()
+    with pytest.raises(DataError, match="not a cache of replies"):
+        CachedModel(ScriptedModel(), other)
+    assert other.read_bytes() == before
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="folder"):
+        CachedModel(ScriptedModel(), tmp_path / "file" / "c")
+    with pytest.raises(BackendError, match="cannot be used"):
+        CachedModel(ScriptedModel(), tmp_path)
+
+
+def test_no_pickle_in_the_file(tmp_path: Path) -> None:
+    with CachedModel(ScriptedModel(), tmp_path / "c") as model:
+        reply = model.generate(replace(REQUEST, top_logprobs=2))
+    with sqlite3.connect(tmp_path / "c") as database:
+        row = json.loads(database.execute("SELECT completion FROM samples").fetchone()[0])
+    database.close()
+    assert row["text"] == reply.completions[0].text

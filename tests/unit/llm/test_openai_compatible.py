@@ -1,0 +1,373 @@
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from suffice.errors import BackendError, UsageError
+from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
+from suffice.protocols import ChatModel, Generation, GenerationRequest, Message
+
+CHAT = GenerationRequest(prompt=(Message(role="user", content="Hi"),))
+PLAIN = GenerationRequest(prompt="Hi")
+Body = dict[str, Any]
+# status, headers, and a body: bytes as they are, anything else as JSON
+Answer = tuple[int, dict[str, str], object]
+
+
+def chat_reply(body: Body) -> Answer:
+    """What a server answers that does everything asked for."""
+    content = [
+        {
+            "token": "ok",
+            "logprob": -0.5,
+            "top_logprobs": [{"token": "ok", "logprob": -0.5}, {"token": "no", "logprob": -1.0}],
+        }
+    ]
+    choices = [
+        {
+            "index": i,
+            "message": {"role": "assistant", "content": f"ok {body.get('seed', 0) + i}"},
+            "finish_reason": "stop",
+            "logprobs": {"content": content} if body.get("logprobs") else None,
+        }
+        for i in range(body.get("n", 1))
+    ]
+    usage = {
+        "prompt_tokens": 10,
+        "completion_tokens": 2 * len(choices),
+        "prompt_tokens_details": {"cached_tokens": 6},
+    }
+    return 200, {}, {"choices": choices, "usage": usage, "surprise": {"a": 1}}
+
+
+def refuse(status: int, message: str = "no", **headers: str) -> Answer:
+    return status, headers | {"retry-after-ms": "1"}, {"error": {"message": message}}
+
+
+class Server:
+    """A server on this machine; ``answer`` is called with each request's body."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[Body], Answer] = chat_reply
+        self.bodies: list[Body] = []
+        self.paths: list[str] = []
+        self.keys: list[str] = []
+        self.models: list[str] = ["only"]
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                data = [{"id": name, "object": "model"} for name in outer.models]
+                self.send(200, {}, {"object": "list", "data": data})
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.bodies.append(body)
+                outer.paths.append(self.path)
+                outer.keys.append(self.headers["authorization"])
+                self.send(*outer.answer(body))
+
+            def send(self, status: int, headers: dict[str, str], content: object) -> None:
+                data = content if isinstance(content, bytes) else json.dumps(content).encode()
+                self.send_response(status)
+                for name, value in {"content-type": "application/json", **headers}.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: object) -> None:
+                """Keep stderr quiet."""
+
+        class Quiet(ThreadingHTTPServer):
+            request_queue_size = 64
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                """Clients of these tests hang up on purpose."""
+
+        self.http = Quiet(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
+        self.thread = threading.Thread(
+            target=self.http.serve_forever, kwargs={"poll_interval": 0.01}
+        )
+        self.thread.start()
+
+    def answers(self, *answers: Answer | Callable[[Body], Answer]) -> None:
+        """Give these in order, the last one for ever."""
+        left = list(answers)
+
+        def answer(body: Body) -> Answer:
+            current = left.pop(0) if len(left) > 1 else left[0]
+            return current(body) if callable(current) else current
+
+        self.answer = answer
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def ask(server: Server, request: GenerationRequest = CHAT, **settings: Any) -> Generation:
+    chosen = OpenAISettings(
+        api="completion" if isinstance(request.prompt, str) else "chat", **settings
+    )
+    with OpenAICompatibleModel(server.url, "m", settings=chosen) as model:
+        return model.generate(request)
+
+
+def with_(request: GenerationRequest, **changes: Any) -> GenerationRequest:
+    return replace(request, **changes)
+
+
+def test_a_chat_with_everything(server: Server) -> None:
+    reply = ask(server, with_(CHAT, n=2, seed=3, top_logprobs=1, stop=("\n",)))
+    assert [completion.text for completion in reply.completions] == ["ok 3", "ok 4"]
+    tokens = reply.completions[0].tokens
+    assert tokens is not None
+    assert [(t.token, t.logprob, len(t.top)) for t in tokens] == [("ok", -0.5, 1)]
+    assert (reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens) == (10, 6, 4)
+    assert reply.model == "m"
+    assert reply.latency_s is not None
+    assert server.paths == ["/v1/chat/completions"]
+    assert server.bodies[0] == {
+        "model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.0,
+        "top_p": 1.0, "max_tokens": 64, "n": 2, "seed": 3, "stop": ["\n"], "logprobs": True,
+        "top_logprobs": 1,
+    }  # fmt: skip
+
+
+def test_a_completion_with_legacy_logprobs(server: Server) -> None:
+    logprobs = {"tokens": [" x"], "token_logprobs": [-0.5], "top_logprobs": [{" x": -0.5}]}
+    choice = {"index": 0, "text": " x", "finish_reason": "length", "logprobs": logprobs}
+    server.answers((200, {}, {"choices": [choice]}))
+    reply = ask(server, with_(PLAIN, top_logprobs=5), extra_body={"cache_prompt": False})
+    assert server.paths == ["/v1/completions"]
+    assert server.bodies[0]["cache_prompt"] is False
+    assert reply.completions[0].tokens is not None
+    assert (reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens) == (None,) * 3
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+def test_passing_failures_are_retried(server: Server, status: int) -> None:
+    server.answers(refuse(status), refuse(status), chat_reply)
+    assert ask(server).completions[0].text == "ok 0"
+    assert len(server.bodies) == 3
+
+
+def test_lasting_failures_end_after_the_allowed_retries(server: Server) -> None:
+    server.answers(refuse(500, "boom"))
+    with pytest.raises(BackendError, match=r"500: boom"):
+        ask(server, max_retries=2)
+    assert len(server.bodies) == 3
+
+
+def test_the_servers_pause_is_kept(server: Server) -> None:
+    server.answers((429, {"retry-after": "1"}, {}), chat_reply)
+    start = time.perf_counter()
+    ask(server)
+    assert time.perf_counter() - start >= 1.0
+
+
+def test_a_slow_server_times_out(server: Server) -> None:
+    release = threading.Event()
+
+    def slow(body: Body) -> Answer:
+        release.wait(5)
+        return chat_reply(body)
+
+    server.answers(slow)
+    try:
+        with pytest.raises(BackendError, match=r"did not answer in time.*timeout_s"):
+            ask(server, timeout_s=0.2, max_retries=0)
+    finally:
+        release.set()
+
+
+def test_an_unreachable_server_is_named() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    with (
+        OpenAICompatibleModel(url, "m", settings=OpenAISettings(max_retries=0)) as model,
+        pytest.raises(BackendError, match=f"{url} cannot be reached"),
+    ):
+        model.generate(CHAT)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 422])
+def test_the_callers_mistakes_are_not_retried(server: Server, status: int) -> None:
+    server.answers(refuse(status, "nope"))
+    with pytest.raises(UsageError, match="nope"):
+        ask(server)
+    assert len(server.bodies) == 1
+
+
+def test_missing_samples_are_asked_for_again(server: Server) -> None:
+    server.answer = lambda body: chat_reply(body | {"n": min(body.get("n", 1), 2)})
+    reply = ask(server, with_(CHAT, n=5, seed=10, temperature=0.7))
+    assert [c.text for c in reply.completions] == [f"ok {10 + i}" for i in range(5)]
+    assert [(b.get("n"), b["seed"]) for b in server.bodies] == [(5, 10), (3, 12), (None, 14)]
+    assert (reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens) == (30, 18, 10)
+
+
+def test_a_server_that_refuses_n_is_asked_singly(server: Server) -> None:
+    def only_one(body: Body) -> Answer:
+        if body.get("n", 1) > 1:
+            return refuse(400, "Field 'n': Value must be between 1 <= value <= 1")
+        return chat_reply(body)
+
+    server.answers(only_one)
+    reply = ask(server, with_(CHAT, n=3, seed=0))
+    assert [c.text for c in reply.completions] == ["ok 0", "ok 1", "ok 2"]
+    assert len(server.bodies) == 4
+
+
+def test_too_many_choices_are_cut_and_none_is_an_error(server: Server) -> None:
+    server.answer = lambda body: chat_reply(body | {"n": 4})
+    assert len(ask(server, with_(CHAT, n=2)).completions) == 2
+    server.answers((200, {}, {"choices": []}))
+    with pytest.raises(BackendError, match="without any text"):
+        ask(server)
+
+
+def test_a_server_without_logprobs(server: Server) -> None:
+    server.answer = lambda body: chat_reply(body | {"logprobs": False})
+    assert ask(server, with_(CHAT, top_logprobs=5)).completions[0].tokens is None
+
+
+def test_rejected_logprobs_are_not_asked_for_again(server: Server) -> None:
+    def reject(body: Body) -> Answer:
+        refusal = refuse(400, "This model does not support logprobs")
+        return refusal if "logprobs" in body else chat_reply(body)
+
+    server.answers(reject)
+    with OpenAICompatibleModel(server.url, "m") as model:
+        for _ in range(2):
+            reply = model.generate(with_(CHAT, top_logprobs=5))
+            assert reply.completions[0].tokens is None
+        assert not model.supports_logprobs()
+    assert ["logprobs" in body for body in server.bodies] == [True, False, False, False]
+
+
+def test_max_completion_tokens(server: Server) -> None:
+    def newer(body: Body) -> Answer:
+        refusal = refuse(400, "Unsupported parameter: use 'max_completion_tokens' instead.")
+        return refusal if "max_tokens" in body else chat_reply(body)
+
+    server.answers(newer)
+    ask(server, with_(CHAT, max_tokens=7))
+    assert server.bodies[-1]["max_completion_tokens"] == 7
+
+
+def test_logprobs_are_probed_once(server: Server) -> None:
+    with OpenAICompatibleModel(server.url, "m") as model:
+        assert model.supports_logprobs()
+        assert model.supports_logprobs()
+    assert [body["max_tokens"] for body in server.bodies] == [1]
+
+
+def test_a_nan_logprob_names_the_server(server: Server) -> None:
+    reply = b'{"choices":[{"message":{"content":"a"},"logprobs":{"content":[{"token":"a","logprob":NaN}]}}]}'
+    server.answers((200, {}, reply))
+    with pytest.raises(BackendError, match=rf"{server.url}.*nan"):
+        ask(server, with_(CHAT, top_logprobs=1))
+
+
+@pytest.mark.parametrize("reply", [b"{", b"<html>hello</html>", b"", b"[1]", b"null"])
+def test_what_is_no_reply_is_a_backend_error(server: Server, reply: bytes) -> None:
+    server.answers((200, {}, reply))
+    with pytest.raises(BackendError, match="/v1"):
+        ask(server)
+
+
+def test_a_server_that_counts_the_first_choice_only(server: Server) -> None:
+    def llama_cpp(body: Body) -> Answer:
+        status, headers, reply = chat_reply(body)
+        assert isinstance(reply, dict)
+        reply["usage"]["completion_tokens"] = 1
+        return status, headers, reply | {"timings": {}}
+
+    server.answers(llama_cpp)
+    samples = with_(CHAT, n=3, temperature=0.8)
+    with OpenAICompatibleModel(server.url, "m") as model:
+        assert model.generate(samples).completion_tokens is None
+        second = model.generate(samples)
+    assert second.completion_tokens == 3
+    assert all(completion.tokens is None for completion in second.completions)
+
+
+def test_requests_in_flight_never_exceed_the_limit(server: Server) -> None:
+    lock, running, peak = threading.Lock(), 0, 0
+
+    def counted(body: Body) -> Answer:
+        nonlocal running, peak
+        with lock:
+            running += 1
+            peak = max(peak, running)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+        return chat_reply(body)
+
+    server.answers(counted)
+    with (
+        OpenAICompatibleModel(server.url, "m", settings=OpenAISettings(concurrency=3)) as model,
+        ThreadPoolExecutor(12) as pool,
+    ):
+        list(pool.map(lambda _: model.generate(CHAT), range(36)))
+    assert peak == 3
+
+
+def test_keys(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(server)
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+    ask(server)
+    ask(server, api_key="given")
+    assert server.keys == ["Bearer none", "Bearer from-environment", "Bearer given"]
+    assert "given" not in repr(OpenAISettings(api_key="given"))
+
+
+def test_the_only_model_is_found(server: Server) -> None:
+    with OpenAICompatibleModel(server.url) as model:
+        assert isinstance(model, ChatModel)
+        assert model.name == "only"
+    server.models = ["b", "a"]
+    with pytest.raises(UsageError, match="2 models; name one: a, b"):
+        OpenAICompatibleModel(server.url)
+
+
+def test_the_form_of_the_prompt_is_checked_before_sending(server: Server) -> None:
+    with OpenAICompatibleModel(server.url, "m") as model, pytest.raises(UsageError):
+        model.generate(PLAIN)
+    assert server.bodies == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"api": "x"}, {"timeout_s": 0}, {"max_retries": -1}, {"concurrency": 0}],
+)
+def test_settings_are_checked(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(settings))):
+        OpenAISettings(**settings)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from suffice.errors import BackendError, UsageError
+from suffice.llm.wire import Counts, check_request, counts, parse_completions, request_body
+from suffice.protocols import Completion, GenerationRequest, Message
+from suffice.trace.records import Token, TopToken
+
+
+def parse(choice: dict[str, Any], top: int = 5) -> Completion:
+    (completion,) = parse_completions({"choices": [choice]}, top_logprobs=top, source="http://x")
+    return completion
+
+
+def test_chat_logprobs_sorted_and_cut() -> None:
+    choice = {
+        "message": {"content": "Hi"},
+        "finish_reason": "stop",
+        "logprobs": {
+            "content": [
+                {
+                    "token": "Hi",
+                    "logprob": -0.5,
+                    "top_logprobs": [
+                        {"token": "Ho", "logprob": -2.0},
+                        {"token": "Hi", "logprob": -0.5},
+                        {"token": "Ha", "logprob": -1.0},
+                    ],
+                }
+            ]
+        },
+    }
+    assert parse(choice, top=2) == Completion(
+        text="Hi",
+        finish_reason="stop",
+        tokens=(Token("Hi", -0.5, (TopToken("Hi", -0.5), TopToken("Ha", -1.0))),),
+    )
+
+
+def test_legacy_logprobs() -> None:
+    choice = {
+        "text": " a b",
+        "finish_reason": "length",
+        "logprobs": {
+            "tokens": [" a", " b"],
+            "token_logprobs": [-0.25, -1.5],
+            "top_logprobs": [{" x": -2.0, " a": -0.25}, None],
+            "text_offset": [0, 2],
+        },
+    }
+    assert parse(choice).tokens == (
+        Token(" a", -0.25, (TopToken(" a", -0.25), TopToken(" x", -2.0))),
+        Token(" b", -1.5),
+    )
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        None,
+        {},
+        {"content": None},
+        {"content": [{"token": "a", "logprob": None, "top_logprobs": []}]},
+        {"tokens": ["a"], "token_logprobs": [None], "top_logprobs": None},
+    ],
+)
+def test_missing_logprobs_leave_tokens_unknown(logprobs: object) -> None:
+    assert parse({"text": "a", "logprobs": logprobs}) == Completion(text="a")
+
+
+def test_a_null_alternative_is_left_out() -> None:
+    entry = {
+        "token": "a",
+        "logprob": -0.1,
+        "top_logprobs": [{"token": "z", "logprob": None}, {"token": "a", "logprob": -0.1}],
+    }
+    assert parse({"text": "a", "logprobs": {"content": [entry]}}).tokens == (
+        Token("a", -0.1, (TopToken("a", -0.1),)),
+    )
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", '"-1"', "true"])
+@pytest.mark.parametrize("place", ["chosen", "top", "legacy"])
+def test_a_logprob_that_is_none_names_server_and_token(value: str, place: str) -> None:
+    bad = json.loads(value)
+    if value == "true":
+        bad = float("nan")
+    top = [{"token": "tok", "logprob": bad if place == "top" else -1.0}]
+    content = {"token": "tok", "logprob": bad if place == "chosen" else -1.0, "top_logprobs": top}
+    logprobs: dict[str, Any] = {"content": [content]}
+    if place == "legacy":
+        logprobs = {"tokens": ["tok"], "token_logprobs": [bad], "top_logprobs": None}
+    with pytest.raises(BackendError, match=r"http://x .*'tok'"):
+        parse({"text": "tok", "logprobs": logprobs})
+
+
+def test_minus_infinity_and_what_float32_cannot_hold_mean_probability_zero() -> None:
+    for value in (-math.inf, -1e300):
+        content = [{"token": "a", "logprob": value, "top_logprobs": []}]
+        assert parse({"text": "a", "logprobs": {"content": content}}).tokens == (
+            Token("a", -math.inf),
+        )
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [None, [], "ok", {}, {"choices": None}, {"choices": ["a"]}, {"choices": [{"text": 3}]},
+     {"choices": [{"text": "a", "logprobs": {"content": ["a"]}}]},
+     {"choices": [{"text": "a", "logprobs": {"content": [{"logprob": -1}]}}]},
+     {"choices": [{"text": "a", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1.0]}}]}],
+)  # fmt: skip
+def test_another_shape_is_a_backend_error(payload: object) -> None:
+    with pytest.raises(BackendError, match="http://x"):
+        parse_completions(payload, top_logprobs=1, source="http://x")
+
+
+def test_choices_come_in_the_order_of_their_index() -> None:
+    payload = {"choices": [{"text": "b", "index": 1}, {"text": "a", "index": 0}]}
+    found = parse_completions(payload, top_logprobs=0, source="s")
+    assert [completion.text for completion in found] == ["a", "b"]
+
+
+def test_null_content_is_an_empty_text() -> None:
+    assert parse({"message": {"content": None}}).text == ""
+
+
+def test_counts() -> None:
+    usage = {
+        "prompt_tokens": 7,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 5},
+    }
+    assert counts({"usage": usage}) == Counts(prompt=7, cached=5, completion=2)
+    assert counts({"usage": {"prompt_tokens": 7, "prompt_tokens_details": None}}) == Counts(
+        prompt=7
+    )
+    assert counts({"usage": None}) == counts([]) == Counts()
+    assert counts({"usage": {"prompt_tokens": -1, "completion_tokens": True}}) == Counts()
+
+
+def test_bodies_of_both_interfaces() -> None:
+    common = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 3, "n": 2, "seed": 4, "stop": ["x"]}
+    request = GenerationRequest(
+        prompt="p", temperature=0.5, top_p=0.9, max_tokens=3, n=2, seed=4, stop=("x",),
+        top_logprobs=5,
+    )  # fmt: skip
+    assert request_body(request) == common | {"prompt": "p", "logprobs": 5}
+    chat = GenerationRequest(prompt=(Message(role="user", content="p"),), top_logprobs=5)
+    assert request_body(chat) == {
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "max_tokens": 64,
+        "messages": [{"role": "user", "content": "p"}],
+        "logprobs": True,
+        "top_logprobs": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (GenerationRequest(prompt=(Message(role="user", content="p"),)), 'api="chat"'),
+        (GenerationRequest(prompt="p", n=0), "n must be at least 1, found 0"),
+        (GenerationRequest(prompt="p", max_tokens=0), "max_tokens"),
+        (GenerationRequest(prompt="p", top_logprobs=21), "between 0 and 20"),
+        (GenerationRequest(prompt="p", temperature=-1), "temperature"),
+        (GenerationRequest(prompt="p", temperature=math.nan), "temperature"),
+        (GenerationRequest(prompt="p", top_p=1.5), "top_p"),
+    ],
+)
+def test_requests_no_server_understands_are_refused(
+    request_: GenerationRequest, words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_request(request_, "completion", "m")
+    assert words in str(caught.value)

@@ -1,0 +1,240 @@
+"""Policy files: what is written is read back, what is broken is named by file and field."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suffice.calibration.isotonic import IsotonicMap
+from suffice.calibration.per_round import PerRoundCalibrator
+from suffice.errors import DataError, UsageError
+from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rule import RulePolicy
+
+MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)
+FULL = RulePolicy(
+    rule="answer_stable and not abstained and calibrated(overlap) > base_rate() or mine > 2",
+    calibrators={"overlap": PerRoundCalibrator(maps=(MAP, MAP), absent=0.5)},
+    base_rates=(0.1, math.nan, 1 / 3),
+    kind="tasr",
+    preset="corrected",
+    own_signals=("mine",),
+    abstention=("no idea",),
+    fitted_on={"source": "x.parquet", "questions": 7},
+)
+
+
+@pytest.mark.parametrize("policy", [FixedPolicy(3), RulePolicy(rule="overlap > 0.1"), FULL])
+@pytest.mark.parametrize("name", ["policy.json", "folder"])
+def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | RulePolicy, name: str) -> None:
+    written = save_policy(policy, tmp_path / "new" / name, max_rounds=5)
+    assert written.name == "policy.json"
+    assert [each.name for each in written.parent.iterdir()] == ["policy.json"]
+    loaded = load_policy(tmp_path / "new" / name)
+    assert loaded.max_rounds == 5
+    assert policy_document(loaded.policy) == policy_document(policy)
+    assert policy_hash(loaded.policy) == policy_hash(policy)
+    assert "NaN" not in written.read_text()
+
+
+@settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
+@given(
+    x=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6, unique=True).map(sorted),
+    y=st.lists(st.floats(0, 1), min_size=6, max_size=6).map(sorted),
+    rates=st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=4),
+)
+def test_fitted_numbers_come_back_bit_for_bit(
+    x: list[float], y: list[float], rates: list[float], tmp_path: Path
+) -> None:
+    fitted = IsotonicMap(x=tuple(x), y=tuple(y[: len(x)]))
+    policy = RulePolicy(
+        rule="calibrated(overlap) > base_rate()",
+        calibrators={"overlap": PerRoundCalibrator(maps=(fitted,))},
+        base_rates=tuple(rates),
+    )
+    loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
+    assert isinstance(loaded, RulePolicy)
+    assert loaded.calibrators == policy.calibrators
+    assert str(loaded.base_rates) == str(policy.base_rates)
+
+
+# --- hashes -------------------------------------------------------------------------------------
+def test_the_hash_is_stable_between_versions() -> None:
+    """A changed hash orphans every figure that names it."""
+    fixed = b'{"kind":"fixed","rounds":3,"suffice_policy":1}'
+    rule = b'{"kind":"rule","rule":"answer_stable","suffice_policy":1}'
+    assert policy_hash(FixedPolicy(3)) == hashlib.sha256(fixed).hexdigest()[:12] == "f76a6badbab6"
+    assert policy_hash(RulePolicy(rule="answer_stable")) == hashlib.sha256(rule).hexdigest()[:12]
+
+
+def test_the_hash_sees_what_decides_and_nothing_else() -> None:
+    def with_changes(**changes: Any) -> str:
+        return policy_hash(dataclasses.replace(FULL, **changes))
+
+    own = with_changes()
+    assert with_changes(fitted_on={}) == own
+    other_map = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=None)
+    changes: list[dict[str, Any]] = [
+        {"rule": FULL.rule.replace("2", "3")},
+        {"calibrators": {"overlap": PerRoundCalibrator(maps=(MAP, other_map), absent=0.5)}},
+        {"calibrators": {"overlap": PerRoundCalibrator(maps=(MAP, MAP), absent=None)}},
+        {"base_rates": (0.1, 0.2, 1 / 3)},
+        {"abstention": None},
+    ]
+    hashes = [with_changes(**each) for each in changes]
+    assert len({own, *hashes}) == len(changes) + 1
+
+
+# --- broken files ---------------------------------------------------------------------------------
+def refused(tmp_path: Path, content: str | bytes) -> DataError:
+    file = tmp_path / "broken.json"
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(DataError) as caught:
+        load_policy(file)
+    assert caught.value.file == str(file)
+    assert str(file) in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"a":' * 50_000, "not JSON"),
+        (b"\xff\xfe\x00", "not JSON"),
+        ('{"suffice_policy": ' + "9" * 5000 + "}", "not JSON"),
+        ("[]", "not a policy file"),
+        ("3", "not a policy file"),
+        ("{}", "not a policy file"),
+        ('{"kind": "fixed", "rounds": 3}', "not a policy file"),
+    ],
+)
+def test_a_file_that_is_none(tmp_path: Path, content: str | bytes, says: str) -> None:
+    assert says in refused(tmp_path, content).message
+
+
+GOOD: dict[str, Any] = json.loads(json.dumps(policy_document(FULL)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "says"),
+    [
+        ({"suffice_policy": 2}, "suffice_policy", "version 2 is newer than 1"),
+        ({"suffice_policy": "1"}, "suffice_policy", "version number"),
+        ({"suffice_policy": 1.0}, "suffice_policy", "version number"),
+        ({"suffice_policy": True}, "suffice_policy", "version number"),
+        ({"suffice_policy": 0}, "suffice_policy", "version number"),
+        ({"suffice_policy": None}, "suffice_policy", "version number"),
+        ({"kind": "tarot"}, "kind", "unknown policy kind 'tarot'; known: fixed, rule, tasr"),
+        ({"kind": None}, "kind", "unknown"),
+        ({"kind": ["rule"]}, "kind", "unknown"),
+        ({"max_rounds": 0}, "max_rounds", "whole number from 1"),
+        ({"max_rounds": "5"}, "max_rounds", "whole number"),
+        ({"max_rounds": True}, "max_rounds", "whole number"),
+        ({"rule": None}, "rule", "missing"),
+        ({"rule": 3}, "rule", "must be a str"),
+        ({"rule": "answer_stable and"}, "rule", "found the end"),
+        ({"rule": "no_such_signal"}, "rule", "unknown signal"),
+        ({"rule": "overlap > 1"}, "rule", "can never hold"),
+        ({"rule": "calibrated(margin_min) > 0.1"}, "rule", "not fitted"),
+        ({"base_rates": []}, "rule", "not fitted"),
+        ({"base_rates": 0.5}, "base_rates", "must be a list"),
+        ({"base_rates": [0.5, 1.5]}, "base_rates", "[0, 1]"),
+        ({"base_rates": [math.nan]}, "base_rates", "nan"),
+        ({"base_rates": ["0.5"]}, "base_rates", "'0.5'"),
+        ({"base_rates": [True]}, "base_rates", "True"),
+        ({"preset": 1}, "preset", "must be a str"),
+        ({"own_signals": "mine"}, "own_signals", "must be a list"),
+        ({"own_signals": [1]}, "own_signals", "list of strings"),
+        ({"abstention": {"a": 1}}, "abstention", "must be a list"),
+        ({"abstention": ["No."]}, "abstention", "yes/no"),
+        ({"fitted_on": []}, "fitted_on", "must be a dict"),
+        ({"calibrators": []}, "calibrators", "must be a dict"),
+        ({"calibrators": {"overlap": []}}, "calibrators.overlap", '"rounds"'),
+        ({"calibrators": {"overlap": {"rounds": {}}}}, "calibrators.overlap", '"rounds"'),
+        ({"calibrators": {"overlap": {"rounds": [3]}}}, "calibrators.overlap.rounds[0]", "object"),
+    ],
+)
+def test_a_broken_field_is_named(
+    tmp_path: Path, changes: dict[str, Any], field: str, says: str
+) -> None:
+    error = refused(tmp_path, json.dumps({**GOOD, **changes}))
+    assert error.column == field
+    assert says in error.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"x": [0.1]}, "y"),
+        ({"x": [0.5, 0.5]}, "x"),
+        ({"x": [0.5, 0.1]}, "x"),
+        ({"x": [0.1, math.nan]}, "x"),
+        ({"x": [0.1, math.inf]}, "x"),
+        ({"x": "01"}, "x"),
+        ({"x": None}, "x"),
+        ({"x": [0.1, True]}, "x"),
+        ({"x": [0.1, 10**400]}, "x"),
+        ({"y": [0.7, 0.2]}, "y"),
+        ({"y": [0.2, 1.2]}, "y"),
+        ({"y": [0.2, math.nan]}, "y"),
+        ({"undefined": 2}, "undefined"),
+        ({"undefined": "half"}, "undefined"),
+        ({"z": 1}, "z"),
+    ],
+)
+def test_a_malformed_map_is_named_with_its_round(
+    tmp_path: Path, changes: dict[str, Any], field: str
+) -> None:
+    maps = [MAP.to_json(), {**MAP.to_json(), **changes}]
+    calibrators = {"overlap": {"absent": None, "rounds": maps}}
+    error = refused(tmp_path, json.dumps({**GOOD, "calibrators": calibrators}))
+    assert error.column == f"calibrators.overlap.rounds[1].{field}"
+
+
+def test_a_value_for_unfitted_rounds_is_checked(tmp_path: Path) -> None:
+    calibrators = {"overlap": {"absent": 1.5, "rounds": []}}
+    error = refused(tmp_path, json.dumps({**GOOD, "calibrators": calibrators}))
+    assert error.column == "calibrators.overlap.absent"
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 40_000, 10**400, 2.0, "3", True, None])
+def test_fixed_rounds_are_checked(tmp_path: Path, rounds: object) -> None:
+    document = {"suffice_policy": 1, "kind": "fixed", "rounds": rounds}
+    assert refused(tmp_path, json.dumps(document)).column == "rounds"
+
+
+def test_places_without_a_file(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "no.json", tmp_path / "nothing"):
+        with pytest.raises(DataError, match="no such policy file; write one with 'suffice fit'"):
+            load_policy(path)
+    (tmp_path / "file.json").write_text("{}")
+    with pytest.raises(DataError, match="cannot be read"):
+        load_policy(tmp_path / "file.json" / "policy.json")
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "huge.json"
+    with file.open("wb") as stream:
+        stream.truncate(60_000_000)
+    with pytest.raises(DataError, match="larger than 50000000 bytes"):
+        load_policy(file)
+
+
+def test_a_policy_without_a_format_is_refused(tmp_path: Path) -> None:
+    class Mine:
+        kind = "mine"
+
+    with pytest.raises(UsageError, match="'mine' has no file format"):
+        save_policy(Mine(), tmp_path / "p.json")  # type: ignore[arg-type]

@@ -1,0 +1,179 @@
+"""Fitting: fallbacks, base rates, out-of-fold values, refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from suffice.calibration.isotonic import fit_isotonic
+from suffice.errors import DataError, UsageError
+from suffice.policies.fitting import fit_calibrator, fit_data, fit_rule, folds, out_of_fold
+from suffice.policies.methods import METHODS, fit_method, method_and_preset
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.records import QuestionRecord
+from suffice.trace.table import TraceSet
+
+MARGIN = "answer_token_margin"
+
+
+def records(count: int, *, seed: int = 1) -> list[QuestionRecord]:
+    generator = np.random.default_rng(seed)
+    return [
+        make_record(
+            f"q{number:03d}",
+            generator.choice(["right", "wrong"], 3).tolist(),
+            gold=["right"],
+            margins=generator.uniform(0, 3, 3).tolist(),
+            split="tune",
+        )
+        for number in range(count)
+    ]
+
+
+def test_a_missing_split_is_named() -> None:
+    with pytest.raises(DataError, match=r"tune"):
+        fit_data(to_trace_set(records(3)), [MARGIN], split="validation")
+
+
+def test_an_unlabelled_split_is_refused() -> None:
+    unlabelled = [make_record("a", ["x"], margins=[1.0], split="tune")]
+    labelled = make_record("b", ["x"], gold=["x"], margins=[1.0], split="eval")
+    with pytest.raises(UsageError, match=r"no question of split 'tune' .* has gold answers"):
+        fit_data(to_trace_set([*unlabelled, labelled]), [MARGIN])
+    with pytest.raises(UsageError, match="gold answers"):
+        fit_method("tasr", to_trace_set(unlabelled), "corrected", "tune")
+
+
+def test_a_signal_without_its_column_is_refused() -> None:
+    without = to_trace_set([make_record("a", ["x"], gold=["x"], split="tune")])
+    with pytest.raises(UsageError, match="needs column tokens"):
+        fit_data(without, [MARGIN])
+
+
+def test_base_rates_average_labelled_answers_of_each_round() -> None:
+    made = [
+        make_record("a", ["x", "x", "x"], gold=["x"], split="tune"),
+        make_record("b", ["y", "x"], gold=["x"], split="tune"),
+        make_record("c", ["x", "x", "x"], split="tune"),
+    ]
+    assert fit_data(to_trace_set(made), []).base_rates == (0.5, 1.0, 1.0)
+    longer_unlabelled = [made[1], made[2]]
+    rates = fit_data(to_trace_set(longer_unlabelled), []).base_rates
+    assert rates[:2] == (0.0, 1.0)
+    assert math.isnan(rates[2])
+
+
+def test_few_rows_or_one_value_fall_back_to_the_mean() -> None:
+    few = fit_data(to_trace_set(records(4)), [MARGIN])
+    calibrator = fit_calibrator(few, MARGIN)
+    for number, mean in enumerate(few.base_rates, start=1):
+        assert calibrator.predict_one(number, 0.0) == mean == calibrator.predict_one(number, 9.0)
+        assert math.isnan(calibrator.predict_one(number, math.nan))
+    same = [
+        make_record(
+            f"q{n}", ["right" if n < 2 else "wrong"], gold=["right"], margins=[1.5], split="tune"
+        )
+        for n in range(8)
+    ]
+    constant = fit_calibrator(fit_data(to_trace_set(same), [MARGIN]), MARGIN)
+    assert constant.predict_one(1, 0.1) == constant.predict_one(1, 7.0) == 0.25
+    published = fit_calibrator(fit_data(to_trace_set(same), [MARGIN]), MARGIN, undefined=0.5)
+    assert published.predict_one(1, math.nan) == 0.25
+    assert published.predict_one(2, 1.0) == 0.5
+
+
+def test_a_rule_is_fitted_with_what_it_needs_and_no_more() -> None:
+    data = fit_data(to_trace_set(records(9)), [MARGIN])
+    plain = fit_rule("answer_stable", data)
+    assert not plain.calibrators
+    assert not plain.base_rates
+    assert not plain.fitted_on
+    calibrated = fit_rule(f"calibrated({MARGIN}) > 0.5", data)
+    assert set(calibrated.calibrators) == {MARGIN}
+    assert not calibrated.base_rates
+    both = fit_rule(f"calibrated({MARGIN}) > base_rate()", data)
+    assert both.base_rates == data.base_rates
+    assert both.fitted_on["split"] == "tune"
+    with pytest.raises(UsageError, match="not fitted"):
+        fit_rule("base_rate() > 0.1", None)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 23])
+def test_folds_are_even_and_seeded(count: int) -> None:
+    numbers = folds(count)
+    assert len(numbers) == count
+    sizes = np.bincount(numbers)
+    assert len(sizes) == min(5, count)
+    assert sizes.max() - sizes.min() <= 1
+    np.testing.assert_array_equal(numbers, folds(count))
+    assert count < 3 or not np.array_equal(numbers, np.arange(count) % 5)
+
+
+def slow_out_of_fold(traces: TraceSet) -> list[list[float]]:
+    """For each question, maps fitted on every question of the other folds."""
+    made = list(traces.records())
+    data = fit_data(traces, [MARGIN])
+    values, em = data.table.signal(MARGIN), data.outcomes.em
+    numbers = folds(len(made))
+    found = []
+    for question in range(len(made)):
+        others = [other for other in range(len(made)) if numbers[other] != numbers[question]] or [
+            question
+        ]
+        row = []
+        for t in range(traces.n_rounds):
+            fitted = fit_isotonic(
+                [values[other, t] for other in others], [em[other, t] for other in others]
+            )
+            row.append(fitted.predict_one(values[question, t]))
+        found.append(row)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 23, 40])
+def test_out_of_fold_values_equal_a_slow_twin(count: int) -> None:
+    traces = to_trace_set(records(count))
+    fast = out_of_fold(fit_data(traces, [MARGIN]), MARGIN)
+    np.testing.assert_array_equal(fast, np.array(slow_out_of_fold(traces)))
+
+
+def test_a_question_never_sees_its_own_fold() -> None:
+    """Changing a question's outcome changes no value in its fold."""
+    made = records(20)
+    before = out_of_fold(fit_data(to_trace_set(made), [MARGIN]), MARGIN)
+    numbers = folds(20)
+    for question in range(0, 20, 3):
+        flipped = dataclasses.replace(
+            made[question], gold=dataclasses.replace(made[question].gold, answers=("wrong",))
+        )
+        changed = [*made[:question], flipped, *made[question + 1 :]]
+        after = out_of_fold(fit_data(to_trace_set(changed), [MARGIN]), MARGIN)
+        own_fold = numbers == numbers[question]
+        np.testing.assert_array_equal(after[own_fold], before[own_fold])
+        assert not np.array_equal(after[~own_fold], before[~own_fold])
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("tasr", ("tasr", "published")),
+        ("tasr-corrected", ("tasr", "corrected")),
+        ("tasr-published", ("tasr", "published")),
+        ("tasr-other", None),
+        ("fixed-3", None),
+        ("", None),
+        ("-corrected", None),
+    ],
+)
+def test_method_names(name: str, found: tuple[str, str] | None) -> None:
+    result = method_and_preset(name)
+    assert (None if result is None else (result[0].name, result[1])) == found
+
+
+def test_an_unknown_method_lists_the_known() -> None:
+    with pytest.raises(UsageError, match=r"unknown method 'tarot'; known: .*tasr"):
+        fit_method("tarot", to_trace_set(records(3)), "corrected", "tune")
+    assert all(name == method.name for name, method in METHODS.items())

@@ -1,0 +1,301 @@
+"""The vectorised replay against plain dictionaries and loops."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suffice.errors import UsageError
+from suffice.pipelines.controller import Controller
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rule import RulePolicy
+from suffice.protocols import StopPolicy
+from suffice.replay.candidates import Candidate, candidates
+from suffice.replay.engine import ReplaySettings, replay, stop_rounds
+from suffice.replay.results import PolicyResult, ReplayResult
+from suffice.scoring import accuracy, exact_match, f1_score
+from suffice.testing.traces import make_record, question_records, to_trace_set
+from suffice.trace.records import QuestionRecord, Usage
+from suffice.trace.table import TraceSet
+
+NAMES = ("fixed-1", "fixed-3", "fixed-9", "oracle-em", "oracle-f1")
+RULES = (
+    "answer_stable and not abstained",
+    "not answer_stable or round >= 4",
+    "self_consistency >= 0.5",
+    "judge_support >= 4 or round == 2",
+)
+SAMPLED = {"self_consistency >= 0.5"}
+JUDGED = {"judge_support >= 4 or round == 2"}
+TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+# --- the twin -------------------------------------------------------------------------------------
+def live_stop(policy: StopPolicy, record: QuestionRecord) -> int | None:
+    controller = Controller(policy)
+    for number, finished in enumerate(record.rounds, start=1):
+        if controller.observe(finished).stop:
+            return number
+    return None
+
+
+def twin_stop(each: Candidate, record: QuestionRecord, budget: int) -> tuple[int, bool]:
+    """(round taken, whether a later one was wanted)."""
+    last = len(record.rounds)
+    gold = record.gold.answers
+    if each.policy is not None:
+        stop = live_stop(each.policy, record)
+        if stop is not None:
+            return stop, False
+        fixed = isinstance(each.policy, FixedPolicy)
+        return last, fixed or last < budget
+    if not gold:
+        return last, False
+    if each.name == "oracle-em":
+        right = [t for t, r in enumerate(record.rounds, 1) if exact_match(r.answer, gold)]
+        return (right[0] if right else last), False
+    scores = [f1_score(r.answer, gold) for r in record.rounds]
+    return scores.index(max(scores)) + 1, False
+
+
+def twin_calls(usage: Usage, samples: int, *, sampled: bool, judged: bool) -> int | None:
+    if usage.llm_calls is None:
+        return None
+    calls = usage.llm_calls
+    if not sampled:
+        if usage.sample_calls is not None:
+            calls -= usage.sample_calls
+        elif samples < calls:
+            calls -= samples
+    return calls + ((usage.judge_calls or 0) if judged else 0)
+
+
+def twin_costs(each: Candidate, record: QuestionRecord, any_samples: bool) -> list[dict[str, Any]]:
+    rows = []
+    for finished in record.rounds:
+        usage, drawn = finished.usage, len(finished.samples or ())
+        row: dict[str, Any] = {
+            "llm_calls": twin_calls(
+                usage, drawn, sampled=each.name in SAMPLED, judged=each.name in JUDGED
+            )
+        }
+        for name in TOKENS:
+            own, extra = getattr(usage, name), getattr(usage, f"sample_{name}")
+            if each.name in SAMPLED and any_samples:
+                row[name] = None if own is None or extra is None else own + extra
+            else:
+                row[name] = own
+        rows.append(row)
+    return rows
+
+
+def check_against_twin(found: PolicyResult, each: Candidate, records: list[QuestionRecord]) -> None:
+    budget = max(len(record.rounds) for record in records)
+    stops = [twin_stop(each, record, budget) for record in records]
+    assert found.stops.tolist() == [stop for stop, _ in stops]
+    assert found.beyond_record == sum(late for _, late in stops)
+    assert found.mean_rounds == pytest.approx(sum(stop for stop, _ in stops) / len(stops))
+    labelled = [
+        (record.rounds[stop - 1].answer, record.gold.answers)
+        for record, (stop, _) in zip(records, stops, strict=True)
+        if record.gold.answers
+    ]
+    for score, value in ((exact_match, found.em), (f1_score, found.f1), (accuracy, found.acc)):
+        if labelled:
+            assert value == pytest.approx(sum(score(a, g) for a, g in labelled) / len(labelled))
+        else:
+            assert value is None
+    any_samples = any(r.samples is not None for record in records for r in record.rounds)
+    costs = [twin_costs(each, record, any_samples) for record in records]
+    for name in ("llm_calls", *TOKENS):
+        column = [[row[name] for row in rows] for rows in costs]
+        if any(value is None for rows in column for value in rows):
+            assert found.costs[name] is None, name
+        else:
+            paid = [sum(rows[:stop]) for rows, (stop, _) in zip(column, stops, strict=True)]
+            assert found.costs[name] == pytest.approx(sum(paid) / len(paid)), name
+
+
+def with_usage(records: list[QuestionRecord], seed: int, complete: bool) -> list[QuestionRecord]:
+    """The records with drawn usage; ``complete`` leaves nothing unknown but sample_calls."""
+    generator = np.random.default_rng(seed)
+
+    def count(most: int) -> int | None:
+        return None if not complete and generator.random() < 0.05 else int(generator.integers(most))
+
+    def usage(samples: int) -> Usage:
+        return Usage(
+            llm_calls=count(3) if generator.random() < 0.5 else 1 + samples,
+            sample_calls=samples if generator.random() < 0.5 else None,
+            judge_calls=int(generator.integers(3)) if generator.random() < 0.8 else None,
+            **{name: count(100) for name in TOKENS},
+            **{f"sample_{name}": count(100) for name in TOKENS},
+        )
+
+    return [
+        dataclasses.replace(
+            record,
+            rounds=tuple(
+                dataclasses.replace(r, usage=usage(len(r.samples or ()))) for r in record.rounds
+            ),
+        )
+        for record in records
+    ]
+
+
+def run(
+    traces: TraceSet, names: tuple[str, ...], rules: tuple[str, ...]
+) -> tuple[Any, ReplayResult]:
+    built = candidates(traces, names, rules)
+    return built, replay(traces, built, ReplaySettings(baseline=built[0].name))
+
+
+def computable(rules: tuple[str, ...], traces: TraceSet) -> tuple[str, ...]:
+    """The rules whose signals this trace holds; the others are refused."""
+    kept = []
+    for rule in rules:
+        try:
+            run(traces, ("fixed-1",), (rule,))
+        except UsageError as refusal:
+            if "does not hold" not in str(refusal):
+                raise
+        else:
+            kept.append(rule)
+    return tuple(kept)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(records=question_records(), seed=st.integers(0, 2**32), complete=st.booleans())
+def test_every_score_and_cost_equals_the_slow_twin(
+    records: list[QuestionRecord], seed: int, complete: bool
+) -> None:
+    records = with_usage(records, seed, complete)
+    traces = to_trace_set(records)
+    built, result = run(traces, NAMES, computable(RULES, traces))
+    assert [each.name for each in result.policies] == [each.name for each in built]
+    for each, found in zip(built, result.policies, strict=True):
+        check_against_twin(found, each, records)
+    check_intervals(result, built, records)
+
+
+def check_intervals(result: ReplayResult, built: Any, records: list[QuestionRecord]) -> None:
+    labelled = [n for n, record in enumerate(records) if record.gold.answers]
+    assert result.labelled == len(labelled)
+    if not labelled:
+        assert result.frontier is None
+        assert all(each.delta_f1 is None and each.retained_f1 is None for each in result.policies)
+        return
+
+    def f1_at(stops: list[int]) -> list[float]:
+        chosen = ((records[n], stops[n]) for n in labelled)
+        return [f1_score(r.rounds[stop - 1].answer, r.gold.answers) for r, stop in chosen]
+
+    budget = max(len(record.rounds) for record in records)
+    full = sum(f1_at([len(r.rounds) for r in records])) / len(labelled)
+    base = np.array(f1_at(result.policies[0].stops.tolist()))
+    draws = np.random.default_rng(42).integers(0, len(labelled), size=(1000, len(labelled)))
+    for found in result.policies:
+        own = np.array(f1_at(found.stops.tolist()))
+        resampled = (own - base)[draws].mean(axis=1)
+        assert found.delta_f1 is not None
+        assert found.delta_f1.estimate == pytest.approx((own - base).mean(), abs=1e-12)
+        ends = (found.delta_f1.low, found.delta_f1.high)
+        assert ends == pytest.approx(np.percentile(resampled, [2.5, 97.5]).tolist(), abs=1e-9)
+        if full:
+            assert found.retained_f1 == pytest.approx(own.mean() / full)
+        else:
+            assert found.retained_f1 is None
+    assert result.frontier is not None
+    assert result.frontier.f1 == pytest.approx(
+        [
+            sum(f1_at([min(k, len(r.rounds)) for r in records])) / len(labelled)
+            for k in range(1, budget + 1)
+        ]
+    )
+
+
+def test_the_frontier_gain_by_hand() -> None:
+    """Two questions, one right at once and one from round 2: stopping each in time gains 1/4."""
+    first = make_record("a", ["x", "x", "x"], gold=["x"])
+    second = make_record("b", ["y", "x", "x"], gold=["x"])
+    _, result = run(to_trace_set([first, second]), ("fixed-1", "oracle-em"), ())
+    oracle = result.policies[1]
+    assert result.frontier is not None
+    assert (result.frontier.cost_name, result.frontier.costs) == ("llm_calls", (1.0, 2.0, 3.0))
+    assert result.frontier.f1 == (0.5, 1.0, 1.0)
+    assert oracle.mean_rounds == 1.5
+    assert oracle.frontier_gain is not None
+    assert oracle.frontier_gain.estimate == pytest.approx(1.0 - 0.75)
+    assert oracle.delta_f1 is not None
+    assert oracle.delta_f1.estimate == 0.5
+
+
+def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
+    record = make_record("a", ["x", "y"], gold=["y"])
+    rounds = tuple(dataclasses.replace(each, usage=Usage()) for each in record.rounds)
+    _, result = run(to_trace_set([dataclasses.replace(record, rounds=rounds)]), ("fixed-2",), ())
+    assert result.frontier is not None
+    assert (result.frontier.cost_name, result.frontier.costs) == ("rounds", (1.0, 2.0))
+    assert result.policies[0].costs == dict.fromkeys(("llm_calls", *TOKENS))
+
+
+def test_rounds_past_the_record_are_counted_and_noted() -> None:
+    made = [make_record("a", ["x"] * 4, gold=["x"]), make_record("b", ["x", "y"], gold=["x"])]
+    _, result = run(to_trace_set(made), ("fixed-1", "fixed-3", "fixed-5"), ("overlap > 0.99",))
+    assert [each.beyond_record for each in result.policies] == [0, 1, 2, 1]
+    assert [each.stops.tolist() for each in result.policies] == [[1, 1], [3, 2], [4, 2], [4, 2]]
+    assert result.notes[0].startswith("fixed-3: 1 questions end before the round it wanted")
+    assert len(result.notes) == 3
+
+
+def test_policies_with_their_own_settings_do_not_share_signals() -> None:
+    made = [make_record("a", ["no idea", "no idea", "Oslo"], gold=["Oslo"])]
+    usual = Candidate(name="1", kind="rule", preset=None, policy=RulePolicy(rule="not abstained"))
+    mine = RulePolicy(rule="not abstained", abstention=("no idea",))
+    both = [usual, Candidate(name="2", kind="rule", preset=None, policy=mine)]
+    result = replay(to_trace_set(made), both, ReplaySettings(baseline="1"))
+    assert [each.stops.tolist() for each in result.policies] == [[1], [3]]
+    assert stop_rounds(mine, to_trace_set(made)).tolist() == [3]
+    assert result.policies[0].hash != result.policies[1].hash
+
+
+def test_an_unknown_baseline_is_refused() -> None:
+    traces = to_trace_set([make_record("a", ["x"])])
+    with pytest.raises(UsageError, match="baseline 'fixed-3' is not among fixed-1"):
+        replay(traces, candidates(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-3"))
+
+
+def test_unlabelled_questions_are_replayed_but_not_scored() -> None:
+    made = [
+        make_record("a", ["x", "x"], gold=["x"]),
+        make_record("b", ["y", "y"]),
+        make_record("c", ["z", "w"], gold=["q"]),
+    ]
+    _, result = run(to_trace_set(made), ("fixed-1", "fixed-2"), ())
+    assert (result.questions, result.labelled) == (3, 2)
+    assert result.policies[1].em == 0.5
+    assert result.policies[1].mean_rounds == 2.0
+    assert Counter(result.policies[1].stops.tolist()) == {2: 3}
+    _, unlabelled = run(to_trace_set(made[1:2]), ("fixed-1",), ("answer_stable",))
+    only = unlabelled.policies[1]
+    assert (only.em, only.f1, only.acc, only.delta_f1, only.retained_f1) == (None,) * 5
+    assert only.mean_rounds == 2.0
+
+
+def test_f1_kind_changes_f1_alone() -> None:
+    traces = to_trace_set([make_record("a", ["yes indeed"], gold=["yes"])])
+    built = candidates(traces, ["fixed-1"])
+    kinds: list[Any] = ["hotpotqa", "squad"]
+    hotpotqa, squad = (
+        replay(traces, built, ReplaySettings(baseline="fixed-1", f1_kind=kind)).policies[0]
+        for kind in kinds
+    )
+    assert (hotpotqa.f1, squad.f1) == (0.0, pytest.approx(2 / 3))
+    assert hotpotqa.em == squad.em == 0.0
+    assert hotpotqa.acc == squad.acc == 1.0

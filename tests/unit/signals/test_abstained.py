@@ -1,0 +1,58 @@
+"""Answers that say nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from suffice.errors import UsageError
+from suffice.signals.abstained import (
+    ABSTAINED,
+    ABSTENTION_PHRASES,
+    abstained_signal,
+    is_abstention,
+)
+from suffice.trace.records import LoopView, Round
+
+
+def view(answer: str) -> LoopView:
+    return LoopView("q", (Round(answer=answer),))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "  ", "the", "...", "Unknown", "Not mentioned.", "N/A", "None", "NOT  provided"],
+)
+def test_abstentions(answer: str) -> None:
+    assert ABSTAINED(view(answer)) == 1.0
+
+
+@pytest.mark.parametrize("answer", ["no", "No.", "yes", "0", "unknown soldier", "not", "nan"])
+def test_answers(answer: str) -> None:
+    assert ABSTAINED(view(answer)) == 0.0
+
+
+def test_low_means_stop() -> None:
+    assert ABSTAINED.direction == "low"
+    assert ABSTAINED.binary
+
+
+def test_the_list_can_be_another() -> None:
+    own = abstained_signal(["I do not know!"])
+    assert own.name == "abstained"
+    assert [own(view(each)) for each in ("I do not know", "none", "")] == [1.0, 0.0, 1.0]
+    without_none = [phrase for phrase in ABSTENTION_PHRASES if phrase != "none"]
+    assert not is_abstention("None", without_none)
+    assert is_abstention("N/A", without_none)
+
+
+@pytest.mark.parametrize("phrase", ["no", "No.", "the no"])
+def test_no_is_refused(phrase: str) -> None:
+    with pytest.raises(UsageError, match='"no"'):
+        abstained_signal([phrase])
+    with pytest.raises(UsageError, match='"no"'):
+        is_abstention("x", ["unknown", phrase])
+
+
+def test_the_usual_list_is_normalised_and_without_no() -> None:
+    assert "no" not in ABSTENTION_PHRASES
+    assert all(is_abstention(phrase) for phrase in ABSTENTION_PHRASES)

@@ -1,0 +1,158 @@
+"""The fixed names, and what holds for every signal."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suffice.errors import UsageError
+from suffice.signals.registry import SIGNALS, resolve
+from suffice.trace.records import LoopView, Passage, Round, Token, TopToken
+from suffice.trace.schema import SCHEMA
+
+NAMES = [
+    "answer_stable",
+    "answer_token_margin",
+    "margin_min",
+    "margin_p10",
+    "margin_mean",
+    "margin_median",
+    "overlap",
+    "overlap_idf",
+    "verbalized_confidence",
+    "answer_in_evidence",
+    "retrieval_z",
+    "retrieval_z_robust",
+    "retrieval_gap",
+    "rerank_top_score",
+    "judge_support",
+    "abstained",
+    "token_probability",
+    "self_consistency",
+    "evidence_consistency",
+    "rerank_variance",
+    "normalized_entropy",
+    "top_cluster_confidence",
+    "llm_stop",
+    "q_stop",
+    "q_cont",
+    "answer_similarity_f1",
+    "answer_similarity_seq",
+    "evidence_consistency_max",
+    "evidence_consistency_top1",
+    "rerank_mean",
+    "rerank_variance_raw",
+    "evidence_entailment",
+    "answer_stable_published",
+    "candidate_agreement",
+    "contradiction",
+    "remaining_share",
+]
+RECORDED = [
+    "judge_support",
+    "evidence_consistency",
+    "evidence_consistency_max",
+    "evidence_consistency_top1",
+    "evidence_entailment",
+    "llm_stop",
+    "q_stop",
+    "q_cont",
+    "candidate_agreement",
+    "contradiction",
+    "remaining_share",
+]
+BINARY = {"answer_stable", "answer_stable_published", "answer_in_evidence", "abstained", "llm_stop"}
+
+texts = st.sampled_from(
+    ["", " ", "Answer:", "Answer: Oslo\n", "the", "no", "Oslo", "\n", "é́", "\x00"]
+)
+scores = st.none() | st.floats(-10, 10, width=32) | st.sampled_from([math.nan, math.inf, -math.inf])
+logprobs = st.floats(-50, 0, width=32) | st.just(-math.inf)
+tokens = st.builds(
+    Token, texts, logprobs, st.lists(st.builds(TopToken, texts, logprobs), max_size=3).map(tuple)
+)
+passages = st.builds(
+    Passage,
+    id=st.sampled_from("abc"),
+    text=st.none() | texts,
+    title=texts,
+    score=st.none(),
+    rerank_score=scores,
+)
+rounds = st.builds(
+    Round,
+    answer=texts,
+    passages=st.none() | st.lists(passages, max_size=3).map(tuple),
+    tokens=st.none() | st.lists(tokens, max_size=5).map(tuple),
+    samples=st.none() | st.lists(texts, max_size=4).map(tuple),
+    verbalized_confidence=scores,
+    candidate_scores=st.none()
+    | st.lists(scores.filter(lambda x: x is not None), max_size=4).map(tuple),
+)
+
+
+def test_every_fixed_name_is_there_in_order() -> None:
+    assert list(SIGNALS) == NAMES
+    assert all(spec.name == name for name, spec in SIGNALS.items())
+
+
+def test_directions_binary_and_recorded_ones() -> None:
+    low = {name for name, spec in SIGNALS.items() if spec.direction == "low"}
+    assert low == {"normalized_entropy", "abstained"}
+    assert {name for name, spec in SIGNALS.items() if spec.binary} == BINARY
+    assert [name for name, spec in SIGNALS.items() if spec.recorded_only] == sorted(
+        RECORDED, key=NAMES.index
+    )
+    assert all((SIGNALS[name].low, SIGNALS[name].high) == (0.0, 1.0) for name in BINARY)
+    assert (SIGNALS["judge_support"].low, SIGNALS["judge_support"].high) == (1.0, 5.0)
+
+
+def test_needs_are_optional_columns_of_the_schema() -> None:
+    required = {"question_id", "round", "question", "answer"}
+    for spec in SIGNALS.values():
+        assert set(spec.needs) <= set(SCHEMA.names) - required, spec.name
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(rounds, min_size=1, max_size=4))
+def test_no_signal_raises_and_every_value_is_in_range(some: list[Round]) -> None:
+    view = LoopView("q", tuple(some))
+    for spec in SIGNALS.values():
+        value = spec(view)
+        assert isinstance(value, float), spec.name
+        assert math.isnan(value) or spec.low <= value <= spec.high, (spec.name, value)
+        if spec.binary:
+            assert math.isnan(value) or value in (0.0, 1.0), spec.name
+
+
+@given(st.lists(rounds, min_size=1, max_size=3))
+def test_without_its_inputs_a_signal_is_undefined(some: list[Round]) -> None:
+    bare = LoopView("q", tuple(Round(answer=each.answer) for each in some))
+    for spec in SIGNALS.values():
+        if spec.needs or spec.recorded_only:
+            assert math.isnan(spec(bare)), spec.name
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(rounds, min_size=1, max_size=3))
+def test_declared_needs_are_enough(some: list[Round]) -> None:
+    """A view that carries only the declared columns, and passages, gives the same value."""
+    full = LoopView("q", tuple(some))
+    for spec in SIGNALS.values():
+        kept = {"answer", "passages", *spec.needs}
+        bare = LoopView(
+            "q", tuple(Round(**{key: getattr(each, key) for key in kept}) for each in some)
+        )
+        assert repr(spec(full)) == repr(spec(bare)), spec.name
+
+
+def test_unknown_names_are_refused_and_own_ones_pass() -> None:
+    with pytest.raises(UsageError, match=r"unknown signal 'stable'.*answer_stable.*mine"):
+        resolve("stable", also=["mine"])
+    own = resolve("mine", also=["mine"])
+    assert own.name == "mine"
+    assert own.recorded_only
+    assert resolve("overlap") is SIGNALS["overlap"]

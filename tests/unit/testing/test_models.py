@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from suffice.errors import BackendError, UsageError
+from suffice.protocols import ChatModel, Completion, GenerationRequest, Message
+from suffice.testing.models import Failures, ScriptedModel
+
+EXAMPLE = (
+    "Evidence:\n[Lake Osmer] It is in Caldra.\nQuestion: Where is it?\n"
+    "Answer: Caldra\nConfidence: 5\n\n"
+)
+PASSAGES = [
+    f"[{name}] {name} was founded by {founder} in the city of {city}."
+    for name, founder, city in [
+        ("Brill Works", "Ada Thorn", "Lund"),
+        ("Carrow House", "Ben Ashby", "Porto"),
+        ("Delmar Mill", "Cora Finch", "Turku"),
+        ("Eastgate Hall", "Dov Stern", "Gent"),
+        ("Fennel Bank", "Elsa Brandt", "Ghent North"),
+    ]
+]
+
+
+def prompt(rounds: int, question: str = "Who founded it?", end: str = "") -> str:
+    evidence = "\n".join(PASSAGES[:rounds])
+    return f"{EXAMPLE}Evidence:\n{evidence}\nQuestion: {question}\n{end}"
+
+
+def ask(model: ScriptedModel, text: str, **options: object) -> tuple[Completion, ...]:
+    request = replace(GenerationRequest(prompt=text), **options)  # type: ignore[arg-type]
+    return model.generate(request).completions
+
+
+def test_it_is_a_chat_model() -> None:
+    assert isinstance(ScriptedModel(), ChatModel)
+
+
+def test_made_up_replies_parse_and_come_from_the_evidence() -> None:
+    text = ask(ScriptedModel(), prompt(3))[0].text
+    match = re.fullmatch(r"Answer: (.+)\nConfidence: [1-5]", text)
+    assert match is not None
+    assert match[1] in "\n".join(PASSAGES[:3])
+    assert match[1] != "Caldra"
+
+
+@pytest.mark.parametrize(
+    ("end", "pattern"),
+    [
+        ("Answer:", r" [A-Z].*\nConfidence: [1-5]"),
+        ("Confidence:", r" [1-5]\nAnswer: [A-Z].*"),
+    ],
+)
+def test_a_prompt_that_ends_in_a_marker_is_continued(end: str, pattern: str) -> None:
+    assert re.fullmatch(pattern, ask(ScriptedModel(), prompt(2, end=end))[0].text)
+
+
+def test_answers_change_over_rounds_and_settle() -> None:
+    model = ScriptedModel()
+    changes = [0] * 4
+    for number in range(100):
+        texts = [ask(model, prompt(t, f"Question {number}?"))[0].text for t in range(1, 6)]
+        answers = [text.partition("\n")[0] for text in texts]
+        for t in range(4):
+            changes[t] += answers[t] != answers[t + 1]
+    # the running minimum over t + 1 groups of equal size changes with probability 1 / (t + 1)
+    for t, count in enumerate(changes):
+        expected = 100 / (t + 2)
+        assert abs(count - expected) < 20
+
+
+def test_without_evidence_the_answer_is_unknown() -> None:
+    assert ask(ScriptedModel(), "hello")[0].text.startswith("Answer: unknown\n")
+
+
+def test_samples_vary_by_index_and_seed_and_repeat() -> None:
+    model = ScriptedModel()
+    drawn = ask(model, prompt(5), n=20, temperature=0.8, seed=1)
+    assert len({completion.text for completion in drawn}) > 3
+    assert ask(model, prompt(5), n=20, temperature=0.8, seed=1) == drawn
+    shifted = ask(model, prompt(5), n=17, temperature=0.8, seed=4, top_logprobs=5)
+    assert shifted == ask(model, prompt(5), n=20, temperature=0.8, seed=1, top_logprobs=5)[3:]
+    assert len({completion.text for completion in ask(model, prompt(5), n=5)}) == 1
+
+
+def test_tokens_spell_the_text_with_valid_probabilities() -> None:
+    for temperature in (0.0, 0.8):
+        completions = ask(
+            ScriptedModel(), prompt(5), n=4, top_logprobs=5, temperature=temperature, max_tokens=64
+        )
+        for completion in completions:
+            assert completion.tokens is not None
+            assert "".join(token.token for token in completion.tokens) == completion.text
+            for token in completion.tokens:
+                values = [top.logprob for top in token.top]
+                assert len(values) == 5
+                assert values == sorted(values, reverse=True)
+                assert sum(map(math.exp, values)) < 1 + 1e-6
+                assert token.logprob in values
+                if temperature == 0:
+                    assert token.top[0].token == token.token
+
+
+def test_logprobs_are_given_only_when_asked_for_and_allowed() -> None:
+    assert ask(ScriptedModel(), "x")[0].tokens is None
+    mute = ScriptedModel(logprobs=False)
+    assert ask(mute, "x", top_logprobs=5)[0].tokens is None
+    assert not mute.supports_logprobs()
+
+
+def test_stop_and_max_tokens_cut() -> None:
+    model = ScriptedModel(["one two three\nfour"] * 3)
+    assert ask(model, "x", stop=("\n",)) == (
+        Completion(text="one two three", finish_reason="stop"),
+    )
+    assert ask(model, "x", max_tokens=2) == (Completion(text="one two", finish_reason="length"),)
+    assert ask(model, "x", max_tokens=4)[0].finish_reason == "stop"
+
+
+def test_replies_by_sequence_mapping_and_function() -> None:
+    sequence = ScriptedModel(["a", "b", "c"])
+    assert [c.text for c in ask(sequence, "x", n=2)] == ["a", "b"]
+    assert ask(sequence, "x")[0].text == "c"
+    with pytest.raises(UsageError, match="all 3 scripted replies"):
+        ask(sequence, "x")
+    mapping = ScriptedModel({"cat": "short", "cats": "long"})
+    assert ask(mapping, "two cats")[0].text == "long"
+    with pytest.raises(UsageError, match="no scripted reply"):
+        ask(mapping, "dog")
+    function = ScriptedModel(lambda request, index: f"{request.seed}-{index}")
+    assert [c.text for c in ask(function, "x", n=2, seed=7)] == ["7-0", "7-1"]
+
+
+def test_chat_prompts_and_stop_verdicts() -> None:
+    request = GenerationRequest(
+        prompt=(Message(role="user", content="Decision: <STOP> or <CONTINUE>?"),)
+    )
+    text = ScriptedModel(api="chat").generate(request).completions[0].text
+    assert text in ("Decision: <STOP>", "Decision: <CONTINUE>")
+
+
+def test_failures_are_injected_and_requests_counted() -> None:
+    model = ScriptedModel(failures=Failures(first=1, containing=("bad",), times=2))
+    for text, fails in [("x", 1), ("x", 0), ("bad", 1), ("bad", 1), ("bad", 0)]:
+        if fails:
+            with pytest.raises(BackendError, match="scripted failure"):
+                ask(model, text)
+        else:
+            ask(model, text)
+    assert [request.prompt for request in model.requests] == ["x", "x", "bad", "bad", "bad"]
+
+
+def test_threads_share_a_sequence_without_loss() -> None:
+    model = ScriptedModel([str(i) for i in range(200)], delay_s=0.001)
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda _: ask(model, "x")[0].text, range(200)))
+    assert sorted(texts, key=int) == [str(i) for i in range(200)]
