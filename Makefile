@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip
 CONSTRAINTS := constraints.txt
 DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
 
-.PHONY: help setup demo test test-slow check format docs bench browser test-integrations clean
+.PHONY: help setup demo test test-slow check format docs bench browser clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-18s %s\n", $$1, $$2}'

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,8 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """The source of axe-core, from ``AXE_PATH`` or where npm put it."""
-    root = Path(__file__).resolve().parents[2]
-    places = [
-        Path(os.environ["AXE_PATH"]) if os.environ.get("AXE_PATH") else None,
-        root / "node_modules" / "axe-core" / "axe.min.js",
-        root / ".browser" / "node_modules" / "axe-core" / "axe.min.js",
-    ]
-    found = next((each for each in places if each is not None and each.is_file()), None)
-    if found is None:
-        pytest.skip("no axe-core: run make browser, or set AXE_PATH to axe.min.js")
-    return found.read_text(encoding="utf-8")
+    """The source of axe-core, as the package axe-playwright-python ships it."""
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
 def _records(number: int) -> list[QuestionRecord]:

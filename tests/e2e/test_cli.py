@@ -156,7 +156,10 @@ def test_ask_over_a_folder(tmp_path: Path) -> None:
         (["fit", "tasr", "TRACES", "--split", "none", "--out", "p.json"], ["'none'"]),
         (["record", "--dataset", "musique", "--out", "t"], ["--data PATH"]),
         (["ask", "Who?", "--corpus", "nowhere", "--llm", "scripted"], ["nowhere"]),
-        (["ask", "Who?", "--corpus", ".", "--policy", "tasr"], ["must be fitted", "suffice fit tasr"]),
+        (
+            ["ask", "Who?", "--corpus", ".", "--policy", "tasr"],
+            ["must be fitted", "suffice fit tasr"],
+        ),
         (["ask", "Who?", "--corpus", ".", "--policy", "oracle-em"], ["gold answers"]),
         (["frobnicate"], ["frobnicate"]),
         (["demo", "--questions", "4"], ["at least 5"]),
@@ -176,7 +179,9 @@ def test_replay_without_logprobs_names_the_alternative(tmp_path: Path) -> None:
     refused(done, "answer_token_margin", "tokens", "self_consistency")
 
 
-def test_a_truncated_part_is_named_and_the_rest_stays_readable(recorded: Path, tmp_path: Path) -> None:
+def test_a_truncated_part_is_named_and_the_rest_stays_readable(
+    recorded: Path, tmp_path: Path
+) -> None:
     broken = tmp_path / "traces"
     shutil.copytree(recorded, broken)
     part = broken / "part-00000.parquet"
@@ -186,7 +191,9 @@ def test_a_truncated_part_is_named_and_the_rest_stays_readable(recorded: Path, t
     content = (broken / "part-00001.parquet").read_bytes()
     (broken / "part-00001.parquet").write_bytes(content[: len(content) // 2])
     refused(run("replay", broken, "--policy", "fixed-1"), "part-00001.parquet", "--skip-invalid")
-    document = run_json("replay", broken, "--policy", "fixed-1", "--skip-invalid", "--split", "tune")
+    document = run_json(
+        "replay", broken, "--policy", "fixed-1", "--skip-invalid", "--split", "tune"
+    )
     assert document["questions"] > 0
     listed = run("traces", "validate", broken, "--json")
     assert listed.returncode == 2
@@ -195,7 +202,9 @@ def test_a_truncated_part_is_named_and_the_rest_stays_readable(recorded: Path, t
 
 def test_every_policy_on_real_rounds(qwen_traces: Path) -> None:
     policies = ["fixed-1", "fixed-3", "fixed-5", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
-    document = run_json("replay", qwen_traces, *(part for p in policies for part in ("--policy", p)))
+    document = run_json(
+        "replay", qwen_traces, *(part for p in policies for part in ("--policy", p))
+    )
     by_name = {each["name"]: each for each in document["policies"]}
     assert document["questions"] == 75
     # counted by hand from the file with the official scorer: 21, 20 and 21 of 75

@@ -27,6 +27,7 @@ __all__ = ["add_command"]
 _FEWEST = 5
 _ROUNDS = 5
 _SAMPLES = 3
+_SAMPLE_TOKENS = 16
 
 
 def add_command(commands: Any) -> None:
@@ -39,7 +40,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--out", default="demo", metavar="DIR", help="where to (default: demo)")
     parser.add_argument(
-        "--questions", type=int, default=50, metavar="N", help="how many, from 5 (default: 50)"
+        "--questions", type=int, default=45, metavar="N", help="how many, from 5 (default: 45)"
     )
     parser.add_argument("--model", metavar="M", help="a GGUF file instead of Gemma 3 270M")
     add_json(parser)
@@ -55,7 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
     say(f"1/4 recording {arguments.questions} generated questions, {_ROUNDS} rounds each")
     model = connect("embedded", arguments.model)
     recording = Recording(
-        dataset="generated", settings=CumulativeSettings(rounds=_ROUNDS, samples=_SAMPLES)
+        dataset="generated",
+        settings=CumulativeSettings(
+            rounds=_ROUNDS, samples=_SAMPLES, max_sample_tokens=_SAMPLE_TOKENS
+        ),
     )
     line = ProgressLine("    recorded")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from suffice.llm.cache import CachedModel
 from suffice.llm.connect import connect
 from suffice.llm.openai_compatible import OpenAISettings
 from suffice.protocols import ChatModel
 from suffice.replay.compare import ComparisonSettings
 from suffice.scoring import F1_KINDS
+from suffice.testing.models import ScriptedModel
 from suffice.trace.reader import read_traces
 from suffice.trace.table import TraceSet
 
@@ -105,6 +107,9 @@ def connect_model(arguments: argparse.Namespace) -> ChatModel:
     server = OpenAISettings(
         api=arguments.api, timeout_s=arguments.timeout, concurrency=arguments.concurrency
     )
+    if arguments.llm == "scripted":
+        scripted = ScriptedModel()
+        return scripted if arguments.cache is None else CachedModel(scripted, arguments.cache)
     return connect(arguments.llm, arguments.model, server=server, cache=arguments.cache)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import cast
 
 from suffice.errors import UsageError
 from suffice.llm.cache import CachedModel
@@ -28,7 +26,7 @@ def connect(
     Parameters
     ----------
     llm
-        A server's base URL, ``embedded``, or ``scripted`` (a deterministic stand-in for tests).
+        A server's base URL, or ``embedded``.
     model
         The server's name for the model (``None``: its only one), or the embedded model's name or
         GGUF file.
@@ -45,18 +43,11 @@ def connect(
     connected: ChatModel
     if llm == "embedded":
         connected = EmbeddedModel.load(model, settings=embedded)
-    elif llm == "scripted":
-        connected = _scripted()
     elif llm.startswith(("http://", "https://")):
         connected = OpenAICompatibleModel(llm, model, settings=server)
     else:
         raise UsageError(
             f"unknown language model {llm!r}; allowed are a server's base URL (http://... or "
-            "https://...), 'embedded' and 'scripted'"
+            "https://...) and 'embedded'; the command line also takes 'scripted'"
         )
     return connected if cache is None else CachedModel(connected, cache)
-
-
-def _scripted() -> ChatModel:
-    # by name: this layer may not lean on the one that serves tests
-    return cast("ChatModel", import_module("suffice.testing.models").ScriptedModel())

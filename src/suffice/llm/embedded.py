@@ -160,7 +160,7 @@ class EmbeddedModel:
 
     @property
     def replicas(self) -> int:
-        """How many copies work side by side: threads worth using."""
+        """How many copies work side by side."""
         return len(self._open())
 
     def supports_logprobs(self) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+from suffice.pipelines.few_shot import EXAMPLES, WorkedExample
 from suffice.protocols import Message
 from suffice.trace.records import Passage
 
@@ -17,20 +17,10 @@ PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 _MAX_PASSAGE_CHARACTERS = 4_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Example:
-    evidence: tuple[tuple[str, str], ...]
-    question: str
-    answer: str
-    confidence: int
-
-
 _INSTRUCTIONS = (
     "Answer each question from the evidence above it, with a short phrase and nothing else. "
     "Then rate from 1 (a guess) to 5 (certain) how sure you are."
 )
-
-_EXAMPLES: tuple[_Example, ...] = ()
 
 
 def _reply(name: PromptName, answer: str, confidence: str) -> str:
@@ -48,7 +38,7 @@ def _evidence(passages: Sequence[Passage]) -> str:
     return "\n".join(["Evidence:", *lines])
 
 
-def _example(name: PromptName, example: _Example) -> str:
+def _example(name: PromptName, example: WorkedExample) -> str:
     evidence = "\n".join(f"[{title}] {text}" for title, text in example.evidence)
     reply = _reply(name, example.answer, str(example.confidence))
     return f"Evidence:\n{evidence}\nQuestion: {example.question}\n{reply}"
@@ -69,7 +59,7 @@ def render_prompt(
     evidence = _evidence(passages)
     asked = f"Question: {_one_line(question)}\n"
     if api == "completion":
-        examples = "\n\n".join(_example(name, example) for example in _EXAMPLES)
+        examples = "\n\n".join(_example(name, example) for example in EXAMPLES)
         return f"{_INSTRUCTIONS}\n\n{examples}\n\n{evidence}\n{asked}"
     layout = _reply(name, "<short phrase>", "<1-5>")
     text = f"{_INSTRUCTIONS} Reply with exactly these two lines:\n{layout}\n\n{evidence}\n\n{asked}"

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.protocols import Retriever
-from suffice.trace.reader import FAILURES_FILE, read_traces
+from suffice.trace.reader import failures_file, read_traces
 from suffice.trace.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.table import TraceSet
 from suffice.trace.writer import ShardWriter, records_to_table, replace_file
@@ -178,7 +178,7 @@ def _check_same_run(existing: TraceSet | None, run: Mapping[str, Any], root: Pat
     before = existing.origin.run
     changed = [
         f"{name} was {before.get(name)!r}, now {run.get(name)!r}"
-        for name in sorted({*before, *run})
+        for name in sorted({*before, *run} - {"version"})
         if before.get(name) != run.get(name)
     ]
     if changed:
@@ -192,8 +192,7 @@ class _Failures:
     """The failures file: one line a question that could not be finished."""
 
     def __init__(self, root: Path) -> None:
-        single = root.suffix == ".parquet"
-        self._path = root.with_suffix(".failures.jsonl") if single else root / FAILURES_FILE
+        self._path = failures_file(root)
         self._lines: dict[str, dict[str, Any]] = {}
         if self._path.exists():
             self._load()
@@ -230,11 +229,16 @@ class _Failures:
 
     def _write(self) -> None:
         lines = [json.dumps(entry, ensure_ascii=False) for entry in self._lines.values()]
-        replace_file(self._path, "".join(f"{line}\n" for line in lines).encode())
+        replace_file(
+            self._path, "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
+        )
 
 
 class _Session:
-    """One run of the recorder: workers run questions, this thread alone writes."""
+    """One run of the recorder: workers run questions, one thread of its own writes.
+
+    Ctrl-C reaches the main thread only, so it cannot cut a write in two.
+    """
 
     def __init__(
         self,
@@ -258,7 +262,9 @@ class _Session:
         """Record the tasks; true when interrupted."""
         waiting = iter(tasks)
         pending: dict[Future[QuestionRecord | _Failure | None], Task] = {}
-        with ThreadPoolExecutor(self._settings.concurrency) as pool:
+        with ThreadPoolExecutor(1) as disk, ThreadPoolExecutor(self._settings.concurrency) as pool:
+            # an interrupt while an executor starts its thread makes it forget the thread: start it now
+            disk.submit(int).result()
 
             def submit() -> None:
                 task = next(waiting, None)
@@ -273,20 +279,22 @@ class _Session:
                     results = [(pending.pop(future), future.result()) for future in done]
                     for _ in done:
                         submit()
-                    self._store(results)
+                    disk.submit(self._store, results).result()
+                    self._report(results)
             except KeyboardInterrupt:
                 self._stop.set()
-                return self._drain(pending)
+                # behind a write that may be under way
+                disk.submit(self._drain, pending).result()
+                return True
             except BaseException:
                 self._stop.set()
                 raise
         return False
 
-    def _drain(self, pending: Mapping[Future[QuestionRecord | _Failure | None], Task]) -> bool:
+    def _drain(self, pending: Mapping[Future[QuestionRecord | _Failure | None], Task]) -> None:
         """Keep what finished while the interrupt came in."""
         done, _ = wait(pending)
         self._store([(pending[future], future.result()) for future in done])
-        return True
 
     def _record_one(self, task: Task) -> QuestionRecord | _Failure | None:
         """``None`` when told to stop before the question was finished."""
@@ -316,6 +324,8 @@ class _Session:
                 self._failures.add(task.question.id, result.reason)
                 self.failed += 1
                 self._failed_in_a_row += 1
+
+    def _report(self, results: Sequence[tuple[Task, QuestionRecord | _Failure | None]]) -> None:
         self._settings.on_progress(
             Progress(finished=self.finished, failed=self.failed, planned=self._planned)
         )

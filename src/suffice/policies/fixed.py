@@ -46,7 +46,7 @@ class FixedPolicy:
         done = view.round >= self.rounds
         return Decision(
             action=Action.STOP if done else Action.CONTINUE,
-            reason=f"round {view.round} of a fixed {self.rounds}",
+            reason=f"always stops after round {self.rounds}; this is round {view.round}",
             values={"round": float(view.round)},
         )
 

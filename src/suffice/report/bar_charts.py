@@ -19,6 +19,7 @@ _TOKENS = 92.0  # where token bars begin, right of those of calls
 _ROW = 46.0
 _MOST_LABELLED_ROUNDS = 8
 _MOST_TICKS = 12
+_MOST_ROWS = 12
 
 
 def _row_name(each: Marked, top: float) -> Html:
@@ -31,16 +32,30 @@ def _row_name(each: Marked, top: float) -> Html:
     )
 
 
+def _drawn(policies: Sequence[Marked]) -> Sequence[Marked]:
+    """The policies with a row of their own; of many, fixed budgets but the baseline have none."""
+    if len(policies) <= _MOST_ROWS:
+        return policies
+    chosen = [each for each in policies if each.family != "fixed" or each.baseline]
+    return chosen if len(chosen) > 1 else policies
+
+
+def _left_to_table(policies: Sequence[Marked]) -> str:
+    few = len(_drawn(policies)) < len(policies)
+    return " Fixed budgets but the baseline are in the table only." if few else ""
+
+
 def stops_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html:
     """How many questions every policy stops at in each round."""
-    counts = [each.result.to_json()["stop_rounds"] for each in policies]
+    counts = {each.mark: each.result.to_json()["stop_rounds"] for each in policies}
+    shown = _drawn(policies)
     rounds = range(1, result.max_rounds + 1)
     slot = (_WIDTH - _NAMES) / max(1, result.max_rounds)
-    bottom = _ROW * len(policies) + 10
+    bottom = _ROW * len(shown) + 10
     drawn: list[Html] = []
-    for row, (each, of_round) in enumerate(zip(policies, counts, strict=True)):
+    for row, each in enumerate(shown):
         drawn.append(_row_name(each, row * _ROW))
-        drawn += _stops_row(result, each, of_round, (row * _ROW + 40, slot))
+        drawn += _stops_row(result, each, counts[each.mark], (row * _ROW + 40, slot))
     drawn += [
         text((_NAMES + slot * (number - 0.5), bottom + 8), number, "tick mid")
         for number in rounds[:: max(1, -(-result.max_rounds // _MOST_TICKS))]
@@ -58,15 +73,15 @@ def stops_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html:
         [
             (
                 name_of(each),
-                *(of_round.get(str(number), 0) for number in rounds),
+                *(counts[each.mark].get(str(number), 0) for number in rounds),
                 decimal(each.result.mean_rounds),
                 decimal(each.result.p95_rounds),
             )
-            for each, of_round in zip(policies, counts, strict=True)
+            for each in policies
         ],
     )
     caption = "Share of the questions that stop at each round; a question stops once."
-    return figure(picture, caption, table, "Where policies stop")
+    return figure(picture, caption + _left_to_table(policies), table, "Where policies stop")
 
 
 def _stops_row(
@@ -90,21 +105,22 @@ def _stops_row(
 
 def cost_figure(policies: Sequence[Marked]) -> Html:
     """Calls and tokens per question, tokens split by what the model had to evaluate."""
-    calls = [each.result.costs.get("llm_calls") for each in policies]
-    tokens = [_token_parts(each.result) for each in policies]
+    shown = _drawn(policies)
+    calls = [each.result.costs.get("llm_calls") for each in shown]
+    tokens = [_token_parts(each.result) for each in shown]
     most_calls = max((value for value in calls if value is not None), default=0.0)
     most_tokens = max((sum(size for size, _, _ in parts) for parts in tokens), default=0.0)
     drawn = [
         text((_NAMES, 12), "calls", "axis-name"),
         text((_NAMES + _TOKENS, 12), "prompt + completion", "axis-name"),
     ]
-    for row, (each, paid, parts) in enumerate(zip(policies, calls, tokens, strict=True)):
+    for row, (each, paid, parts) in enumerate(zip(shown, calls, tokens, strict=True)):
         top = row * _ROW + 16
         drawn.append(_row_name(each, top))
         drawn += _calls_bar(each, paid, most_calls, top)
         drawn += _tokens_bar(each.result, parts, most_tokens, top)
     picture = canvas(
-        (_WIDTH, _ROW * len(policies) + 24),
+        (_WIDTH, _ROW * len(shown) + 24),
         "What policies cost",
         "One row a policy: mean model calls and mean tokens per question.",
         drawn,
@@ -117,9 +133,8 @@ def cost_figure(policies: Sequence[Marked]) -> Html:
     ]
     used = {class_ for parts in tokens for _, class_, _ in parts}
     legend = element("span", *(_key(*key) for key in keys if key[0] in used), class_="keys")
-    caption = join(
-        [legend, "Model calls and tokens, means per question, of what each policy reads."]
-    )
+    means = "Model calls and tokens, means per question, of what each policy reads."
+    caption = join([legend, means + _left_to_table(policies)])
     return figure(picture, caption, _cost_table(policies), "What policies cost")
 
 

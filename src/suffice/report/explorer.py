@@ -197,6 +197,10 @@ def _select(name: str) -> Html:
     return element("select", id=name)
 
 
+def _page_button(name: str, label: str) -> Html:
+    return element("button", label, id=name, type="button", aria_label=f"{label} page")
+
+
 _SHELL = join(
     [
         element(
@@ -234,9 +238,9 @@ _SHELL = join(
                     element("ul", id="question-list", aria_label="Questions"),
                     element(
                         "div",
-                        element("button", "Previous page", id="page-back", type="button"),
+                        _page_button("page-back", "Previous"),
                         element("span", id="page"),
-                        element("button", "Next page", id="page-on", type="button"),
+                        _page_button("page-on", "Next"),
                         class_="pager",
                     ),
                     class_="list",

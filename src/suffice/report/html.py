@@ -225,11 +225,17 @@ def _identities(policies: Sequence[Marked]) -> Html:
         )
         for each in policies
     ]
-    head = ("policy", "kind", "preset", "hash", "rule", "questions that end before its round")
-    table = data_table("What each policy is", head, rows)
-    return element(
-        "details", element("summary", "What each policy is: names, hashes, rules"), table
+    head = (
+        "policy",
+        "kind",
+        "preset",
+        "hash",
+        "rule",
+        _two_lines("questions that", "end before its round"),
     )
+    table = data_table("What each policy is", head, rows)
+    summary = element("summary", "What each policy is: names, hashes, rules")
+    return element("details", summary, table, class_="identities")
 
 
 def _notes(result: ReplayResult) -> list[str]:

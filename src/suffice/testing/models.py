@@ -113,6 +113,11 @@ class ScriptedModel:
         return "scripted"
 
     @property
+    def concurrency(self) -> int:
+        """Threads worth asking from: 1, so that sequences are used up in order."""
+        return 1
+
+    @property
     def requests(self) -> tuple[GenerationRequest, ...]:
         """Every request so far, failed ones too, in order of arrival."""
         with self._lock:

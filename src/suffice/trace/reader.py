@@ -20,9 +20,9 @@ from suffice.trace.schema import COLUMNS, REQUIRED, RUN_KEY, SCHEMA_KEY, SCHEMA_
 from suffice.trace.table import TraceSet, TraceSetOrigin
 from suffice.trace.validate import Problem, find_problems
 
-__all__ = ["FAILURES_FILE", "TraceInspection", "inspect_traces", "parquet_files", "read_traces"]
+__all__ = ["TraceInspection", "failures_file", "inspect_traces", "parquet_files", "read_traces"]
 
-FAILURES_FILE = "failures.jsonl"
+_FAILURES_FILE = "failures.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,8 +256,15 @@ def _sorted_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     )
 
 
+def failures_file(root: Path) -> Path:
+    """Where a recorder keeps the questions it could not finish."""
+    return (
+        root / _FAILURES_FILE if root.suffix != ".parquet" else root.with_suffix(".failures.jsonl")
+    )
+
+
 def _count_failures(root: Path) -> int:
-    file = root / FAILURES_FILE
-    if not root.is_dir() or not file.exists():
+    file = failures_file(root)
+    if not file.exists():
         return 0
     return sum(1 for line in file.read_text(encoding="utf-8").splitlines() if line.strip())

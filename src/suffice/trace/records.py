@@ -44,11 +44,10 @@ def _float32(value: float | None, column: str) -> float | None:
     return rounded
 
 
-def _whole(value: int | None, column: str) -> int | None:
+def _whole(value: int, most: int, column: str) -> int:
     """A count as a plain int that fits its column; refuse what does not."""
-    if value is None:
-        return None
-    most = _MOST_CALLS if column.endswith("calls") or column == "retrievals" else _MOST_TOKENS
+    if type(value) is int and 0 <= value <= most:
+        return value
     try:
         whole = operator.index(value)
     except TypeError:
@@ -132,12 +131,18 @@ class Usage:
     latency_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            object.__setattr__(self, name, _whole(getattr(self, name), name))
+        for name, most in _LIMITS.items():
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _whole(value, most, name))
         object.__setattr__(self, "latency_s", _float32(self.latency_s, "latency_s"))
 
 
-_COUNTS = tuple(each.name for each in fields(Usage) if each.name != "latency_s")
+_LIMITS: Mapping[str, int] = {
+    each.name: _MOST_TOKENS if each.name.endswith("tokens") else _MOST_CALLS
+    for each in fields(Usage)
+    if each.name != "latency_s"
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

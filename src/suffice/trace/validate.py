@@ -146,6 +146,10 @@ def _counts(table: pa.Table) -> Iterator[Problem]:
         if name in table.column_names:
             for position in _positions(pc.less(table.column(name), 0)):
                 yield Problem(int(position), name, "a negative amount")
+    if {"sample_calls", "llm_calls"} <= {*table.column_names}:
+        more = pc.greater(table.column("sample_calls"), table.column("llm_calls"))
+        for position in _positions(more):
+            yield Problem(int(position), "sample_calls", "more sample calls than llm_calls")
 
 
 _CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (

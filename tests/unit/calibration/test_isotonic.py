@@ -123,7 +123,11 @@ def test_bad_outcomes_are_refused() -> None:
 def test_one_and_many_give_the_same_bits(fitted: IsotonicMap, values: list[float]) -> None:
     asked = np.array(values + around(fitted))
     one = np.array([fitted.predict_one(value) for value in asked.tolist()], np.float64)
-    np.testing.assert_array_equal(fitted.predict(asked).view(np.int64), one.view(np.int64))
+    many = fitted.predict(asked)
+    np.testing.assert_array_equal(np.isnan(many), np.isnan(one))
+    # bits, so that -0.0 and 0.0 differ; what a NaN carries beside being one means nothing
+    defined = ~np.isnan(one)
+    np.testing.assert_array_equal(many[defined].view(np.int64), one[defined].view(np.int64))
 
 
 def test_one_and_many_give_the_same_bits_past_a_block() -> None:

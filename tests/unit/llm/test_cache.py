@@ -38,6 +38,7 @@ def test_it_passes_the_model_through(tmp_path: Path) -> None:
         assert isinstance(model, ChatModel)
         assert (model.name, model.api, model.endpoint) == ("inner", "chat", "scripted")
         assert model.model is inner
+        assert model.concurrency == 1
         assert not model.supports_logprobs()
 
 
@@ -132,7 +133,7 @@ def test_the_key_holds_everything_but_n() -> None:
 
 
 names = st.text(st.characters(), max_size=8)  # lone surrogates too
-logprobs = st.floats(-3e38, 0, width=32) | st.just(-float("inf"))
+logprobs = st.floats(-(2.0**127), 0, width=32) | st.just(-float("inf"))
 tokens = st.builds(
     Token, names, logprobs, st.lists(st.builds(TopToken, names, logprobs), max_size=2).map(tuple)
 )
@@ -226,6 +227,7 @@ def test_processes_share_a_new_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_after_fork_opens_its_own_connection(tmp_path: Path) -> None:
     with CachedModel(ScriptedModel(), tmp_path / "c") as model:
         before = model.generate(REQUEST)
@@ -293,9 +295,9 @@ def test_damage_in_the_middle(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[8192:] = b"\x5a" * (len(data) - 8192)
     path.write_bytes(data)
+    requests = [replace(REQUEST, prompt=f"p {i}", top_logprobs=5) for i in range(50)]
     with CachedModel(ScriptedModel(), path) as model, pytest.raises(DataError, match="damaged"):
-        for i in range(50):
-            model.generate(replace(REQUEST, prompt=f"p {i}", top_logprobs=5))
+        list(map(model.generate, requests))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"text": "a"}', '{"text": 1, "tokens": [1]}'])

@@ -8,14 +8,6 @@ from suffice.errors import DataError, UsageError
 from suffice.llm.cache import CachedModel
 from suffice.llm.connect import connect
 from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
-from suffice.protocols import GenerationRequest
-from suffice.testing.models import ScriptedModel
-
-
-def test_scripted() -> None:
-    model = connect("scripted")
-    assert isinstance(model, ScriptedModel)
-    assert model.generate(GenerationRequest(prompt="Hi")).completions[0].text
 
 
 def test_a_url_connects_without_asking() -> None:
@@ -26,7 +18,7 @@ def test_a_url_connects_without_asking() -> None:
 
 
 def test_a_cache_wraps(tmp_path: Path) -> None:
-    model = connect("scripted", cache=tmp_path / "c")
+    model = connect("http://127.0.0.1:9/v1", "m", cache=tmp_path / "c")
     assert isinstance(model, CachedModel)
     model.close()
     assert (tmp_path / "c").is_file()

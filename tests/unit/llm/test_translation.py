@@ -21,7 +21,7 @@ def tree(root: type[openai.OpenAIError]) -> list[type[openai.OpenAIError]]:
     return [root, *(found for child in root.__subclasses__() for found in tree(child))]
 
 
-def build(kind: type[openai.OpenAIError]) -> openai.OpenAIError:
+def build(kind: Any) -> Any:
     """An instance by the constructor the class has, or without one where it wants other things."""
     if issubclass(kind, openai.APIStatusError):
         status = getattr(kind, "status_code", 418)

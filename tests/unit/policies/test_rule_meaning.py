@@ -151,7 +151,7 @@ def test_negation_turns_an_undefined_comparison_true() -> None:
 )
 def test_a_bare_signal_is_true_when_not_zero(value: float, true: bool) -> None:
     assert bool(holds("any", any=value)) is true
-    assert np.array_equal(holds("any", any=np.array([value])), [true])
+    np.testing.assert_array_equal(holds("any", any=np.array([value])), [true])
 
 
 def test_connectives_by_truth_table() -> None:

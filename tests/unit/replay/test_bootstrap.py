@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from suffice.replay import bootstrap
 from suffice.replay.bootstrap import percentile_interval, resampled_means
 
 
-def published_loop(values: np.ndarray, seed: int = 42) -> np.ndarray:  # type: ignore[type-arg]
+def published_loop(values: NDArray[np.float64], seed: int = 42) -> NDArray[np.float64]:
     """One matrix of draws over sorted ids, one plain mean a resample."""
     n = len(values)
     draws = np.random.default_rng(seed).integers(0, n, size=(1000, n))

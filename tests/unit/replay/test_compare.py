@@ -15,6 +15,7 @@ from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.methods import fit_method
 from suffice.policies.rule import RulePolicy
+from suffice.protocols import StopPolicy
 from suffice.replay.compare import ComparisonSettings, compare
 from suffice.replay.results import ReplayResult
 from suffice.testing.traces import make_record, to_trace_set
@@ -97,7 +98,7 @@ def test_repeated_names_are_numbered() -> None:
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
     whole = traces("tune", "eval")
-    built = {
+    built: dict[str, StopPolicy] = {
         "fixed": FixedPolicy(2),
         "rule": RulePolicy(rule="answer_stable"),
         "published": fit_method("tasr", whole, "published", "tune"),

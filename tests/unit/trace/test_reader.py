@@ -30,9 +30,9 @@ def write(
     *,
     metadata: dict[bytes, bytes] | None = None,
     without: str | None = None,
-    **columns: pa.Array | list[Any],
+    **columns: Any,
 ) -> Path:
-    """The four rows above with these columns changed or added."""
+    """The four rows above with these columns, lists or Arrow arrays, changed or added."""
     arrays: dict[str, Any] = {**ROWS, **columns}
     arrays.pop(without or "", None)
     typed = {
@@ -92,7 +92,7 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
     ],
 )
 def test_a_bad_value_is_named(
-    tmp_path: Path, columns: dict[str, list[Any]], row: int, column: str, says: str
+    tmp_path: Path, columns: dict[str, Any], row: int, column: str, says: str
 ) -> None:
     error = refused(write(tmp_path / "bad.parquet", **columns))
     assert (error.row, error.column) == (row, column)
@@ -206,7 +206,8 @@ def test_text_that_is_not_unicode_is_named(tmp_path: Path) -> None:
 def test_missing_and_empty_places_say_what_to_name(tmp_path: Path) -> None:
     assert "no such file" in refused(tmp_path / "nothing.parquet").message
     assert "holds no *.parquet" in refused(tmp_path).message
-    empty = write(tmp_path / "empty.parquet", **{name: [] for name in ROWS})
+    no_rows: dict[str, Any] = {name: [] for name in ROWS}
+    empty = write(tmp_path / "empty.parquet", **no_rows)
     assert "empty" in refused(empty).message
 
 

@@ -172,15 +172,18 @@ def test_a_writer_fills_shards_and_resumes_the_last(tmp_path: Path) -> None:
     again = ShardWriter(tmp_path, run={"a": 1}, shard_questions=3)
     again.add([record_of(4)])
     again.add([])
-    again.add([record_of(5), record_of(6)])
-    assert list(shards(tmp_path).values()) == [3, 4]
+    again.add([record_of(5)])
+    assert list(shards(tmp_path).values()) == [3, 3]
     third = ShardWriter(tmp_path, run={"a": 1}, shard_questions=3)
-    third.add([record_of(7)])
-    assert list(shards(tmp_path).values()) == [3, 4, 1]
+    third.add([record_of(6)])
+    assert list(shards(tmp_path).values()) == [3, 3, 1]
+    third.add([record_of(number) for number in (7, 8, 9)])
+    third.add([record_of(10)])
+    assert list(shards(tmp_path).values()) == [3, 3, 4, 1]
     traces = read_traces(tmp_path)
-    assert traces.question_ids == tuple(f"q{n:03d}" for n in range(8))
+    assert traces.question_ids == tuple(f"q{n:03d}" for n in range(11))
     assert traces.origin.run == {"a": 1}
-    assert list(traces.records()) == [record_of(n) for n in range(8)]
+    assert list(traces.records()) == [record_of(n) for n in range(11)]
 
 
 def test_a_single_file_grows(tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""Run every benchmark and print its figures: python -m benchmarks.run [name ...]."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import import_cost, live_decision, model_server, replay_speed
+
+BENCHMARKS = {
+    "import_cost": import_cost.main,
+    "live_decision": live_decision.main,
+    "replay_speed": replay_speed.main,
+    "model_server": model_server.main,
+}
+
+
+def main(names: list[str]) -> None:
+    for name in names or list(BENCHMARKS):
+        print(name)
+        for figure, value in BENCHMARKS[name]().items():
+            print(f"  {value:12.4g}  {figure}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,38 @@
+"""Record with a model, replay rules on the record, and read the comparison in Python."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import suffice
+from suffice.datasets.registry import load
+from suffice.pipelines.cumulative import CumulativeSettings
+from suffice.pipelines.recording import Recording, record_examples
+from suffice.replay.compare import Comparison, ComparisonSettings, compare
+from suffice.report.table import comparison_table
+from suffice.testing.models import ScriptedModel
+
+RULES = ("answer_stable", "at_least(2, answer_stable, overlap > 0.2, round >= 4)")
+
+
+def main() -> Comparison:
+    with tempfile.TemporaryDirectory() as folder:
+        traces = Path(folder) / "traces"
+        record_examples(
+            load("generated", limit=30),
+            ScriptedModel(),  # any ChatModel: EmbeddedModel.load(), OpenAICompatibleModel(url), ...
+            traces,
+            Recording(dataset="generated", settings=CumulativeSettings(rounds=5)),
+            on_progress=lambda _: None,
+        )
+        comparison = compare(
+            suffice.read_traces(traces),
+            ComparisonSettings(policies=("fixed-2", "fixed-5", "tasr-corrected"), rules=RULES),
+        )
+    print(comparison_table(comparison.result))
+    return comparison
+
+
+if __name__ == "__main__":
+    main()

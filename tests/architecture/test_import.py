@@ -1,0 +1,83 @@
+"""``import suffice`` costs next to nothing, and its front holds what it lists."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+import suffice
+
+HEAVY = (
+    *("bm25s", "duckdb", "httpx", "hypothesis", "numba", "openai", "pandas", "polars", "pyarrow"),
+    *("pydantic", "scipy", "sklearn", "torch", "transformers", "xllamacpp"),
+)
+
+
+def loaded_after(code: str) -> set[str]:
+    """Names in ``sys.modules`` after running code in a fresh interpreter."""
+    shown = (
+        f"import json, sys\nbefore = set(sys.modules)\n{code}\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+def test_importing_the_package_loads_only_the_standard_library() -> None:
+    found = packages(loaded_after("import suffice"))
+    assert found - {"suffice"} <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("from suffice import UsageError, DataError, BackendError, SufficeError", set()),
+        ("from suffice import Action, Decision", {"numpy"}),
+        ("from suffice import Round, Passage, Token, Usage, Question, Gold", {"numpy"}),
+        ("import suffice.scoring", set()),
+        ("import suffice.calibration.isotonic", {"numpy"}),
+    ],
+)
+def test_light_names_stay_light(code: str, allowed: set[str]) -> None:
+    found = packages(loaded_after(code)) - set(sys.stdlib_module_names) - {"suffice"}
+    assert found <= allowed
+
+
+def test_everything_public_needs_no_optional_package() -> None:
+    names = ", ".join(suffice.__all__)
+    found = packages(loaded_after(f"from suffice import {names}"))
+    assert found & (set(HEAVY) - {"pyarrow"}) == set()
+
+
+def test_the_command_line_starts_without_optional_packages() -> None:
+    found = packages(loaded_after("from suffice.cli.main import build_parser; build_parser()"))
+    assert found & (set(HEAVY) - {"pyarrow"}) == set()
+
+
+def test_the_front_is_sorted_complete_and_lazy() -> None:
+    assert list(suffice.__all__) == sorted(suffice.__all__)
+    assert set(suffice._HOMES) == set(suffice.__all__)
+    for name in suffice.__all__:
+        home = importlib.import_module(f"suffice.{suffice._HOMES[name]}")
+        assert getattr(suffice, name) is getattr(home, name)
+        assert name in home.__all__
+    assert set(dir(suffice)) == {*suffice.__all__, "__version__"}
+
+
+def test_a_name_it_does_not_have() -> None:
+    with pytest.raises(AttributeError, match="module 'suffice' has no attribute 'nothing'"):
+        suffice.nothing  # noqa: B018
+
+
+def test_the_version_is_the_installed_one() -> None:
+    from importlib.metadata import version
+
+    assert suffice.__version__ == version("suffice")

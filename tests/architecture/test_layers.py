@@ -1,0 +1,295 @@
+"""The layout of the design, held: who imports whom, what may be imported, how long things may be."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import suffice
+
+ROOT = Path(suffice.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+# --- the layout table -------------------------------------------------------------------------------
+BASE = frozenset({"_optional", "_version", "errors", "protocols", "scoring"})
+TRACE = BASE | {"trace"}
+DECIDING = TRACE | {"calibration", "costs", "policies", "signals"}
+EVERYTHING = DECIDING | {
+    *("datasets", "integrations", "llm", "pipelines", "replay", "report", "retrieval", "testing"),
+    *("bench", "cli"),
+}
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    **dict.fromkeys(BASE, BASE),
+    "trace": TRACE,
+    "calibration": BASE | {"calibration"},
+    **{name: TRACE | {name} for name in ("costs", "datasets", "llm", "retrieval", "signals")},
+    "policies": DECIDING,
+    "replay": DECIDING | {"replay"},
+    "pipelines": TRACE
+    | {"costs", "datasets", "llm", "pipelines", "policies", "retrieval", "signals"},
+    "report": TRACE | {"replay", "report"},
+    "integrations": EVERYTHING - {"bench", "cli"},
+    "testing": EVERYTHING - {"bench", "cli"},
+    "bench": EVERYTHING - {"cli"},
+    "cli": EVERYTHING,
+}
+
+# Third-party packages that may be imported when a module is loaded; all others only when used.
+AT_IMPORT: dict[str, frozenset[str]] = {
+    **dict.fromkeys(MAY_IMPORT, frozenset({"numpy"})),
+    "_optional": frozenset(),
+    "_version": frozenset(),
+    "errors": frozenset(),
+    "scoring": frozenset(),
+    "trace": frozenset({"numpy", "pyarrow"}),
+    "costs": frozenset({"numpy", "pyarrow"}),
+    "cli": frozenset(),
+    "datasets": frozenset(),
+    "llm": frozenset(),
+    "report": frozenset(),
+    "testing": frozenset(),
+}
+TORCH = frozenset({"sentence_transformers", "torch", "transformers"})
+TORCH_FOLDERS = ("policies/stop_rag/", "retrieval/", "bench/")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An import: the module, where it stands, whether it runs when the file is loaded."""
+
+    module: str
+    line: int
+    loaded: bool
+    typing_only: bool
+    names: tuple[str, ...] = ()
+
+    @property
+    def package(self) -> str:
+        """The first name."""
+        return self.module.partition(".")[0]
+
+
+def part(file: Path) -> str:
+    """The row of the layout table a file belongs to; empty for the package's own front."""
+    first = file.relative_to(ROOT).parts[0].removesuffix(".py")
+    return "" if first == "__init__" else first
+
+
+def _typing_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in (
+        "TYPE_CHECKING",
+        "typing.TYPE_CHECKING",
+    )
+
+
+def imports(node: ast.AST, *, loaded: bool = True, typing_only: bool = False) -> Iterator[Import]:
+    """Every import below a node, also by ``require`` and ``import_module``."""
+    for child in ast.iter_child_nodes(node):
+        line = getattr(child, "lineno", 0)
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(alias.name, line, loaded, typing_only)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, f"line {line}: a relative import"
+            names = tuple(alias.name for alias in child.names)
+            yield Import(child.module or "", line, loaded, typing_only, names)
+        elif isinstance(child, ast.Call):
+            called = ast.unparse(child.func).rpartition(".")[2]
+            if called in ("require", "import_module") and child.args:
+                named = child.args[0]
+                if isinstance(named, ast.Constant) and isinstance(named.value, str):
+                    yield Import(named.value, line, loaded, typing_only)
+        in_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from imports(
+            child,
+            loaded=loaded and not in_function,
+            typing_only=typing_only or _typing_only(child),
+        )
+
+
+TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in FILES}
+IMPORTS = {file: list(imports(tree)) for file, tree in TREES.items()}
+
+
+def own(each: Import) -> list[str]:
+    """Parts of this package that an import names."""
+    if each.package != "suffice":
+        return []
+    rest = each.module.split(".")[1:]
+    return [rest[0]] if rest else [name for name in each.names if name != "suffice"]
+
+
+def told(file: Path, each: Import) -> str:
+    return f"{file.relative_to(ROOT)}:{each.line} imports {each.module}"
+
+
+def test_every_folder_is_in_the_layout_table() -> None:
+    folders = {each.name for each in ROOT.iterdir() if each.is_dir() and each.name != "__pycache__"}
+    modules = {each.stem for each in ROOT.glob("*.py")} - {"__init__"}
+    assert folders <= set(MAY_IMPORT) - BASE
+    assert modules <= BASE
+
+
+def test_imports_point_where_the_table_allows() -> None:
+    wrong = [
+        told(file, each)
+        for file in FILES
+        for each in IMPORTS[file]
+        for name in own(each)
+        if part(file)
+        and name not in MAY_IMPORT[part(file)]
+        # protocols name the records they speak of, for the type checker alone
+        and not (part(file) in BASE and name == "trace" and each.typing_only)
+    ]
+    assert wrong == []
+
+
+def test_the_table_is_free_of_cycles() -> None:
+    """Levels as the table numbers them: every import points to a lower one or stays inside."""
+    level = {
+        **dict.fromkeys(BASE, 0),
+        "trace": 1,
+        "policies": 3,
+        "replay": 4,
+        "pipelines": 4,
+        "report": 5,
+    }
+    for name in ("calibration", "costs", "datasets", "llm", "retrieval", "signals"):
+        level[name] = 2
+    for name in ("integrations", "bench", "testing", "cli"):
+        level[name] = 6
+    for name, allowed in MAY_IMPORT.items():
+        if level[name] < 6:
+            assert all(level[each] < level[name] for each in allowed - {name} - BASE), name
+    assert "replay" not in MAY_IMPORT["pipelines"]
+    assert "pipelines" not in MAY_IMPORT["replay"]
+
+
+def test_no_file_is_imported_in_a_circle() -> None:
+    """Imports that run at load time form no cycle."""
+    modules = {
+        ".".join(["suffice", *file.relative_to(ROOT).with_suffix("").parts]).removesuffix(
+            ".__init__"
+        ): file
+        for file in FILES
+    }
+    edges: dict[str, set[str]] = {name: set() for name in modules}
+    for name, file in modules.items():
+        for each in IMPORTS[file]:
+            if each.loaded and not each.typing_only:
+                targets = [each.module, *(f"{each.module}.{inner}" for inner in each.names)]
+                edges[name].update(t for t in targets if t in modules and t != "suffice")
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name not in done:
+            for target in sorted(edges[name] - {name}):
+                visit(target, (*path, name))
+            done.add(name)
+
+    for name in sorted(edges):
+        visit(name, ())
+
+
+def test_reports_take_types_from_replay_and_compute_nothing() -> None:
+    wrong = [
+        f"{told(file, each)}: {name}"
+        for file in FILES
+        if part(file) == "report"
+        for each in IMPORTS[file]
+        if each.module.startswith("suffice.replay")
+        for name in each.names
+        if not name[0].isupper()
+    ]
+    assert wrong == []
+
+
+def test_the_package_front_loads_nothing() -> None:
+    assert [
+        each.module
+        for each in IMPORTS[ROOT / "__init__.py"]
+        if each.loaded and not each.typing_only
+    ] == [
+        "__future__",
+        "importlib",
+        "typing",
+    ]
+
+
+def _foreign(each: Import) -> bool:
+    return each.package not in sys.stdlib_module_names and each.package != "suffice"
+
+
+def test_third_party_packages_are_imported_when_used() -> None:
+    wrong = [
+        told(file, each)
+        for file in FILES
+        for each in IMPORTS[file]
+        if part(file)
+        and each.loaded
+        and not each.typing_only
+        and _foreign(each)
+        and each.package not in AT_IMPORT[part(file)]
+        # the signal store hands Arrow tables on
+        and not (file == ROOT / "signals" / "store.py" and each.package == "pyarrow")
+    ]
+    assert wrong == []
+
+
+def test_optional_packages_come_through_require() -> None:
+    """Inside functions too: numpy and pyarrow are installed, everything else may be missing."""
+    wrong = [
+        told(file, each)
+        for file in FILES
+        if part(file) not in ("", "bench", "integrations")
+        for each in IMPORTS[file]
+        if not each.typing_only
+        and each.names
+        and _foreign(each)
+        and each.package not in ("numpy", "pyarrow")
+    ]
+    assert wrong == []
+
+
+def test_torch_stays_where_networks_live_and_is_lazy() -> None:
+    wrong = [
+        told(file, each)
+        for file in FILES
+        for each in IMPORTS[file]
+        if each.package in TORCH
+        and (
+            (each.loaded and not each.typing_only)
+            or not file.relative_to(ROOT).as_posix().startswith(TORCH_FOLDERS)
+        )
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_how_it_is_written(file: Path) -> None:
+    """No assert, no catch-all, and rooms of a livable size."""
+    lines = file.read_text(encoding="utf-8").count("\n")
+    assert lines <= 400, f"{lines} lines"
+    for node in ast.walk(TREES[file]):
+        assert not isinstance(node, ast.Assert), f"line {node.lineno}: an assert statement"
+        if isinstance(node, ast.ExceptHandler):
+            _check_handler(node, cli=part(file) == "cli")
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= 60, f"line {node.lineno}: {node.name} has {length} lines"
+
+
+def _check_handler(node: ast.ExceptHandler, *, cli: bool) -> None:
+    caught = "" if node.type is None else ast.unparse(node.type)
+    last = node.body[-1]
+    passes_on = isinstance(last, ast.Raise) and last.exc is None
+    catches_all = node.type is None or any(
+        name in ("Exception", "BaseException") for name in caught.strip("()").split(", ")
+    )
+    assert not catches_all or passes_on or cli, f"line {node.lineno}: except {caught}"

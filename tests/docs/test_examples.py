@@ -1,0 +1,39 @@
+"""Every example runs and does what it says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+
+
+def run(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(path)
+    assert capsys.readouterr().out
+
+
+def test_own_loop_stops_when_the_answer_repeats() -> None:
+    decision = run(EXAMPLES[[each.stem for each in EXAMPLES].index("own_loop")])
+    assert (decision.stop, decision.stopped_by) == (True, "policy")
+    assert "round 3" in decision.reason
+
+
+def test_compare_rules_compares_what_it_names() -> None:
+    comparison = run(EXAMPLES[[each.stem for each in EXAMPLES].index("compare_rules")])
+    names = [each.name for each in comparison.result.policies]
+    assert names[:3] == ["fixed-2", "fixed-5", "tasr-corrected"]
+    assert comparison.result.split == "eval"
