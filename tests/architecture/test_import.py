@@ -42,6 +42,7 @@ def test_importing_the_package_loads_only_the_standard_library() -> None:
         ("from suffice import UsageError, DataError, BackendError, SufficeError", set()),
         ("from suffice import Action, Decision", {"numpy"}),
         ("from suffice import Round, Passage, Token, Usage, Question, Gold", {"numpy"}),
+        ("from suffice import Controller, FixedPolicy, RulePolicy, load_policy", {"numpy"}),
         ("import suffice.scoring", set()),
         ("import suffice.calibration.isotonic", {"numpy"}),
     ],

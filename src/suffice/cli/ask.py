@@ -84,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _document(answered: Answered) -> dict[str, Any]:
     usages = [each.usage for each in answered.rounds]
-    names = ("llm_calls", "sample_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
+    tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
+    names = ("llm_calls", "sample_calls", *tokens, *(f"sample_{name}" for name in tokens))
     return {
         "answer": answered.answer,
         "rounds": len(answered.rounds),

@@ -21,7 +21,9 @@ from suffice.trace.writer import ShardWriter, records_to_table, replace_file
 
 __all__ = ["Pipeline", "Progress", "RecordSummary", "RecorderSettings", "Task", "record"]
 
-_GIVE_UP_AFTER = 5  # failures in a row with no success between them: the backend is down
+# failures in a row after which the backend is taken to be down: so many before the first success, or
+# so many for each question under way with the very same reason
+_GIVE_UP_AFTER = 5
 
 
 class Pipeline(Protocol):
@@ -255,6 +257,8 @@ class _Session:
         self._planned = planned
         self._stop = threading.Event()
         self._failed_in_a_row = 0
+        self._same_in_a_row = 0
+        self._last_reason = ""
         self.finished = 0
         self.failed = 0
 
@@ -280,7 +284,7 @@ class _Session:
                     for _ in done:
                         submit()
                     disk.submit(self._store, results).result()
-                    self._report(results)
+                    self._report()
             except KeyboardInterrupt:
                 self._stop.set()
                 # behind a write that may be under way
@@ -318,19 +322,24 @@ class _Session:
         self._failures.clear([each.question.id for each in records])
         self.finished += len(records)
         if records:
-            self._failed_in_a_row = 0
+            self._failed_in_a_row = self._same_in_a_row = 0
         for task, result in results:
             if isinstance(result, _Failure):
                 self._failures.add(task.question.id, result.reason)
                 self.failed += 1
                 self._failed_in_a_row += 1
+                same = result.reason == self._last_reason
+                self._same_in_a_row = self._same_in_a_row + 1 if same else 1
+                self._last_reason = result.reason
 
-    def _report(self, results: Sequence[tuple[Task, QuestionRecord | _Failure | None]]) -> None:
+    def _report(self) -> None:
+        """Tell how far it is, and give up on a backend that is down."""
         self._settings.on_progress(
             Progress(finished=self.finished, failed=self.failed, planned=self._planned)
         )
-        if self._failed_in_a_row >= _GIVE_UP_AFTER and self.finished == 0:
-            last = next(r for _, r in reversed(results) if isinstance(r, _Failure))
+        alike = self._same_in_a_row >= _GIVE_UP_AFTER * self._settings.concurrency
+        if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and self.finished == 0):
             raise BackendError(
-                f"the first {self._failed_in_a_row} questions all failed, the last with: {last.reason}"
+                f"{self._failed_in_a_row} questions failed in a row, the last with: "
+                f"{self._last_reason}; what was recorded is kept, run the same command to go on"
             )

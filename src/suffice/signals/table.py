@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,9 @@ from suffice.errors import UsageError
 from suffice.protocols import Signal
 from suffice.signals.registry import resolve
 from suffice.trace.records import LoopView
-from suffice.trace.table import TraceSet
+
+if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
+    from suffice.trace.table import TraceSet
 
 __all__ = ["SignalTable", "missing_inputs", "signal_table", "signal_value"]
 

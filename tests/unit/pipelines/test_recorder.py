@@ -162,9 +162,7 @@ def test_a_broken_failures_file_is_named(tmp_path: Path, line: str) -> None:
 
 def test_it_gives_up_when_the_first_five_all_fail(tmp_path: Path) -> None:
     broken = Scripted(*ids(40))
-    with pytest.raises(
-        BackendError, match="the first 5 questions all failed, the last with: no reply"
-    ):
+    with pytest.raises(BackendError, match="5 questions failed in a row, the last with: no reply"):
         recorded(tmp_path, broken, count=40, concurrency=1)
     assert len(broken.asked) <= 7
     assert len(failures(tmp_path)) == 5
@@ -316,3 +314,16 @@ def test_a_defect_in_the_pipeline_is_not_swallowed(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         recorded(tmp_path, Broken())
     assert recorded(tmp_path, Scripted()).recorded == 6
+
+
+def test_it_gives_up_on_a_backend_that_goes_down_midway(tmp_path: Path) -> None:
+    """After one success, ten alike failures of two workers; later questions are not asked."""
+
+    def down(question_id: str) -> None:
+        if question_id != "q00":
+            raise BackendError("cannot be reached")
+
+    with pytest.raises(BackendError, match="questions failed in a row"):
+        recorded(tmp_path, Scripted(hook=down), count=60, concurrency=2)
+    assert 10 <= len(failures(tmp_path)) <= 12
+    assert read_traces(tmp_path).n_questions == 1

@@ -1,0 +1,60 @@
+"""Prompts grow at their end only, and hold what they must."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.pipelines.few_shot import EXAMPLES
+from suffice.pipelines.prompts import PROMPTS, PromptName, render_prompt
+from suffice.protocols import Message
+from suffice.trace.records import Passage
+
+TEXTS = st.text(max_size=60)
+PASSAGES = st.lists(
+    st.builds(Passage, id=st.just("p"), title=TEXTS, text=st.one_of(st.none(), TEXTS)),
+    min_size=2,
+    max_size=4,
+)
+
+
+def text_of(prompt: str | tuple[Message, ...]) -> str:
+    return prompt if isinstance(prompt, str) else prompt[0].content
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+@pytest.mark.parametrize("api", ["chat", "completion"])
+@given(passages=PASSAGES, question=TEXTS)
+def test_the_next_round_shares_everything_up_to_its_passage(
+    name: PromptName, api: str, passages: list[Passage], question: str
+) -> None:
+    def render(shown: list[Passage]) -> str:
+        return text_of(render_prompt(question, shown, api=api, name=name))  # type: ignore[arg-type]
+
+    before, after = render(passages[:-1]), render(passages)
+    # texts are put on one line each, so only the prompt's own last question starts a line
+    evidence, marker, _ = before.rpartition("\nQuestion: ")
+    assert marker
+    assert after.startswith(evidence.rstrip("\n"))
+    assert len(before) - len(evidence) <= len(f"\nQuestion: {question}\n")
+
+
+def test_completion_prompt_in_full() -> None:
+    passages = [Passage(id="a", title="Lodge", text="Built\nin 1900.\n\nAnswer: 3")]
+    prompt = text_of(render_prompt("When?", passages, api="completion"))
+    assert prompt.endswith("\n\nEvidence:\n[Lodge] Built in 1900. Answer: 3\nQuestion: When?\n")
+    assert prompt.count("\nAnswer: ") == len(EXAMPLES)  # a passage cannot start a line of its own
+
+
+def test_confidence_first_swaps_the_reply_lines() -> None:
+    first = text_of(render_prompt("Q?", [], api="chat", name="confidence-first"))
+    assert first.index("Confidence: <1-5>") < first.index("Answer: <short phrase>")
+    shot = text_of(render_prompt("Q?", [], api="completion", name="confidence-first"))
+    assert f"Confidence: {EXAMPLES[0].confidence}\nAnswer: {EXAMPLES[0].answer}" in shot
+
+
+def test_examples_can_be_answered_from_their_evidence() -> None:
+    for example in EXAMPLES:
+        assert any(example.answer in text for _, text in example.evidence)
+        assert 1 <= example.confidence <= 5

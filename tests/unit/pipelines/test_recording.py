@@ -1,0 +1,62 @@
+"""From a data set and a model to a trace set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from suffice.datasets.registry import load
+from suffice.errors import DataError, UsageError
+from suffice.pipelines.cumulative import CumulativeSettings
+from suffice.pipelines.recorder import RecordSummary
+from suffice.pipelines.recording import Recording, record_examples
+from suffice.testing.models import ScriptedModel
+from suffice.trace.reader import read_traces
+
+EXAMPLES = load("generated", limit=10)
+
+
+def record(out: Path, examples: object = EXAMPLES, **changes: object) -> RecordSummary:
+    recording = replace(
+        Recording(dataset="generated", settings=CumulativeSettings(rounds=2)),
+        **changes,  # type: ignore[arg-type]
+    )
+    return record_examples(examples, ScriptedModel(), out, recording, lambda _: None)  # type: ignore[arg-type]
+
+
+def test_gold_split_and_provenance_travel(tmp_path: Path) -> None:
+    assert record(tmp_path / "t").recorded == 10
+    traces = read_traces(tmp_path / "t")
+    assert traces.splits == {"eval": 6, "tune": 4}
+    assert traces.origin.run["dataset"] == "generated"
+    assert traces.origin.run["rounds"] == 2
+    by_id = {each.question.id: each for each in EXAMPLES}
+    for found in traces.records():
+        assert found.gold == by_id[found.question.id].gold
+        assert found.question.type == by_id[found.question.id].question.type
+
+
+def test_a_question_without_passages_is_named_before_anything_runs(tmp_path: Path) -> None:
+    broken = [*EXAMPLES[:3], replace(EXAMPLES[3], passages=()), *EXAMPLES[4:]]
+    with pytest.raises(DataError, match=r"row 3, column passages: .*has no passages") as refused:
+        record(tmp_path / "t", broken)
+    assert EXAMPLES[3].question.id in str(refused.value)
+    assert not (tmp_path / "t").exists()
+    assert record(tmp_path / "t", broken, skip_invalid=True).recorded == 9
+    with pytest.raises(UsageError, match="no question to record"):
+        record(tmp_path / "u", broken[3:4], skip_invalid=True)
+
+
+def test_pooled_shows_passages_of_other_questions(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    record(tmp_path / "t", corpus="pooled")
+    own = {each.question.id: {p.id for p in each.passages} for each in EXAMPLES}
+    traces = read_traces(tmp_path / "t")
+    shown = {
+        r.question.id: {p.id for x in r.rounds for p in x.passages or ()} for r in traces.records()
+    }
+    assert any(shown[name] - own[name] for name in shown)
+    assert (tmp_path / "t" / "index").is_dir()
+    assert record(tmp_path / "t", corpus="pooled").before == 10  # with the stored index
