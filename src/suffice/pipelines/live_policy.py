@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from suffice.errors import UsageError
@@ -14,7 +13,6 @@ from suffice.policies.rule import RulePolicy, rule_needs
 __all__ = ["DEFAULT_RULE", "live_policy"]
 
 DEFAULT_RULE = "answer_stable and not abstained"
-_FIXED = re.compile(r"fixed-(\d{1,6})")
 
 
 def live_policy(named: str | None) -> PolicyFile:
@@ -28,9 +26,9 @@ def live_policy(named: str | None) -> PolicyFile:
     """
     if named is None:
         return PolicyFile(RulePolicy(rule=DEFAULT_RULE), None)
-    fixed = _FIXED.fullmatch(named)
-    if fixed:
-        return PolicyFile(FixedPolicy(int(fixed.group(1))), int(fixed.group(1)))
+    fixed = FixedPolicy.named(named)
+    if fixed is not None:
+        return PolicyFile(fixed, fixed.rounds)
     if named.startswith("oracle-"):
         raise UsageError(f"{named} needs gold answers and cannot run live; use 'suffice replay'")
     found = method_and_preset(named)

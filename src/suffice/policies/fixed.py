@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from suffice.signals.base import SignalSpec
 
 __all__ = ["FixedPolicy"]
 
+_NAME = re.compile(r"fixed-(\d{1,6})")
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)
 
 
@@ -25,6 +27,12 @@ class FixedPolicy:
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= _MOST_ROUNDS:
             raise UsageError(f"fixed-K needs K from 1 to {_MOST_ROUNDS}, found {self.rounds}")
+
+    @classmethod
+    def named(cls, name: str) -> FixedPolicy | None:
+        """The policy of a name such as ``fixed-3``; ``None`` for other names."""
+        match = _NAME.fullmatch(name)
+        return None if match is None else cls(int(match.group(1)))
 
     @property
     def kind(self) -> str:

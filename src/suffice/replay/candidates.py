@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,19 +21,22 @@ from suffice.trace.table import TraceSet
 __all__ = ["Candidate", "candidates", "file_policy_name"]
 
 FIT_SPLIT = "tune"
-_FIXED = re.compile(r"fixed-(\d{1,6})")
 _WITH_CORRECTED_NAME = frozenset({"tasr", "ab-rag", "gate"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy under its name; ``policy`` is ``None`` for an oracle."""
+    """A policy under its name; ``policy`` is ``None`` for an oracle.
+
+    ``max_rounds`` is the budget its file states: a controller stops there, and so does the replay.
+    """
 
     name: str
     kind: str
     preset: str | None
     policy: StopPolicy | None
     fitted_here: bool = False
+    max_rounds: int | None = None
 
 
 def candidates(
@@ -75,10 +77,9 @@ def _numbered(built: list[Candidate]) -> tuple[Candidate, ...]:
 def _named(traces: TraceSet, name: str) -> Candidate:
     if name in ORACLES:
         return Candidate(name=name, kind="oracle", preset=None, policy=None)
-    fixed = _FIXED.fullmatch(name)
-    if fixed:
-        policy = FixedPolicy(int(fixed.group(1)))
-        return Candidate(name=name, kind=policy.kind, preset=None, policy=policy)
+    fixed = FixedPolicy.named(name)
+    if fixed is not None:
+        return Candidate(name=name, kind=fixed.kind, preset=None, policy=fixed)
     found = method_and_preset(name)
     if found is not None:
         method, preset = found
@@ -88,12 +89,13 @@ def _named(traces: TraceSet, name: str) -> Candidate:
             name=name, kind=fitted.kind, preset=preset, policy=fitted, fitted_here=True
         )
     if name.endswith(".json") or Path(name).exists():
-        policy_of_file = load_policy(name).policy
+        file = load_policy(name)
         return Candidate(
-            name=file_policy_name(policy_of_file),
-            kind=policy_of_file.kind,
-            preset=getattr(policy_of_file, "preset", None),
-            policy=policy_of_file,
+            name=file_policy_name(file.policy),
+            kind=file.policy.kind,
+            preset=getattr(file.policy, "preset", None),
+            policy=file.policy,
+            max_rounds=file.max_rounds,
         )
     raise UsageError(
         f"unknown policy {name!r}; known: fixed-K, {', '.join(ORACLES)}, "

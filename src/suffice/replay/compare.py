@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from suffice.errors import UsageError
 from suffice.policies.file import policy_hash
-from suffice.replay.candidates import Candidate, candidates
+from suffice.replay.candidates import FIT_SPLIT, Candidate, candidates
 from suffice.replay.engine import ReplaySettings, replay
 from suffice.replay.results import ReplayResult
 from suffice.scoring import F1Kind
@@ -15,7 +15,6 @@ from suffice.trace.table import TraceSet
 
 __all__ = ["Comparison", "ComparisonSettings", "compare"]
 
-FIT_SPLIT = "tune"
 _EVAL_SPLIT = "eval"
 
 

@@ -153,6 +153,8 @@ def _run(traces: TraceSet, candidate: Candidate, scored: Outcomes, tables: _Tabl
         wanted = ORACLES[candidate.name.partition("#")[0]](scored, traces.last_rounds)
     else:
         wanted = candidate.policy.stop_rounds(tables.of(candidate.policy))
+    if candidate.max_rounds is not None:
+        wanted = np.minimum(wanted, candidate.max_rounds).astype(np.int16)
     stops = np.minimum(wanted, traces.last_rounds)
     per_round = round_costs(
         traces,

@@ -146,7 +146,7 @@ def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Show
         decision = policy.policy.decide(view)
         reason = decision.reason
         if not decision.stop:
-            reason = f"the record ends here; {reason}"
+            reason = f"the record or the budget ends here; {reason}"
     return PolicyStop(policy=policy.name, round=stop, reason=reason)
 
 
