@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from numpy.typing import NDArray
 
 from suffice.calibration.isotonic import IsotonicMap
 from suffice.calibration.per_round import PerRoundCalibrator
@@ -15,13 +16,13 @@ from suffice.pipelines.controller import Controller
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
-from suffice.protocols import StopPolicy
+from suffice.protocols import PolicyTable, StopPolicy
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import missing_inputs, signal_table
-from suffice.testing.traces import question_records, to_trace_set
+from suffice.testing.conformance import check_policy
+from suffice.testing.traces import make_record, question_records, to_trace_set
 from suffice.trace.reader import read_traces
 from suffice.trace.records import QuestionRecord
-from suffice.trace.table import TraceSet
 from suffice.trace.writer import write_traces
 
 MARGIN = PerRoundCalibrator(
@@ -62,41 +63,11 @@ def policies() -> list[StopPolicy]:
     return built
 
 
-def live_stop(policy: StopPolicy, record: QuestionRecord) -> int | None:
-    """The round a controller stops at, ``None`` when the record ends first."""
-    controller = Controller(policy)
-    controller.start(record.question.text)
-    for number, finished in enumerate(record.rounds, start=1):
-        if controller.observe(finished).stop:
-            return number
-    return None
-
-
-def check(policy: StopPolicy, traces: TraceSet, records: list[QuestionRecord]) -> None:
-    if any(missing_inputs(spec, traces) for spec in policy.specs):
-        with pytest.raises(UsageError, match="does not hold"):
-            signal_table(traces, policy.specs)
-        return
-    table = signal_table(traces, policy.specs)
-    wanted = policy.stop_rounds(table)
-    assert wanted.shape == (len(records),)
-    for index, record in enumerate(records):
-        live = live_stop(policy, record)
-        last = len(record.rounds)
-        if live is None:
-            # never fired within the record: replay asks for a later round or the full budget
-            assert wanted[index] >= last, record
-            assert wanted[index] > last or wanted[index] == traces.n_rounds, record
-        else:
-            assert wanted[index] == live, record
-
-
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_first_live_stop_is_the_replayed_one(records: list[QuestionRecord]) -> None:
-    traces = to_trace_set(records)
     for policy in policies():
-        check(policy, traces, records)
+        check_policy(policy, records)
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
@@ -110,8 +81,8 @@ def test_it_holds_through_files(records: list[QuestionRecord], tmp_path: Path) -
         save_policy(policy, tmp_path / "policy.json")
         loaded = load_policy(tmp_path / "policy.json").policy
         assert policy_document(loaded) == policy_document(policy)
-        check(loaded, traces, records)
-        check(policy, traces, read_back)
+        check_policy(loaded, records)
+        check_policy(policy, read_back)
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
@@ -149,3 +120,30 @@ class _Reads(FixedPolicy):
 def test_every_policy_is_reached(policy: StopPolicy) -> None:
     """The list above covers each kind that a file can hold."""
     assert policy_document(policy)["kind"] in {"fixed", "rule"}
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(records=question_records())
+def test_replay_refuses_exactly_the_records_without_any_input(
+    records: list[QuestionRecord],
+) -> None:
+    traces = to_trace_set(records)
+    for policy in policies():
+        if any(missing_inputs(spec, traces) for spec in policy.specs):
+            with pytest.raises(UsageError, match="does not hold"):
+                signal_table(traces, policy.specs)
+        else:
+            assert signal_table(traces, policy.specs).n_questions == len(records)
+
+
+class _StopsOneRoundLate(FixedPolicy):
+    """Replays another round than it decides."""
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        return super().stop_rounds(table) + np.int16(1)
+
+
+def test_the_check_notices_a_policy_with_two_definitions() -> None:
+    records = [make_record("q", ["a", "b", "c"])]
+    with pytest.raises(AssertionError, match="a stop at round 2, as live"):
+        check_policy(_StopsOneRoundLate(2), records)
