@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip
 CONSTRAINTS := constraints.txt
 DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
 
-.PHONY: help setup demo test test-slow check format docs bench browser clean
+.PHONY: help setup demo test test-slow check format docs bench browser test-integrations clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-18s %s\n", $$1, $$2}'
@@ -50,6 +50,15 @@ docs: $(VENV)/.dev ## write the generated pages
 
 bench: $(VENV)/.dev ## the benchmarks behind docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run
+
+INTEGRATIONS := langgraph llamaindex
+
+test-integrations: $(addprefix test-integration-,$(INTEGRATIONS)) ## loops of other frameworks, each in an environment of its own
+
+test-integration-%:
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -e . -r tests/integrations/requirements-$*.txt
+	.venv-$*/bin/python -m pytest -p no:cacheprovider -W default tests/integrations/test_$*.py
 
 browser: ## Debian's Chromium for the report's browser tests
 	@command -v chromium >/dev/null || [ -n "$(CHROMIUM)" ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } || echo "Chromium was not installed: the browser tests will be skipped"

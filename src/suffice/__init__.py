@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from suffice.errors import BackendError, DataError, SufficeError, UsageError
+    from suffice.errors import BackendError, DataError, SufficeError, SufficeWarning, UsageError
     from suffice.pipelines.controller import Controller
     from suffice.policies.file import load_policy, save_policy
     from suffice.policies.fixed import FixedPolicy
@@ -49,6 +49,7 @@ __all__ = [
     "Round",
     "RulePolicy",
     "SufficeError",
+    "SufficeWarning",
     "Token",
     "TopToken",
     "TraceSet",
@@ -75,6 +76,7 @@ _HOMES = {
     "Round": "trace.records",
     "RulePolicy": "policies.rule",
     "SufficeError": "errors",
+    "SufficeWarning": "errors",
     "Token": "trace.records",
     "TopToken": "trace.records",
     "TraceSet": "trace.table",

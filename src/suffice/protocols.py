@@ -91,7 +91,8 @@ class Completion:
 class Generation:
     """A model's reply: ``n`` completions and what they cost, as the server reports it.
 
-    ``cached_tokens`` is the part of ``prompt_tokens`` the server did not evaluate again;
+    ``cached_tokens`` is the part of ``prompt_tokens`` the server did not evaluate again. ``None``:
+    not reported.
     """
 
     completions: tuple[Completion, ...]
@@ -163,7 +164,7 @@ class Calibrator(Protocol):
     """A fitted map from a signal to P(EM = 1)."""
 
     def predict(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probabilities in [0, 1] of the shape given; NaN stays NaN."""
+        """Probabilities in [0, 1] of the shape given; NaN stays NaN unless the map gives it a value."""
         ...
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Literal, get_args
 
+from suffice.errors import UsageError
+
 __all__ = ["F1_KINDS", "F1Kind", "accuracy", "exact_match", "f1", "f1_score", "normalize_answer"]
 
 F1Kind = Literal["hotpotqa", "squad"]
@@ -72,9 +74,16 @@ def f1_score(prediction: str, gold_answers: Iterable[str], kind: F1Kind = "hotpo
     ``hotpotqa`` scores 0 when the two differ and either is yes, no or noanswer; ``squad`` does not.
     Two answers that normalise to nothing score 0 (and exact match 1), as in the official scripts.
 
+    Raises
+    ------
+    UsageError
+        For another ``kind``.
+
     >>> f1_score("yes indeed", ["yes"]), f1_score("yes indeed", ["yes"], "squad")
     (0.0, 0.6666666666666666)
     """
+    if kind not in F1_KINDS:
+        raise UsageError(f"unknown F1 {kind!r}; known: {', '.join(F1_KINDS)}")
     return _best(prediction, gold_answers, _hotpotqa_f1 if kind == "hotpotqa" else _token_f1)
 
 

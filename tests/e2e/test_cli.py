@@ -124,6 +124,19 @@ def test_report_is_written(recorded: Path, tmp_path: Path) -> None:
     assert "tasr-corrected" in text
 
 
+def test_report_of_unlabelled_tune_questions_leaves_out_what_cannot_be_fitted(
+    tmp_path: Path,
+) -> None:
+    records = [
+        make_record(f"q{n}", ["a", "a"], gold=gold, margins=[1.0, 2.0], split=split)
+        for n, (gold, split) in enumerate([([], "tune"), (["a"], "eval")])
+    ]
+    write_traces(records, tmp_path / "t.parquet")
+    out = tmp_path / "report.html"
+    assert run_json("report", tmp_path / "t.parquet", "--out", out)["questions"] == 1
+    assert "tasr" not in out.read_text(encoding="utf-8").lower().split("<script")[0]
+
+
 def test_ask_over_a_folder(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     for number, name in enumerate(["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]):
@@ -161,6 +174,10 @@ def test_ask_over_a_folder(tmp_path: Path) -> None:
             ["must be fitted", "suffice fit tasr"],
         ),
         (["ask", "Who?", "--corpus", ".", "--policy", "oracle-em"], ["gold answers"]),
+        (["replay", "TRACES", "--policy", "fixed-1", "--seed", "-1"], ["--seed", "at least 0"]),
+        (["replay", "TRACES", "--policy", "fixed-1", "--seed", "x"], ["--seed", "whole number"]),
+        (["record", "--dataset", "generated", "--out", "t", "--samples", "-1"], ["at least 0"]),
+        (["ask", "Who?", "--corpus", ".", "--budget-seconds", "nan"], ["seconds above 0"]),
         (["frobnicate"], ["frobnicate"]),
         (["demo", "--questions", "4"], ["at least 5"]),
     ],

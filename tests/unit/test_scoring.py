@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from suffice.errors import UsageError
 from suffice.scoring import F1_KINDS, accuracy, exact_match, f1, f1_score, normalize_answer
 
 
@@ -115,3 +116,8 @@ def test_gold_answers_may_come_from_an_iterator() -> None:
     assert exact_match("b", iter(["a", "b"])) == 1.0
     assert f1("b", iter(["c", "b"])) == 1.0
     assert accuracy("b", iter(["c", "b"])) == 1.0
+
+
+def test_an_unknown_f1_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown F1 'hotpot'; known: hotpotqa, squad"):
+        f1_score("x", ["x"], "hotpot")  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from suffice.cli.options import add_json, add_model, connect_model, positive
+from suffice.cli.options import add_json, add_model, connect_model, natural, positive, seconds
 from suffice.cli.output import print_json, say
 from suffice.pipelines.answering import Answered, Budgets, answer, check_policy
 from suffice.pipelines.controller import Controller
@@ -43,8 +43,8 @@ def add_command(commands: Any) -> None:
         help="at most N rounds (default: the policy file's, else 5)",
     )
     parser.add_argument("--budget-tokens", type=positive, metavar="N", help="at most N tokens")
-    parser.add_argument("--budget-seconds", type=float, metavar="S", help="at most S seconds")
-    parser.add_argument("--seed", type=int, default=42, help="of samples (default: 42)")
+    parser.add_argument("--budget-seconds", type=seconds, metavar="S", help="at most S seconds")
+    parser.add_argument("--seed", type=natural, default=42, help="of samples (default: 42)")
     add_model(parser)
     add_json(parser)
     parser.set_defaults(run=run)

@@ -55,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     say(f"1/4 recording {arguments.questions} generated questions, {_ROUNDS} rounds each")
     model = connect("embedded", arguments.model)
+    if notice := getattr(model, "licence", ""):
+        say(f"    {notice}")
     recording = Recording(
         dataset="generated",
         settings=CumulativeSettings(
@@ -71,7 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
         return 130
-    traces = read_traces(out / "traces")
+    recorded = read_traces(out / "traces")
+    # an earlier run may have recorded more
+    traces = recorded.only_questions(each.question.id for each in examples)
     say("2/4 calibrating TASR on the tune questions")
     policy = fit_method("tasr", traces, "corrected", "tune")
     policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)

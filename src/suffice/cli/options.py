@@ -22,16 +22,41 @@ __all__ = [
     "add_traces",
     "comparison_settings",
     "connect_model",
+    "natural",
     "open_traces",
     "positive",
+    "seconds",
 ]
 
 
 def positive(text: str) -> int:
     """An argparse type: a whole number from 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, found {value}")
+    return _whole(text, 1)
+
+
+def natural(text: str) -> int:
+    """An argparse type: a whole number from 0."""
+    return _whole(text, 0)
+
+
+def _whole(text: str, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be a whole number, found {text!r}") from error
+    if value < least:
+        raise argparse.ArgumentTypeError(f"must be at least {least}, found {value}")
+    return value
+
+
+def seconds(text: str) -> float:
+    """An argparse type: a duration above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, found {text!r}")
     return value
 
 
@@ -87,7 +112,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         default="chat",
         help="which endpoint of the server (default: chat)",
     )
-    group.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds a call")
+    group.add_argument("--timeout", type=seconds, default=120.0, metavar="S", help="seconds a call")
     group.add_argument(
         "--concurrency",
         type=positive,
@@ -137,7 +162,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap", type=positive, default=1000, metavar="N", help="resamples (default: 1000)"
     )
-    parser.add_argument("--seed", type=int, default=42, help="of the resampling (default: 42)")
+    parser.add_argument("--seed", type=natural, default=42, help="of the resampling (default: 42)")
     parser.add_argument(
         "--f1", choices=F1_KINDS, default="hotpotqa", help="which F1 (default: hotpotqa)"
     )

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from suffice.cli.options import add_json, add_model, connect_model, positive
+from suffice.cli.options import add_json, add_model, connect_model, natural, positive
 from suffice.cli.output import ProgressLine, print_json, say
 from suffice.datasets.registry import DATASETS, load
 from suffice.pipelines.cumulative import CumulativeSettings
@@ -39,7 +39,7 @@ def add_command(commands: Any) -> None:
         "--rounds", type=positive, default=5, metavar="R", help="the full budget (5)"
     )
     parser.add_argument(
-        "--samples", type=int, default=0, metavar="M", help="sampled answers a round (0)"
+        "--samples", type=natural, default=0, metavar="M", help="sampled answers a round (0)"
     )
     parser.add_argument(
         "--pipeline", choices=("cumulative",), default="cumulative", help="the loop"
@@ -58,7 +58,7 @@ def add_command(commands: Any) -> None:
         metavar="NAME=SHARE,...",
         help="how questions are split (tune=0.4,eval=0.6)",
     )
-    parser.add_argument("--seed", type=int, default=42, help="of data, splits and samples (42)")
+    parser.add_argument("--seed", type=natural, default=42, help="of data, splits and samples (42)")
     parser.add_argument(
         "--skip-invalid", action="store_true", help="leave out questions without passages"
     )
@@ -70,6 +70,10 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Load, connect, record, summarise."""
     examples = load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
+    pool = None
+    if arguments.corpus == "pooled" and arguments.data is not None:
+        # --limit chooses questions, not what they are asked over
+        pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
     model = connect_model(arguments)
     recording = Recording(
         dataset=arguments.dataset,
@@ -80,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
         ),
         corpus=arguments.corpus,
+        pool=pool,
+        source=arguments.data,
         splits=parse_splits(arguments.splits),
         skip_invalid=arguments.skip_invalid,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.cli.options import add_json, add_replay, add_traces, comparison_settings, open_traces
 from suffice.cli.output import print_json, say
+from suffice.replay.candidates import FIT_SPLIT
 from suffice.replay.compare import Comparison, compare
 from suffice.replay.story import report_data
 from suffice.report.html import render_report
@@ -35,8 +36,10 @@ def add_command(commands: Any) -> None:
 def usual_policies(traces: TraceSet) -> tuple[str, ...]:
     """Every fixed-K, the oracles, and TASR where it can be fitted and computed."""
     fixed = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
-    fittable = "tune" in traces.splits and (
-        traces.has("tokens") or "answer_token_margin" in traces.signal_names
+    fittable = (
+        FIT_SPLIT in traces.splits
+        and any(gold.answers for gold in traces.only_split(FIT_SPLIT).gold)
+        and (traces.has("tokens") or "answer_token_margin" in traces.signal_names)
     )
     tasr = ("tasr", "tasr-corrected") if fittable else ()
     return (*fixed, *tasr, "oracle-em", "oracle-f1")

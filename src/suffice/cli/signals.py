@@ -36,7 +36,11 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compute, write, and list what was skipped and why."""
     traces = open_traces(arguments, say, keep_unknown=True)
-    only = None if arguments.only is None else tuple(arguments.only.split(","))
+    only = (
+        None
+        if arguments.only is None
+        else tuple(name.strip() for name in arguments.only.split(","))
+    )
     stored = with_signals(traces, only)
     written = write_trace_set(stored.traces, arguments.out)
     if arguments.json:

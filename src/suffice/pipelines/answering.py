@@ -87,7 +87,11 @@ def answer(
     BackendError
         When the model fails before the first round is finished; a later failure returns the last
         answer with ``stopped_by = "error"``.
+    UsageError
+        For a question without text, and when the retriever gives no passage at all.
     """
+    if not question.strip():
+        raise UsageError("the question is empty; type what you want to know")
     loop = CumulativePipeline(model, settings)
     controller.start(question)
     decisions: list[Decision] = []
@@ -109,6 +113,9 @@ def answer(
         return _answered(controller, decisions, "error", str(error))
     if not controller.rounds:
         raise UsageError("the corpus gave no passage for this question")
+    if len(controller.rounds) >= settings.rounds:
+        spent = f"the budget of {settings.rounds} rounds is spent"
+        return _answered(controller, decisions, "budget", spent)
     return _answered(controller, decisions, "end", "no passage is left to show")
 
 

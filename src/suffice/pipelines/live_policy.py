@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from suffice.errors import UsageError
-from suffice.policies.file import PolicyFile, load_policy
+from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.methods import method_and_preset
 from suffice.policies.rule import RulePolicy, rule_needs
@@ -38,7 +36,7 @@ def live_policy(named: str | None) -> PolicyFile:
             f"policy {named!r} must be fitted first: suffice fit {method} TRACES --out policy.json, "
             "then --policy policy.json"
         )
-    if named.endswith(".json") or Path(named).exists():
+    if names_policy_file(named):
         return load_policy(named)
     if rule_needs(named).fitting:
         raise UsageError(

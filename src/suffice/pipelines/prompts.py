@@ -54,7 +54,8 @@ def render_prompt(
     """The prompt over the passages so far.
 
     Two prompts over passages 1..t and 1..t+1 share everything up to the end of passage t. A
-    completion model continues after the question; a chat model gets one user message.
+    completion model continues after the question; a chat model gets one user message. White space
+    is squeezed, and title, text and question are cut after 4,000 characters each.
     """
     evidence = _evidence(passages)
     asked = f"Question: {_one_line(question)}\n"

@@ -200,11 +200,11 @@ class _Failures:
             self._load()
 
     def _load(self) -> None:
-        for number, line in enumerate(self._path.read_text(encoding="utf-8").splitlines()):
+        for number, line in enumerate(self._path.read_bytes().splitlines()):
             if not line.strip():
                 continue
             try:
-                entry = json.loads(line)
+                entry = json.loads(line.decode("utf-8"))
                 self._lines[entry["question_id"]] = {**entry, "attempts": int(entry["attempts"])}
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(

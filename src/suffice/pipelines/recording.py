@@ -14,7 +14,8 @@ from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
 from suffice.pipelines.recorder import Progress, RecorderSettings, RecordSummary, Task, record
 from suffice.pipelines.sources import OwnParagraphs, pooled_index, pooled_passages
 from suffice.pipelines.splits import assign_splits
-from suffice.protocols import ChatModel, Retriever
+from suffice.protocols import ChatModel
+from suffice.retrieval.bm25 import BM25Index
 
 __all__ = ["Recording", "record_examples"]
 
@@ -24,12 +25,17 @@ class Recording:
     """What to record and how.
 
     ``corpus``: rank each question's own paragraphs, or those of all questions pooled.
+    ``pool``: where the pooled paragraphs come from; ``None``: the examples recorded. It does not
+    depend on how many questions are recorded, so that more can be added to a recording.
+    ``source``: the file of the examples, named in errors.
     ``concurrency``: questions under way at once; ``None``: what the model says suits it.
     """
 
     dataset: str
     settings: CumulativeSettings = field(default_factory=CumulativeSettings)
     corpus: Literal["own", "pooled"] = "own"
+    pool: Sequence[Example] | None = None
+    source: str | None = None
     splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
     concurrency: int | None = None
     skip_invalid: bool = False
@@ -51,7 +57,9 @@ def record_examples(
     """
     usable = _usable(examples, recording)
     labels = assign_splits(len(usable), recording.splits, seed=recording.settings.seed)
-    pooled = _pooled(usable, out) if recording.corpus == "pooled" else None
+    pooled = None
+    if recording.corpus == "pooled":
+        pooled = _pooled(usable if recording.pool is None else recording.pool, out)
     tasks = [
         Task(
             question=replace(each.question, split=label),
@@ -66,7 +74,9 @@ def record_examples(
         CumulativePipeline(model, recording.settings),
         out,
         RecorderSettings(
-            run=_run_document(model, recording), concurrency=concurrency, on_progress=on_progress
+            run=_run_document(model, recording, pooled),
+            concurrency=concurrency,
+            on_progress=on_progress,
         ),
     )
 
@@ -83,7 +93,7 @@ def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
         raise DataError(
             f"question {examples[row].question.id!r} has no passages{more}, so nothing can be "
             "retrieved for it; mend the file, or pass --skip-invalid or --corpus pooled",
-            file=recording.dataset,
+            file=recording.source or recording.dataset,
             row=row,
             column="passages",
         )
@@ -92,12 +102,16 @@ def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
     return usable
 
 
-def _pooled(examples: Sequence[Example], out: Path) -> Retriever:
+def _pooled(examples: Sequence[Example], out: Path) -> BM25Index:
     folder = out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
     return pooled_index(pooled_passages(each.passages for each in examples), folder)
 
 
-def _run_document(model: ChatModel, recording: Recording) -> dict[str, Any]:
+def _run_document(
+    model: ChatModel, recording: Recording, pooled: BM25Index | None
+) -> dict[str, Any]:
+    # a recording must not go on over another corpus without anybody noticing
+    corpus = {} if pooled is None else {"corpus_fingerprint": pooled.fingerprint}
     return {
         "dataset": recording.dataset,
         "model": model.name,
@@ -105,6 +119,7 @@ def _run_document(model: ChatModel, recording: Recording) -> dict[str, Any]:
         "pipeline": "cumulative",
         "retriever": "bm25",
         "corpus": recording.corpus,
+        **corpus,
         "splits": dict(recording.splits),
         **asdict(recording.settings),
         "version": VERSION,

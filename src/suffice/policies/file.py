@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,14 @@ from suffice.policies.rule import RulePolicy
 from suffice.protocols import StopPolicy
 from suffice.signals.abstained import abstained_signal
 
-__all__ = ["POLICY_VERSION", "PolicyFile", "load_policy", "policy_hash", "save_policy"]
+__all__ = [
+    "POLICY_VERSION",
+    "PolicyFile",
+    "load_policy",
+    "names_policy_file",
+    "policy_hash",
+    "save_policy",
+]
 
 POLICY_VERSION = 1
 _MAX_BYTES = 50_000_000
@@ -84,14 +92,20 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     return target
 
 
+@dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """A policy read from its file, with the budget it was written for."""
+    """A policy read from its file, with the budget it was written for (``None``: no budget)."""
 
-    __slots__ = ("max_rounds", "policy")
+    policy: StopPolicy
+    max_rounds: int | None
 
-    def __init__(self, policy: StopPolicy, max_rounds: int | None) -> None:
-        self.policy = policy
-        self.max_rounds = max_rounds
+
+def names_policy_file(name: str) -> bool:
+    """Whether a policy is named by a path, rather than by a method's name or a rule's text."""
+    try:
+        return name.endswith(".json") or (name != "" and Path(name).exists())
+    except OSError:
+        return False  # no path can be that long: a rule's text
 
 
 def load_policy(path: str | Path) -> PolicyFile:

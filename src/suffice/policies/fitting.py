@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,13 @@ from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.errors import UsageError
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.policies.rule import RulePolicy, rule_needs
+from suffice.protocols import Signal
 from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.table import TraceSet
 
-__all__ = ["FitData", "fit_calibrator", "fit_data", "fit_rule", "out_of_fold"]
+__all__ = ["FitData", "Preset", "fit_calibrator", "fit_data", "fit_rule", "out_of_fold"]
 
+Preset = Literal["published", "corrected"]
 N_FOLDS = 5
 
 
@@ -45,7 +47,7 @@ class FitData:
         )
 
 
-def fit_data(traces: TraceSet, signals: Iterable[str], *, split: str = "tune") -> FitData:
+def fit_data(traces: TraceSet, signals: Iterable[str | Signal], *, split: str = "tune") -> FitData:
     """The labelled questions of a split, ready to fit on.
 
     Raises

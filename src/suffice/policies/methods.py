@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
 
 from suffice.errors import UsageError
-from suffice.policies.fitting import fit_data
-from suffice.policies.tasr import SIGNALS_READ, fit_tasr
+from suffice.policies.fitting import Preset, fit_data
+from suffice.policies.tasr import fit_tasr, tasr_signals
 from suffice.protocols import StopPolicy
 from suffice.trace.table import TraceSet
 
 __all__ = ["METHODS", "Method", "Preset", "fit_method", "method_and_preset"]
-
-Preset = Literal["published", "corrected"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +28,8 @@ class Method:
 
 
 def _fit_tasr(traces: TraceSet, preset: Preset, split: str) -> StopPolicy:
-    data = fit_data(traces, SIGNALS_READ[preset], split=split)
     gold = tuple(answer for each in traces.only_split(split).gold for answer in each.answers)
+    data = fit_data(traces, tasr_signals(preset, gold), split=split)
     return fit_tasr(data, preset, gold=gold)
 
 
@@ -48,13 +45,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 
 def method_and_preset(name: str) -> tuple[Method, Preset] | None:
-    """The method of a bare name (published) or of ``NAME-corrected``; ``None`` for other names."""
-    base, _, suffix = name.partition("-")
-    if name in METHODS:
-        return METHODS[name], "published"
-    if base in METHODS and suffix in ("corrected", "published"):
-        return METHODS[base], "corrected" if suffix == "corrected" else "published"
-    return None
+    """The method of a bare name or ``NAME-published``, or of ``NAME-corrected``; else ``None``."""
+    presets: tuple[Preset, ...] = ("published", "corrected")
+    for preset in presets:
+        base = name.removesuffix(f"-{preset}")  # a method's own name may hold a hyphen
+        if base != name and base in METHODS:
+            return METHODS[base], preset
+    return (METHODS[name], "published") if name in METHODS else None
 
 
 def fit_method(name: str, traces: TraceSet, preset: Preset, split: str) -> StopPolicy:

@@ -9,19 +9,28 @@ abstention, and chooses the floor on the tune split from out-of-fold calibrated 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
+from suffice.policies.fitting import FitData, Preset, fit_calibrator, out_of_fold
 from suffice.policies.rule import RulePolicy
+from suffice.protocols import Signal
 from suffice.scoring import normalize_answer
-from suffice.signals.abstained import ABSTENTION_PHRASES
+from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
+from suffice.signals.registry import resolve
 
-__all__ = ["FLOORS", "PUBLISHED_FLOOR", "SIGNALS_READ", "FloorScore", "fit_tasr", "sweep_floors"]
+__all__ = [
+    "FLOORS",
+    "PUBLISHED_FLOOR",
+    "SIGNALS_READ",
+    "FloorScore",
+    "choose_floor",
+    "fit_tasr",
+    "sweep_floors",
+    "tasr_signals",
+]
 
-Preset = Literal["published", "corrected"]
 MARGIN = "answer_token_margin"
 PUBLISHED_FLOOR = 0.25
 PUBLISHED_UNDEFINED = 0.5
@@ -32,6 +41,15 @@ SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
 }
 
 
+def tasr_signals(preset: Preset, gold: tuple[str, ...] = ()) -> tuple[Signal, ...]:
+    """The preset's ``SIGNALS_READ``, with ``abstained`` as the policy fitted on ``gold`` means it."""
+    phrases = _abstention(gold)
+    return tuple(
+        abstained_signal(phrases) if name == "abstained" and phrases is not None else resolve(name)
+        for name in SIGNALS_READ[preset]
+    )
+
+
 def fit_tasr(
     data: FitData, preset: Preset = "corrected", *, gold: tuple[str, ...] = ()
 ) -> RulePolicy:
@@ -40,7 +58,7 @@ def fit_tasr(
     Parameters
     ----------
     data
-        Signals and outcomes of the tune split, with the preset's ``SIGNALS_READ``.
+        Signals and outcomes of the tune split, with the preset's :func:`tasr_signals`.
     preset
         Which version.
     gold

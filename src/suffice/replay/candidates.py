@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from suffice.errors import UsageError
-from suffice.policies.file import load_policy
+from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.fitting import FitData, fit_data, fit_rule
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.methods import METHODS, fit_method, method_and_preset
@@ -88,7 +87,7 @@ def _named(traces: TraceSet, name: str) -> Candidate:
         return Candidate(
             name=name, kind=fitted.kind, preset=preset, policy=fitted, fitted_here=True
         )
-    if name.endswith(".json") or Path(name).exists():
+    if names_policy_file(name):
         file = load_policy(name)
         return Candidate(
             name=file_policy_name(file.policy),

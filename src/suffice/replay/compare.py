@@ -79,6 +79,7 @@ def _include(traces: TraceSet, baseline: str, built: list[Candidate]) -> str:
         if wanted.policy is not None
         and each.policy is not None
         and each.name.partition("#")[0] == wanted.name
+        and each.max_rounds == wanted.max_rounds
         and policy_hash(each.policy) == policy_hash(wanted.policy)
     ]
     if alike:

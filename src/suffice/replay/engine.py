@@ -22,7 +22,7 @@ from suffice.replay.oracle import ORACLES
 from suffice.replay.results import PolicyResult, ReplayResult
 from suffice.scoring import F1Kind
 from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import is_usual
 from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.table import TraceSet
 
@@ -50,7 +50,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One candidate replayed: rounds wanted and taken, F1 and cost at the stop, per question."""
+    """One candidate replayed: rounds wanted and taken and the cost up to there, each (n_questions,)."""
 
     candidate: Candidate
     wanted: NDArray[np.int16]
@@ -124,18 +124,14 @@ class _Tables:
         usual: dict[str, Signal] = {}
         for each in candidates:
             for spec in () if each.policy is None else each.policy.specs:
-                if _is_usual(spec):
+                if is_usual(spec):
                     usual[spec.name] = spec
         self._usual = signal_table(traces, usual.values())
 
     def of(self, policy: StopPolicy) -> SignalTable:
-        if all(_is_usual(spec) for spec in policy.specs):
+        if all(is_usual(spec) for spec in policy.specs):
             return self._usual
         return signal_table(self._traces, policy.specs)
-
-
-def _is_usual(spec: Signal) -> bool:
-    return SIGNALS.get(spec.name, spec) == spec
 
 
 def _reads_samples(candidate: Candidate) -> bool:

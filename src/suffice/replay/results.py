@@ -24,7 +24,9 @@ class PolicyResult:
 
     Scores are fractions, means over labelled questions (``None``: no question is labelled); costs are
     means per question over all questions (``None``: not recorded). ``stops`` (n_questions,) is the
-    round taken, ``wanted`` the round asked for, which may lie past the record (``beyond_record``).
+    round taken; ``beyond_record`` counts questions for which the policy wanted a later one.
+    ``retained_f1`` is F1 over the full budget's, ``frontier_gain`` F1 minus that of the fixed-k
+    frontier at the same cost.
     """
 
     name: str

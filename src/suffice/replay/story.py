@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.policies.rule import RulePolicy
-from suffice.protocols import PolicyView
+from suffice.protocols import PolicyView, StopPolicy
 from suffice.replay.reliability import Reliability, reliability
 from suffice.replay.results import PolicyResult, ReplayResult
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import SIGNALS, is_usual
 from suffice.signals.table import SignalTable, missing_inputs, signal_table
 from suffice.trace.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.table import TraceSet
@@ -77,8 +77,13 @@ def report_data(traces: TraceSet, result: ReplayResult, *, most_stories: int = 5
     names += [name for name in traces.signal_names if name not in SIGNALS]
     table = signal_table(traces, names)
     shown = [name for name in names if np.isfinite(table.signal(name)).any()]
+    read = {
+        each.name: _table_of(each.policy, traces, table)
+        for each in result.policies
+        if each.policy is not None
+    }
     stories = tuple(
-        _story(index, record, result, _Shown(table, tuple(shown), scored))
+        _story(index, record, result, _Shown(table, tuple(shown), scored, read))
         for index, record in zip(range(most_stories), traces.records(), strict=False)
     )
     return ReportData(
@@ -86,7 +91,7 @@ def report_data(traces: TraceSet, result: ReplayResult, *, most_stories: int = 5
         stories=stories,
         left_out=traces.n_questions - len(stories),
         reliability={
-            each.name: tuple(reliability(each.policy, table, scored))
+            each.name: tuple(reliability(each.policy, read[each.name], scored))
             for each in result.policies
             if isinstance(each.policy, RulePolicy) and each.policy.calibrators
         },
@@ -94,11 +99,21 @@ def report_data(traces: TraceSet, result: ReplayResult, *, most_stories: int = 5
     )
 
 
+def _table_of(policy: StopPolicy, traces: TraceSet, usual: SignalTable) -> SignalTable:
+    """What the policy read: where it has settings of its own, not the usual signals."""
+    if all(is_usual(spec) for spec in policy.specs):
+        return usual
+    return signal_table(traces, policy.specs)
+
+
 @dataclass(frozen=True, slots=True)
 class _Shown:
+    """Signals shown, scores, and for each policy by name the signals it read."""
+
     table: SignalTable
     names: tuple[str, ...]
     scored: Outcomes
+    read: Mapping[str, SignalTable]
 
 
 def _number(value: float) -> float | None:
@@ -140,7 +155,10 @@ def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Show
     else:
         view = PolicyView(
             round=stop,
-            signals=_values(policy.policy.signals, shown, index, stop),
+            signals={
+                name: shown.read[policy.name].signal(name)[index, :stop].tolist()
+                for name in policy.policy.signals
+            },
             loop=LoopView(record.question.text, record.rounds[:stop]),
         )
         decision = policy.policy.decide(view)
@@ -148,15 +166,3 @@ def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Show
         if not decision.stop:
             reason = f"the record or the budget ends here; {reason}"
     return PolicyStop(policy=policy.name, round=stop, reason=reason)
-
-
-def _values(
-    names: Sequence[str], shown: _Shown, index: int, stop: int
-) -> Mapping[str, Sequence[float]]:
-    undefined = [math.nan] * stop
-    return {
-        name: shown.table.signal(name)[index, :stop].tolist()
-        if name in shown.table.values
-        else undefined
-        for name in names
-    }

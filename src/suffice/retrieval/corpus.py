@@ -180,7 +180,9 @@ def _row(line: str, file: Path, row: int, default_id: str) -> Passage:
         raise DataError(f"found {type(value).__name__}; {wanted}", file=str(file), row=row)
     fields: dict[str, str] = {}
     for column, default in (("id", default_id), ("title", ""), ("text", None)):
-        found = value.get(column, default)
+        found = value.get(column)
+        if found is None:  # many writers state an absent value as null
+            found = default
         if column == "id" and isinstance(found, int) and not isinstance(found, bool):
             found = str(found)
         if not isinstance(found, str):

@@ -58,8 +58,3 @@ class SignalSpec:
     def recorded_only(self) -> bool:
         """Whether computing it asks a model, so that it is only read from a record."""
         return self.compute is None
-
-    @property
-    def reads_samples(self) -> bool:
-        """Whether a policy that reads it must draw samples each round."""
-        return "samples" in self.needs

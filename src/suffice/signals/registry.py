@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from suffice.errors import UsageError
+from suffice.protocols import Signal
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.answer_in_evidence import ANSWER_IN_EVIDENCE
 from suffice.signals.answer_similarity import ANSWER_SIMILARITY_F1, ANSWER_SIMILARITY_SEQ
@@ -47,7 +48,7 @@ from suffice.signals.token_margin import (
 from suffice.signals.token_probability import TOKEN_PROBABILITY
 from suffice.signals.verbalized_confidence import VERBALIZED_CONFIDENCE
 
-__all__ = ["SIGNALS", "resolve"]
+__all__ = ["SIGNALS", "is_usual", "resolve"]
 
 _ALL: tuple[SignalSpec, ...] = (
     ANSWER_STABLE,
@@ -89,6 +90,11 @@ _ALL: tuple[SignalSpec, ...] = (
 )
 
 SIGNALS: Mapping[str, SignalSpec] = MappingProxyType({spec.name: spec for spec in _ALL})
+
+
+def is_usual(spec: Signal) -> bool:
+    """Whether the signal means what its name says by default, without a policy's own settings."""
+    return SIGNALS.get(spec.name, spec) == spec
 
 
 def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:

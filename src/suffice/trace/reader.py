@@ -71,6 +71,12 @@ def read_traces(
             column=first.column,
         )
     if inspection.traces.n_questions == 0:
+        if inspection.errors:
+            raise DataError(
+                f"nothing valid is left to read; {len(inspection.errors)} parts were skipped, the "
+                f"first: {inspection.errors[0]}",
+                file=str(path),
+            )
         raise DataError("the trace set is empty: no question to read", file=str(path))
     return inspection.traces
 
@@ -100,7 +106,7 @@ def inspect_traces(
         tables.append(table)
         names.append(str(file))
     combined = _combine(tables)
-    combined = _drop_empty_gold(combined, str(root))
+    _warn_of_empty_gold(combined, str(root))
     origin = _Origin(names, [table.num_rows for table in tables])
     problems = list(find_problems(combined))
     errors.extend(origin.error(problem) for problem in problems)
@@ -219,10 +225,12 @@ class _Origin:
         return problem.error(self._names[index], problem.position - before)
 
 
-def _drop_empty_gold(table: pa.Table, source: str) -> pa.Table:
+def _warn_of_empty_gold(table: pa.Table, source: str) -> None:
+    """``TraceSet.gold`` leaves them out; each question counts once."""
     if "gold_answers" not in table.column_names:
-        return table
-    flat = pc.list_flatten(table.column("gold_answers"))
+        return
+    first = pc.equal(table.column("round"), 1)
+    flat = pc.list_flatten(table.filter(first).column("gold_answers"))
     empty = pc.sum(pc.or_kleene(pc.is_null(flat), pc.equal(flat, ""))).as_py() or 0
     if empty:
         warnings.warn(
@@ -230,7 +238,6 @@ def _drop_empty_gold(table: pa.Table, source: str) -> pa.Table:
             SufficeWarning,
             stacklevel=4,
         )
-    return table
 
 
 def _without(table: pa.Table, problems: list[Problem]) -> pa.Table:
@@ -267,4 +274,4 @@ def _count_failures(root: Path) -> int:
     file = failures_file(root)
     if not file.exists():
         return 0
-    return sum(1 for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
+    return sum(1 for line in file.read_bytes().splitlines() if line.strip())

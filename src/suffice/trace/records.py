@@ -10,7 +10,6 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
 
 import numpy as np
 
@@ -30,7 +29,6 @@ __all__ = [
 
 _MOST_CALLS = int(np.iinfo(np.int16).max)
 _MOST_TOKENS = int(np.iinfo(np.int32).max)
-_NO_SIGNALS: Mapping[str, float] = MappingProxyType({})
 
 
 def _float32(value: float | None, column: str) -> float | None:
@@ -57,6 +55,14 @@ def _whole(value: int, most: int, column: str) -> int:
     return whole
 
 
+def _signals(given: Mapping[str, float | None]) -> Mapping[str, float]:
+    """Values as the map column holds them: float64, a null undefined."""
+    try:
+        return {name: math.nan if value is None else float(value) for name, value in given.items()}
+    except (TypeError, ValueError) as error:
+        raise DataError(f"values must be numbers, found {given!r}", column="signals") from error
+
+
 def _check_logprob(value: float, column: str) -> float:
     rounded = _float32(value, column)
     if rounded is None or math.isnan(rounded) or rounded == math.inf:
@@ -78,6 +84,7 @@ class Passage:
     rerank_score: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or "")  # a file's null reads as no title
         object.__setattr__(self, "score", _float32(self.score, "passages.score"))
         object.__setattr__(
             self, "rerank_score", _float32(self.rerank_score, "passages.rerank_score")
@@ -174,8 +181,8 @@ class Round:
     usage
         What the round cost.
     signals
-        Values computed elsewhere, by signal name; NaN: undefined. They take precedence over
-        computing the signal from the round.
+        Values computed elsewhere, by signal name; NaN or ``None``: undefined. They take precedence
+        over computing the signal from the round.
     """
 
     answer: str
@@ -189,7 +196,7 @@ class Round:
     candidate_scores: tuple[float, ...] | None = None
     parse_failure: str | None = None
     usage: Usage = field(default_factory=Usage)
-    signals: Mapping[str, float] = field(default_factory=lambda: _NO_SIGNALS)
+    signals: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         def freeze(name: str) -> None:
@@ -212,6 +219,8 @@ class Round:
             "verbalized_confidence",
             _float32(self.verbalized_confidence, "verbalized_confidence"),
         )
+        if self.signals:
+            object.__setattr__(self, "signals", _signals(self.signals))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

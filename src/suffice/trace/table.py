@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -202,6 +202,11 @@ class TraceSet:
                 column="split",
             )
         return self.take(chosen)
+
+    def only_questions(self, ids: Iterable[str]) -> TraceSet:
+        """The questions with these ids, as far as they are recorded."""
+        wanted = frozenset(ids)
+        return self.take(np.array([each in wanted for each in self.question_ids], bool))
 
     def take(self, chosen: NDArray[np.bool_]) -> TraceSet:
         """The questions where ``chosen`` (n_questions,) is true."""

@@ -73,6 +73,12 @@ def test_the_end_of_the_passages_stops_it() -> None:
     assert (found.answer, found.stopped_by, len(found.rounds)) == ("e", "end", 5)
 
 
+def test_the_rounds_of_the_loop_are_a_budget_too() -> None:
+    found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING), rounds=3)
+    assert (found.answer, found.stopped_by, len(found.rounds)) == ("c", "budget", 3)
+    assert "budget of 3 rounds" in found.reason
+
+
 def test_a_failure_after_a_round_keeps_the_last_answer() -> None:
     model = ScriptedModel(CHANGING, failures=Failures(containing=("Fact 1",), times=99))
     found = ask(FixedPolicy(5), model)
@@ -124,3 +130,17 @@ def test_live_policies(tmp_path: Path) -> None:
         live_policy("calibrated(overlap) > 0.2")
     with pytest.raises(DataError, match="no such policy file"):
         live_policy("missing.json")
+
+
+def test_a_rule_too_long_for_a_path_is_a_rule() -> None:
+    rule = " or ".join(["answer_stable"] * 40)
+    assert getattr(live_policy(rule).policy, "rule", None) == rule
+
+
+def test_an_empty_question_is_refused_before_the_first_call() -> None:
+    model = ScriptedModel(CHANGING)
+    with pytest.raises(UsageError, match="question is empty"):
+        answer(
+            "  ", OwnParagraphs(PASSAGES), model, Controller(FixedPolicy(1)), CumulativeSettings()
+        )
+    assert not model.requests

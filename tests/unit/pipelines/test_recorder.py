@@ -160,6 +160,12 @@ def test_a_broken_failures_file_is_named(tmp_path: Path, line: str) -> None:
         recorded(tmp_path, Scripted())
 
 
+def test_a_failures_file_that_is_not_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "failures.jsonl").write_bytes(b"\xff\xfe broken\n")
+    with pytest.raises(DataError, match=r"failures\.jsonl, row 0: not a failure record"):
+        recorded(tmp_path, Scripted())
+
+
 def test_it_gives_up_when_the_first_five_all_fail(tmp_path: Path) -> None:
     broken = Scripted(*ids(40))
     with pytest.raises(BackendError, match="5 questions failed in a row, the last with: no reply"):

@@ -60,3 +60,18 @@ def test_pooled_shows_passages_of_other_questions(tmp_path: Path) -> None:
     assert any(shown[name] - own[name] for name in shown)
     assert (tmp_path / "t" / "index").is_dir()
     assert record(tmp_path / "t", corpus="pooled").before == 10  # with the stored index
+
+
+def test_the_pool_does_not_change_with_the_number_of_questions(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    record(tmp_path / "t", EXAMPLES[:3], corpus="pooled", pool=EXAMPLES)
+    grown = record(tmp_path / "t", EXAMPLES[:5], corpus="pooled", pool=EXAMPLES)
+    assert (grown.before, grown.recorded) == (3, 2)
+    with pytest.raises(UsageError, match="corpus_fingerprint was"):
+        record(tmp_path / "t", EXAMPLES[:7], corpus="pooled")
+
+
+def test_an_error_names_the_file_of_the_examples(tmp_path: Path) -> None:
+    broken = [replace(EXAMPLES[0], passages=())]
+    with pytest.raises(DataError, match=r"^dev\.json, row 0, column passages"):
+        record(tmp_path / "t", broken, source="dev.json")

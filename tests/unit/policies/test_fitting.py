@@ -173,6 +173,16 @@ def test_method_names(name: str, found: tuple[str, str] | None) -> None:
     assert (None if result is None else (result[0].name, result[1])) == found
 
 
+def test_a_method_may_have_a_hyphen_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    hyphened = {"ab-rag": dataclasses.replace(METHODS["tasr"], name="ab-rag")}
+    monkeypatch.setattr("suffice.policies.methods.METHODS", hyphened)
+    for name, preset in (("ab-rag", "published"), ("ab-rag-corrected", "corrected")):
+        result = method_and_preset(name)
+        assert result is not None
+        assert (result[0].name, result[1]) == ("ab-rag", preset)
+    assert method_and_preset("ab") is None
+
+
 def test_an_unknown_method_lists_the_known() -> None:
     with pytest.raises(UsageError, match=r"unknown method 'tarot'; known: .*tasr"):
         fit_method("tarot", to_trace_set(records(3)), "corrected", "tune")

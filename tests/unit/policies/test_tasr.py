@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from suffice.policies.fitting import fit_data, out_of_fold
+from suffice.policies import methods
+from suffice.policies.fitting import FitData, Preset, fit_data, out_of_fold
 from suffice.policies.methods import fit_method
 from suffice.policies.rule import RulePolicy
 from suffice.policies.tasr import (
@@ -18,11 +19,12 @@ from suffice.policies.tasr import (
     choose_floor,
     fit_tasr,
     sweep_floors,
+    tasr_signals,
 )
 from suffice.replay.engine import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.records import QuestionRecord
+from suffice.trace.records import Gold, QuestionRecord
 from suffice.trace.table import TraceSet
 
 
@@ -115,6 +117,28 @@ def test_none_is_an_answer_where_the_tune_gold_says_so() -> None:
     assert stops_at(policy, record) == 2
     elsewhere = make_record("z", ["none"], gold=["none"], margins=[1.0], split="eval")
     assert fitted("corrected", traces_of(elsewhere)).abstention is None
+
+
+def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
+    """The same questions with gold answer "none" instead of "right" score the same."""
+    named, usual = (to_trace_set(tune_records(40, gold=gold)) for gold in ("none", "right"))
+    swept = sweep_floors(fit_data(named, tasr_signals("corrected", ("None.",))))
+    assert swept == sweep_floors(fit_data(usual, SIGNALS_READ["corrected"]))
+    assert swept != sweep_floors(fit_data(named, SIGNALS_READ["corrected"]))
+
+
+def test_fitting_reads_the_abstentions_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def fit(data: FitData, preset: Preset, *, gold: tuple[str, ...]) -> RulePolicy:
+        read.append(bool((data.table.signal("abstained") == 1.0).any()))
+        return fit_tasr(data, preset, gold=gold)
+
+    monkeypatch.setattr(methods, "fit_tasr", fit)
+    record = make_record("x", ["none", "none"], gold=["right"], margins=[1.0] * 2, split="tune")
+    fitted("corrected", traces_of(record))
+    fitted("corrected", traces_of(dataclasses.replace(record, gold=Gold(answers=("none",)))))
+    assert read == [True, False]
 
 
 def test_corrected_takes_its_floor_from_the_sweep() -> None:

@@ -256,3 +256,9 @@ def test_the_hash_of_a_rule_does_not_depend_on_what_the_trace_stores() -> None:
         for each in (plain, stored)
     }
     assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("name", ["", " or ".join(["answer_stable"] * 40)])
+def test_a_name_that_is_no_path_is_an_unknown_policy(name: str) -> None:
+    with pytest.raises(UsageError, match="unknown policy"):
+        compared(traces("eval"), name)

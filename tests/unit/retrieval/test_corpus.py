@@ -139,6 +139,12 @@ def test_number_ids_and_line_separators_inside_strings(tmp_path: Path) -> None:
     assert (passage.id, passage.text) == ("7", "a\u2028b")
 
 
+def test_null_reads_as_absent(tmp_path: Path) -> None:
+    row = json.dumps({"id": None, "title": None, "text": "x"})
+    (passage,) = read_corpus(write(tmp_path, "rows.jsonl", row)).passages
+    assert (passage.id, passage.title, passage.text) == ("rows.jsonl#1", "", "x")
+
+
 def test_repeated_ids(tmp_path: Path) -> None:
     write(tmp_path, "rows.jsonl", '{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n')
     with pytest.raises(DataError, match="2 passages share the id 'a'"):

@@ -81,6 +81,6 @@ def test_not_recorded_and_single() -> None:
     nothing = LoopView("q", (Round(answer="x"),))
     for spec in (SELF_CONSISTENCY, NORMALIZED_ENTROPY, TOP_CLUSTER_CONFIDENCE):
         assert math.isnan(spec(nothing))
-        assert spec.reads_samples
+        assert spec.needs == ("samples",)
     assert SELF_CONSISTENCY(view("w")) == 1.0
     assert NORMALIZED_ENTROPY.direction == "low"

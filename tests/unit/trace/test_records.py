@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -86,3 +88,23 @@ def test_a_view_shows_rounds_and_no_gold() -> None:
     assert (view.previous, view.current) == (first, second)
     reachable = {field.name for kind in (LoopView, Round) for field in dataclasses.fields(kind)}
     assert not any("gold" in name or "split" in name for name in reachable)
+
+
+def test_an_undefined_signal_may_be_none_as_in_a_file() -> None:
+    made = Round(answer="x", signals={"overlap": None, "mine": 1})  # type: ignore[dict-item]
+    assert math.isnan(made.signals["overlap"])
+    assert made.signals["mine"] == 1.0
+    with pytest.raises(DataError, match="column signals: values must be numbers"):
+        Round(answer="x", signals={"mine": "high"})  # type: ignore[dict-item]
+
+
+def test_no_title_is_an_empty_one_as_in_a_file() -> None:
+    assert Passage(id="1", title=None).title == ""  # type: ignore[arg-type]
+
+
+def test_a_round_can_be_copied_sent_and_listed() -> None:
+    made = Round(answer="x", passages=(Passage(id="p"),), signals={"mine": 0.5})
+    for each in (made, Round(answer="x")):
+        assert copy.deepcopy(each) == each
+        assert pickle.loads(pickle.dumps(each)) == each
+        assert dataclasses.asdict(each)["signals"] == each.signals

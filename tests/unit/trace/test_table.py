@@ -48,6 +48,15 @@ def test_dense_columns_are_round_major_with_nan_where_absent() -> None:
     assert not traces.has("samples")
 
 
+def test_only_named_questions() -> None:
+    traces = sample()
+    chosen = traces.only_questions(each for each in ("c", "a", "never recorded"))
+    assert chosen.question_ids == ("a", "c")
+    assert chosen.closed_book.num_rows == 1
+    assert traces.only_questions(["b"]).closed_book.num_rows == 0
+    assert traces.only_questions([]).n_questions == 0
+
+
 def test_splits_and_their_absence() -> None:
     traces = sample()
     assert traces.only_split("eval").question_ids == ("b",)
