@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from suffice.pipelines.controller import Controller
     from suffice.policies.file import load_policy, save_policy
     from suffice.policies.fixed import FixedPolicy
+    from suffice.policies.methods import fit_method
     from suffice.policies.rule import RulePolicy
     from suffice.protocols import Action, Decision
+    from suffice.replay.compare import ComparisonSettings, compare
     from suffice.trace.reader import read_traces
     from suffice.trace.records import (
         Gold,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "BackendError",
+    "ComparisonSettings",
     "Controller",
     "DataError",
     "Decision",
@@ -55,6 +58,8 @@ __all__ = [
     "TraceSet",
     "Usage",
     "UsageError",
+    "compare",
+    "fit_method",
     "load_policy",
     "read_traces",
     "save_policy",
@@ -65,6 +70,7 @@ __all__ = [
 _HOMES = {
     "Action": "protocols",
     "BackendError": "errors",
+    "ComparisonSettings": "replay.compare",
     "Controller": "pipelines.controller",
     "DataError": "errors",
     "Decision": "protocols",
@@ -82,6 +88,8 @@ _HOMES = {
     "TraceSet": "trace.table",
     "Usage": "trace.records",
     "UsageError": "errors",
+    "compare": "replay.compare",
+    "fit_method": "policies.methods",
     "load_policy": "policies.file",
     "read_traces": "trace.reader",
     "save_policy": "policies.file",

@@ -143,6 +143,11 @@ class Signal(Protocol):
         ...
 
     @property
+    def own_settings(self) -> bool:
+        """Whether a policy changed its meaning, so that a recorded value of the name is another's."""
+        ...
+
+    @property
     def recorded_only(self) -> bool:
         """Whether it cannot be computed from the rounds, only read from a record."""
         ...

@@ -40,7 +40,7 @@ def round_costs(
         calls = calls - _sample_calls(traces, calls)
     if calls is not None and reads_verdicts:
         verdicts = traces.column("judge_calls")
-        calls = calls if verdicts is None else calls + np.nan_to_num(verdicts)
+        calls = None if verdicts is None else calls + verdicts
     costs = {"llm_calls": calls}
     for name in COSTS[1:]:
         tokens = traces.column(name)

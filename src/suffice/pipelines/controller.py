@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from suffice.errors import UsageError
+from suffice.errors import DataError, UsageError
 from suffice.policies.file import load_policy
 from suffice.protocols import Action, Decision, PolicyView, Signal, StopPolicy
 from suffice.signals.table import signal_value
@@ -74,7 +74,14 @@ class Controller:
         ------
         UsageError
             When the loop was already told to stop; call :meth:`start` for the next question.
+        DataError
+            When ``finished`` is no :class:`Round`.
         """
+        if not isinstance(finished, Round):
+            raise DataError(
+                f"observe() takes a suffice.Round, found {type(finished).__name__}; "
+                "write suffice.Round(answer=...)"
+            )
         if self._stopped:
             raise UsageError("this loop was told to stop; call start() before the next question")
         self._loop = loop = LoopView(self._loop.question, (*self._loop.rounds, finished))

@@ -34,7 +34,6 @@ class Candidate:
     kind: str
     preset: str | None
     policy: StopPolicy | None
-    fitted_here: bool = False
     max_rounds: int | None = None
 
 
@@ -84,9 +83,7 @@ def _named(traces: TraceSet, name: str) -> Candidate:
         method, preset = found
         _require_tune(traces, f"policy {name!r}", method.name)
         fitted = fit_method(method.name, traces, preset, FIT_SPLIT)
-        return Candidate(
-            name=name, kind=fitted.kind, preset=preset, policy=fitted, fitted_here=True
-        )
+        return Candidate(name=name, kind=fitted.kind, preset=preset, policy=fitted)
     if names_policy_file(name):
         file = load_policy(name)
         return Candidate(
@@ -136,6 +133,4 @@ def _rule(traces: TraceSet, rule: str) -> Candidate:
             )
         data = fit_data(traces, needs.signals, split=FIT_SPLIT)
     policy = fit_rule(rule, data, own_signals=own)
-    return Candidate(
-        name=rule, kind=policy.kind, preset=None, policy=policy, fitted_here=needs.fitting
-    )
+    return Candidate(name=rule, kind=policy.kind, preset=None, policy=policy)

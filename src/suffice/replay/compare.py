@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from suffice.errors import UsageError
 from suffice.policies.file import policy_hash
-from suffice.replay.candidates import FIT_SPLIT, Candidate, candidates
+from suffice.replay.candidates import Candidate, candidates
 from suffice.replay.engine import ReplaySettings, replay
 from suffice.replay.results import ReplayResult
 from suffice.scoring import F1Kind
@@ -52,7 +52,7 @@ def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
         raise UsageError("name at least one --policy or --stop-when")
     built = list(candidates(traces, names, settings.rules))
     baseline = _include(traces, baseline, built)
-    notes += _in_sample_notes(built, split)
+    notes += _in_sample_notes(built, traces.origin.source, split)
     result = replay(
         chosen,
         built,
@@ -98,11 +98,15 @@ def _choose_split(traces: TraceSet, wanted: str | None) -> tuple[TraceSet, str |
     return traces, None, ["no split is named eval: all questions are replayed"]
 
 
-def _in_sample_notes(built: Sequence[Candidate], split: str | None) -> list[str]:
-    if split not in (None, FIT_SPLIT):
-        return []
+def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None) -> list[str]:
     return [
         f"{each.name} was fitted on questions it is scored on: its figures are in-sample"
         for each in built
-        if each.fitted_here
+        if _fitted_on(each, source, split)
     ]
+
+
+def _fitted_on(candidate: Candidate, source: str, split: str | None) -> bool:
+    """Whether the policy says it was fitted on questions of this source and split (``None``: all)."""
+    fitted_on = getattr(candidate.policy, "fitted_on", {})
+    return fitted_on.get("source") == source and split in (None, fitted_on.get("split"))

@@ -79,7 +79,7 @@ def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
     def compute(view: LoopView) -> float:
         return float(_abstains(view.current.answer, normalized))
 
-    return replace(ABSTAINED, compute=compute)
+    return replace(ABSTAINED, compute=compute, own_settings=True)
 
 
 ABSTAINED = SignalSpec(

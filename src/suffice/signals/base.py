@@ -38,6 +38,9 @@ class SignalSpec:
         Whether it takes the values 0 and 1 only, and so may stand bare in a rule.
     instead
         What to use where its inputs are missing.
+    own_settings
+        Whether a policy changed its meaning: then it is always computed, since a recorded value of
+        the name means the usual one.
     """
 
     name: str
@@ -49,6 +52,7 @@ class SignalSpec:
     compute: Callable[[LoopView], float] | None = None
     binary: bool = False
     instead: str = ""
+    own_settings: bool = False
 
     def __call__(self, view: LoopView) -> float:
         """The value at the view's last round; NaN when undefined or only recorded."""

@@ -53,13 +53,17 @@ class SignalTable:
 
 def signal_value(spec: Signal, view: LoopView) -> float:
     """A signal at a view's last round: the recorded value as it stands, else computed."""
-    recorded = view.current.signals.get(spec.name)
+    recorded = None if spec.own_settings else view.current.signals.get(spec.name)
     return spec(view) if recorded is None else float(recorded)
+
+
+def _is_stored(spec: Signal, traces: TraceSet) -> bool:
+    return spec.name in traces.signal_names and not spec.own_settings
 
 
 def missing_inputs(spec: Signal, traces: TraceSet) -> tuple[str, ...]:
     """Columns without which the signal is undefined in every round of ``traces``; none if stored."""
-    if spec.name in traces.signal_names:
+    if _is_stored(spec, traces):
         return ()
     if spec.recorded_only:
         return ("signals",)
@@ -79,7 +83,7 @@ def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTab
     to_compute: dict[str, NDArray[np.bool_]] = {}
     for spec in specs:
         _check_inputs(spec, traces)
-        if spec.name in traces.signal_names:
+        if _is_stored(spec, traces):
             values[spec.name], stored = traces.stored_signal(spec.name)
         else:
             stored = np.zeros((traces.n_questions, traces.n_rounds), bool)

@@ -35,11 +35,27 @@ def _float32(value: float | None, column: str) -> float | None:
     """Round to the column's float32; refuse what overflows it."""
     if value is None:
         return None
-    with np.errstate(over="ignore"):
-        rounded = float(np.float32(value))
+    try:
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(value))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"must be a number, found {value!r:.60}", column=column) from error
     if math.isinf(rounded) and not math.isinf(value):
         raise DataError(f"{value!r} is outside the range of float32", column=column)
     return rounded
+
+
+def _items(values: Sequence[object] | None, kind: type, column: str) -> tuple[object, ...] | None:
+    """The values as a tuple; refuse a bare text, which would be taken letter by letter."""
+    if values is None:
+        return None
+    found: Sequence[object] = (values,) if isinstance(values, str) else values
+    wrong = [each for each in found if each is values or not isinstance(each, kind)]
+    if wrong:
+        raise DataError(
+            f"must be a sequence of {kind.__name__}, found {wrong[0]!r:.60}", column=column
+        )
+    return tuple(values)
 
 
 def _whole(value: int, most: int, column: str) -> int:
@@ -199,18 +215,13 @@ class Round:
     signals: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        def freeze(name: str) -> None:
-            value: Sequence[object] | None = getattr(self, name)
-            if value is not None and not isinstance(value, tuple):
-                object.__setattr__(self, name, tuple(value))
-
         if not isinstance(self.answer, str):
             raise DataError(
                 f"must be text, found {self.answer!r}; write an empty string where the model gave none",
                 column="answer",
             )
-        for name in ("passages", "tokens", "samples"):
-            freeze(name)
+        for name, kind in (("passages", Passage), ("tokens", Token), ("samples", str)):
+            object.__setattr__(self, name, _items(getattr(self, name), kind, name))
         if self.candidate_scores is not None:
             scores = tuple(_float32(score, "candidate_scores") for score in self.candidate_scores)
             object.__setattr__(self, "candidate_scores", scores)

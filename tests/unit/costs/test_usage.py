@@ -56,9 +56,14 @@ def test_a_stated_count_beats_the_inferred() -> None:
 
 
 def test_verdicts_are_paid_by_who_reads_them() -> None:
-    found = traces(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1))
+    found = traces(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1, judge_calls=0))
     assert paid(found)["llm_calls"] == [1.0, 1.0]
     assert paid(found, reads_verdicts=True)["llm_calls"] == [3.0, 1.0]
+    # a verdict of unknown cost is not free
+    partly = traces(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1))
+    assert paid(partly)["llm_calls"] == [1.0, 1.0]
+    assert paid(partly, reads_verdicts=True)["llm_calls"] is None
+    assert paid(traces(a_round(llm_calls=1)), reads_verdicts=True)["llm_calls"] is None
 
 
 def test_tokens_of_samples() -> None:

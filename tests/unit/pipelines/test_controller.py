@@ -67,6 +67,14 @@ def test_observing_after_the_stop_is_refused(max_rounds: int | None) -> None:
     assert len(controller.rounds) == 1
 
 
+@pytest.mark.parametrize("wrong", ["x", None, {"answer": "x"}])
+def test_what_is_no_round_is_refused_and_not_kept(wrong: object) -> None:
+    controller = Controller(RulePolicy(rule="answer_stable"))
+    with pytest.raises(DataError, match=r"takes a suffice\.Round"):
+        controller.observe(wrong)  # type: ignore[arg-type]
+    assert controller.rounds == ()
+
+
 def test_start_forgets_everything() -> None:
     controller = Controller(STABLE, max_rounds=3)
     controller.observe(Round(answer="Oslo"))

@@ -19,8 +19,10 @@ from suffice.protocols import StopPolicy
 from suffice.replay.compare import ComparisonSettings, compare
 from suffice.replay.results import ReplayResult
 from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.reader import read_traces
 from suffice.trace.records import QuestionRecord
 from suffice.trace.table import TraceSet
+from suffice.trace.writer import write_traces
 
 # as the contract of the command line lists them
 FIELDS = {"questions", "max_rounds", "baseline", "split", "f1_kind", "seed", "version", "policies"}
@@ -262,3 +264,20 @@ def test_the_hash_of_a_rule_does_not_depend_on_what_the_trace_stores() -> None:
 def test_a_name_that_is_no_path_is_an_unknown_policy(name: str) -> None:
     with pytest.raises(UsageError, match="unknown policy"):
         compared(traces("eval"), name)
+
+
+def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -> None:
+    records = [
+        make_record(f"q{n}", ["a", "a", "b"], gold=["a"], margins=[1.0 + n, 2.0, 3.0], split="tune")
+        for n in range(6)
+    ]
+    write_traces(records, tmp_path / "t.parquet")
+    traces = read_traces(tmp_path / "t.parquet")
+    file = save_policy(fit_method("tasr", traces, "published", "tune"), tmp_path / "p.json")
+    for split in ("tune", None):
+        notes = compare(traces, ComparisonSettings(policies=(str(file),), split=split)).result.notes
+        assert any(
+            note.startswith("tasr was fitted on questions it is scored on") for note in notes
+        )
+    notes = compare(traces, ComparisonSettings(policies=("fixed-2",), split="tune")).result.notes
+    assert not any("fitted" in note for note in notes)

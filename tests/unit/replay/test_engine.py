@@ -73,7 +73,9 @@ def twin_calls(usage: Usage, samples: int, *, sampled: bool, judged: bool) -> in
             calls -= usage.sample_calls
         elif samples < calls:
             calls -= samples
-    return calls + ((usage.judge_calls or 0) if judged else 0)
+    if not judged:
+        return calls
+    return None if usage.judge_calls is None else calls + usage.judge_calls
 
 
 def twin_costs(each: Candidate, record: QuestionRecord, any_samples: bool) -> list[dict[str, Any]]:

@@ -71,6 +71,20 @@ def test_an_answer_is_text() -> None:
         Round(answer=None)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("passages", ("text",)), ("tokens", (("a", -0.1),)), ("samples", "abc"), ("samples", (1,))],
+)
+def test_items_of_another_kind_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(DataError, match=f"column {name}: must be a sequence of"):
+        Round(answer="a", **{name: value})
+
+
+def test_a_confidence_that_is_no_number_is_refused() -> None:
+    with pytest.raises(DataError, match="column verbalized_confidence: must be a number"):
+        Round(answer="a", verbalized_confidence="high")  # type: ignore[arg-type]
+
+
 def test_sequences_are_frozen() -> None:
     made = Round(answer="x", samples=["a"], passages=[Passage(id="p")], tokens=[Token("x", -1)])  # type: ignore[arg-type]
     assert made.samples == ("a",)

@@ -1,0 +1,33 @@
+"""A signal whose meaning a policy changed is computed, also where the usual one is stored."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from suffice.policies.rule import RulePolicy
+from suffice.signals.store import with_signals
+from suffice.signals.table import signal_table
+from suffice.testing.conformance import live_stop
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.records import QuestionRecord
+
+
+def test_a_stored_value_of_the_usual_meaning_does_not_stand_in() -> None:
+    record = make_record("q", ["none", "unknown", "Oslo"])
+    stored = with_signals(to_trace_set([record]), ("abstained",)).traces
+    (read_back,) = stored.records()
+    assert [each.signals["abstained"] for each in read_back.rounds] == [1.0, 1.0, 0.0]
+    usual = RulePolicy(rule="not abstained")
+    own = RulePolicy(rule="not abstained", abstention=("unknown",))  # "none" is an answer there
+    for policy, expected in ((usual, 3), (own, 1)):
+        for question in (record, read_back):
+            assert live_stop(policy, question) == expected
+            assert _replayed(policy, question) == expected
+
+
+def _replayed(policy: RulePolicy, record: QuestionRecord) -> int:
+    table = signal_table(to_trace_set([record]), policy.specs)
+    assert not math.isnan(np.nansum(table.signal("abstained")))
+    return int(policy.stop_rounds(table)[0])
