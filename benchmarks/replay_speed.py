@@ -1,7 +1,8 @@
-"""Replay of a two-signal rule over 1,000,000 questions x 5 rounds, against three other ways.
+"""Replay of a two-signal rule over 1,000,000 questions x 5 rounds, against other ways.
 
-The other ways are the ones published scripts use: a row loop over a pandas frame and a pandas groupby.
-Both are timed on fewer questions and scaled, since their time is linear in questions.
+The published scripts use a row loop over a pandas frame and a pandas groupby; a groupby written for
+speed stands beside them. They are timed on fewer questions and scaled: their time is linear in
+questions.
 """
 
 from __future__ import annotations
@@ -67,6 +68,14 @@ def groupby(frame: pd.DataFrame) -> pd.Series:
     return chosen["round"]
 
 
+def quick_groupby(frame: pd.DataFrame) -> pd.Series:
+    """What pandas can do: a minimum over firing rows, no sort, no concatenation."""
+    fires = (frame["answer_stable"] == 1) & (frame["answer_token_margin"] > 4)
+    found = frame.loc[fires].groupby("question_id", sort=False)["round"].min()
+    everyone = frame["question_id"].unique()
+    return found.reindex(everyone, fill_value=ROUNDS)
+
+
 def peak_over_arrays() -> float:
     """Peak memory that deciding adds, in a process of its own, over the size of the arrays."""
     code = (
@@ -99,6 +108,9 @@ def main() -> dict[str, float]:
     if groupby(frame).tolist() != expected:
         raise SystemExit("the groupby gives other stop rounds")
     by_groupby = best_seconds(lambda: groupby(frame), repeats=3) * QUESTIONS / 20_000
+    if quick_groupby(frame).tolist() != expected:
+        raise SystemExit("the quick groupby gives other stop rounds")
+    quick = best_seconds(lambda: quick_groupby(frame), repeats=5) * QUESTIONS / 20_000
     few = frame[frame["question_id"] < 1_000]
     if row_loop(few) != expected[:1_000]:
         raise SystemExit("the row loop gives other stop rounds")
@@ -107,5 +119,6 @@ def main() -> dict[str, float]:
         "replay over one read of its arrays (at most 3)": ours / read,
         "pandas row loop over replay (at least 1000)": by_rows / ours,
         "pandas groupby over replay (at least 100)": by_groupby / ours,
+        "pandas groupby written for speed over replay": quick / ours,
         "peak memory over the arrays (under 3)": peak_over_arrays(),
     }

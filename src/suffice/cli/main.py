@@ -31,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Decides when an iterative retrieval loop has seen enough: record a loop once, "
         "replay every stopping policy on the record, run the chosen one live.",
         epilog="Start with 'suffice demo'. Exit codes: 0 done, 1 the work failed, 2 wrong usage or "
-        "invalid input.",
+        "invalid input, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"suffice {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
