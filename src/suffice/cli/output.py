@@ -31,6 +31,9 @@ def one_line_warnings() -> None:
     warnings.simplefilter("default")
 
 
+_ENOUGH_TO_ESTIMATE = 3  # the first one also loads the model, and others are under way beside it
+
+
 class ProgressLine:
     """Progress with time left: rewritten in place on a terminal, else a line every ten seconds."""
 
@@ -51,7 +54,7 @@ class ProgressLine:
         text = f"{self._label} {finished}/{planned}"
         if failed:
             text += f", {failed} failed"
-        if done:
+        if done >= min(_ENOUGH_TO_ESTIMATE, planned):
             left = (now - self._started) / done * (planned - done)
             text += f", {_duration(now - self._started)} gone, about {_duration(left)} left"
         if self._in_place:

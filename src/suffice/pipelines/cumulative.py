@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from suffice.errors import UsageError
 from suffice.pipelines.parsing import parse_reply
 from suffice.pipelines.prompts import PromptName, render_prompt
 from suffice.protocols import ChatModel, Generation, GenerationRequest, Message, Retriever
@@ -52,6 +53,12 @@ class CumulativeSettings:
     max_tokens: int = 48
     max_sample_tokens: int = 24
     seed: int = 42
+
+    def __post_init__(self) -> None:
+        least = {"rounds": 1, "samples": 0, "top_logprobs": 0, "candidates": 1, "seed": 0}
+        for name, low in {**least, "max_tokens": 1, "max_sample_tokens": 1}.items():
+            if getattr(self, name) < low:
+                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
 
 
 class CumulativePipeline:

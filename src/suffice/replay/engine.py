@@ -47,6 +47,13 @@ class ReplaySettings:
     seed: int = 42
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.resamples < 1 or self.seed < 0:
+            raise UsageError(
+                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
+                f"{self.seed}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from suffice.errors import UsageError
 from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
 from suffice.pipelines.sources import OwnParagraphs, pooled_passages
 from suffice.testing.models import ScriptedModel
@@ -83,3 +84,12 @@ def test_pooling_keeps_one_text_an_id() -> None:
     pooled = pooled_passages([PASSAGES, (PASSAGES[0], other), (other,)])
     assert [each.id for each in pooled] == ["Ardel", "Borel", "Cadel", "Dorel", "Ardel~2"]
     assert pooled[-1].text == "another Ardel"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rounds": 0}, {"samples": -1}, {"seed": -1}, {"max_tokens": 0}]
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
+    ((name, value),) = settings.items()
+    with pytest.raises(UsageError, match=f"{name} must be at least .*, found {value}"):
+        CumulativeSettings(**settings)  # type: ignore[arg-type]

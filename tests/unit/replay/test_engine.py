@@ -302,3 +302,9 @@ def test_f1_kind_changes_f1_alone() -> None:
     assert squad.f1 == pytest.approx(2 / 3)
     assert hotpotqa.em == squad.em == 0.0
     assert hotpotqa.acc == squad.acc == 1.0
+
+
+@pytest.mark.parametrize("settings", [{"resamples": 0}, {"seed": -1}])
+def test_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="resamples must be at least 1 and the seed at least 0"):
+        ReplaySettings(baseline="fixed-1", **settings)  # type: ignore[arg-type]
