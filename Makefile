@@ -53,7 +53,7 @@ bench: $(VENV)/.dev ## the benchmarks behind docs/benchmarks.md
 
 INTEGRATIONS := langgraph llamaindex
 
-test-integrations: $(addprefix test-integration-,$(INTEGRATIONS)) ## loops of other frameworks, each in an environment of its own
+test-integrations: $(addprefix test-integration-,$(INTEGRATIONS)) ## loops of other frameworks, each in its own environment
 
 test-integration-%:
 	$(PYTHON) -m venv .venv-$*

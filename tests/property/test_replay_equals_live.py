@@ -116,12 +116,6 @@ class _Reads(FixedPolicy):
         return self._specs  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("policy", policies(), ids=lambda p: getattr(p, "rule", p.kind))
-def test_every_policy_is_reached(policy: StopPolicy) -> None:
-    """The list above covers each kind that a file can hold."""
-    assert policy_document(policy)["kind"] in {"fixed", "rule"}
-
-
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_replay_refuses_exactly_the_records_without_any_input(

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice.cli.options import add_json
-from suffice.cli.output import ProgressLine, print_json, say
-from suffice.cli.report import write_report
+from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
+from suffice.cli.report import usual_policies, write_report
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
@@ -17,6 +17,7 @@ from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.recorder import Progress
 from suffice.pipelines.recording import Recording, record_examples
 from suffice.policies.file import save_policy
+from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.methods import fit_method
 from suffice.replay.compare import ComparisonSettings, compare
 from suffice.report.table import comparison_table
@@ -72,17 +73,17 @@ def run(arguments: argparse.Namespace) -> int:
     summary = record_examples(examples, model, out / "traces", recording, progress)
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
-        return 130
+        return INTERRUPTED
+    if summary.failed:
+        say(f"    {summary.failed} questions failed and are left out; run again to retry them")
     recorded = read_traces(out / "traces")
     # an earlier run may have recorded more
     traces = recorded.only_questions(each.question.id for each in examples)
     say("2/4 calibrating TASR on the tune questions")
-    policy = fit_method("tasr", traces, "corrected", "tune")
+    policy = fit_method("tasr", traces, "corrected", FIT_SPLIT)
     policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)
     say("3/4 replaying every policy on the other questions, without a model call")
-    names = [*(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))]
-    names += ["tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
-    comparison = compare(traces, ComparisonSettings(policies=tuple(names)))
+    comparison = compare(traces, ComparisonSettings(policies=usual_policies(traces)))
     say("4/4 writing the report")
     report = out / "report.html"
     write_report(comparison, report)

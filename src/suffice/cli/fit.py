@@ -8,6 +8,7 @@ from typing import Any
 from suffice.cli.options import add_json, add_traces, open_traces
 from suffice.cli.output import print_json, say
 from suffice.policies.file import policy_document, policy_hash, save_policy
+from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.methods import METHODS, fit_method
 
 __all__ = ["add_command"]
@@ -35,7 +36,9 @@ def add_command(commands: Any) -> None:
         default="corrected",
         help="as the paper's code ran it, or with its defects mended (default: corrected)",
     )
-    parser.add_argument("--split", default="tune", help="which questions (default: tune)")
+    parser.add_argument(
+        "--split", default=FIT_SPLIT, help=f"which questions (default: {FIT_SPLIT})"
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -10,13 +10,12 @@ from typing import NoReturn
 
 from suffice._version import VERSION
 from suffice.cli import ask, demo, fit, record, replay, report, signals, traces
-from suffice.cli.output import one_line_warnings, say
+from suffice.cli.output import INTERRUPTED, one_line_warnings, say
 from suffice.errors import SufficeError
 
 __all__ = ["build_parser", "main"]
 
 _COMMANDS = (demo, ask, record, traces, signals, fit, replay, report)
-_INTERRUPTED = 130  # what shells expect of a command ended by Ctrl-C
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         say(f"suffice {arguments.command}: interrupted")
-        return _INTERRUPTED
+        return INTERRUPTED
     return code
 
 

@@ -8,7 +8,7 @@ import time
 import warnings
 from typing import Any
 
-__all__ = ["ProgressLine", "one_line_warnings", "print_json", "say"]
+__all__ = ["INTERRUPTED", "ProgressLine", "one_line_warnings", "print_json", "say"]
 
 
 def say(text: str) -> None:
@@ -31,6 +31,7 @@ def one_line_warnings() -> None:
     warnings.simplefilter("default")
 
 
+INTERRUPTED = 130  # the exit code that shells expect of a command ended by Ctrl-C
 _ENOUGH_TO_ESTIMATE = 3  # the first one also loads the model, and others are under way beside it
 
 

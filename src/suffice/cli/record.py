@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.cli.options import add_json, add_model, connect_model, natural, positive
-from suffice.cli.output import ProgressLine, print_json, say
+from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
 from suffice.datasets.registry import DATASETS, load
 from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.prompts import PROMPTS
@@ -16,8 +16,6 @@ from suffice.pipelines.recording import Recording, record_examples
 from suffice.pipelines.splits import parse_splits
 
 __all__ = ["add_command", "show_summary"]
-
-_INTERRUPTED = 130
 
 
 def add_command(commands: Any) -> None:
@@ -118,5 +116,5 @@ def show_summary(summary: RecordSummary, arguments: argparse.Namespace) -> int:
         say(f"{summary.failed} questions failed, see failures.jsonl; run again to retry them")
     if summary.interrupted:
         say("interrupted; run the same command again to go on")
-        return _INTERRUPTED
+        return INTERRUPTED
     return 1 if summary.failed else 0

@@ -8,13 +8,14 @@ from typing import Any
 
 from suffice.cli.options import add_json, add_replay, add_traces, comparison_settings, open_traces
 from suffice.cli.output import print_json, say
-from suffice.replay.candidates import FIT_SPLIT
+from suffice.policies.fitting import FIT_SPLIT
 from suffice.replay.compare import Comparison, compare
 from suffice.replay.story import report_data
 from suffice.report.html import render_report
+from suffice.trace.atomic import replace_file
 from suffice.trace.table import TraceSet
 
-__all__ = ["add_command", "write_report"]
+__all__ = ["add_command", "usual_policies", "write_report"]
 
 
 def add_command(commands: Any) -> None:
@@ -64,5 +65,5 @@ def write_report(comparison: Comparison, out: Path) -> int:
     text = render_report(report_data(comparison.traces, comparison.result))
     content = text.encode()
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(content)
+    replace_file(out, content)
     return len(content)

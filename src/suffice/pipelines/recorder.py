@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.protocols import Retriever
+from suffice.trace.atomic import replace_file
 from suffice.trace.reader import failures_file, read_traces
 from suffice.trace.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.table import TraceSet
-from suffice.trace.writer import ShardWriter, records_to_table, replace_file
+from suffice.trace.writer import ShardWriter, records_to_table
 
 __all__ = ["Pipeline", "Progress", "RecordSummary", "RecorderSettings", "Task", "record"]
 

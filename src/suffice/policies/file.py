@@ -18,6 +18,7 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
 from suffice.protocols import StopPolicy
 from suffice.signals.abstained import abstained_signal
+from suffice.trace.atomic import replace_file
 
 __all__ = [
     "POLICY_VERSION",
@@ -86,9 +87,8 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     if max_rounds is not None:
         document["max_rounds"] = max_rounds
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.tmp")
-    aside.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    aside.replace(target)
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    replace_file(target, text.encode())
     return target
 
 

@@ -21,6 +21,7 @@ from suffice.trace.table import TraceSet
 __all__ = ["FitData", "Preset", "fit_calibrator", "fit_data", "fit_rule", "out_of_fold"]
 
 Preset = Literal["published", "corrected"]
+FIT_SPLIT = "tune"
 N_FOLDS = 5
 
 
@@ -47,7 +48,9 @@ class FitData:
         )
 
 
-def fit_data(traces: TraceSet, signals: Iterable[str | Signal], *, split: str = "tune") -> FitData:
+def fit_data(
+    traces: TraceSet, signals: Iterable[str | Signal], *, split: str = FIT_SPLIT
+) -> FitData:
     """The labelled questions of a split, ready to fit on.
 
     Raises

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from suffice.errors import UsageError
 from suffice.policies.file import load_policy, names_policy_file
-from suffice.policies.fitting import FitData, fit_data, fit_rule
+from suffice.policies.fitting import FIT_SPLIT, FitData, fit_data, fit_rule
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.methods import METHODS, fit_method, method_and_preset
 from suffice.policies.rule import rule_needs
@@ -19,7 +19,6 @@ from suffice.trace.table import TraceSet
 
 __all__ = ["Candidate", "candidates", "file_policy_name"]
 
-FIT_SPLIT = "tune"
 _WITH_CORRECTED_NAME = frozenset({"tasr", "ab-rag", "gate"})
 
 

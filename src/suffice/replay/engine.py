@@ -177,7 +177,6 @@ class _Intervals:
     def __init__(
         self, traces: TraceSet, scored: Outcomes, runs: Sequence[_Run], settings: ReplaySettings
     ) -> None:
-        self._labelled = scored.labelled
         self._index = {run.candidate.name: number for number, run in enumerate(runs)}
         self._baseline = self._index[settings.baseline]
         self._n_runs = len(runs)

@@ -7,17 +7,16 @@ renames it over the old one, so a reader always sees whole questions, each once.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import DataError, UsageError
+from suffice.trace.atomic import replace_file
 from suffice.trace.convert import record_to_rows
 from suffice.trace.records import QuestionRecord
 from suffice.trace.schema import RUN_KEY, SCHEMA, SCHEMA_KEY, SCHEMA_VERSION
@@ -26,7 +25,6 @@ from suffice.trace.table import TraceSet
 __all__ = [
     "ShardWriter",
     "records_to_table",
-    "replace_file",
     "write_table",
     "write_trace_set",
     "write_traces",
@@ -73,34 +71,6 @@ def _stamped(run: Mapping[str, Any]) -> pa.Schema:
             RUN_KEY: json.dumps(run, sort_keys=True).encode(),
         }
     )
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file aside, flush it to disk and rename it over ``path``."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise BackendError(
-            f"cannot write {path}: {error.strerror or error}; what was recorded before is kept, "
-            "make room or choose another --out and run the same command again"
-        ) from error
-    _sync_directory(path.parent)
-
-
-def _sync_directory(folder: Path) -> None:
-    """Make the rename itself durable, where the platform can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def write_table(table: pa.Table, path: Path) -> None:
