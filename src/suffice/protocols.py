@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +170,14 @@ class Calibrator(Protocol):
 
     def predict(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities in [0, 1] of the shape given; NaN stays NaN unless the map gives it a value."""
+        ...
+
+    def predict_one(self, value: float) -> float:
+        """The same for one value, bit for bit: what is replayed is what runs."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a policy file."""
         ...
 
 

@@ -110,7 +110,8 @@ def test_fit_then_replay_the_file_is_the_same_policy(recorded: Path, tmp_path: P
 def test_signals_are_stored_and_give_the_same_replay(recorded: Path, tmp_path: Path) -> None:
     document = run_json("signals", recorded, "--out", tmp_path / "with.parquet")
     assert "answer_token_margin" in document["computed"]
-    assert document["skipped"]["judge_support"] == "needs a model"
+    assert document["skipped"]["judge_support"] == "needs --llm"
+    assert document["skipped"]["rerank_top_score"] == "needs --reranker"
     policies = ["--policy", "tasr", "--policy", "tasr-corrected", "--stop-when", "overlap > 0.2"]
     before = run_json("replay", recorded, *policies)
     after = run_json("replay", tmp_path / "with.parquet", *policies)

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from suffice.calibration.isotonic import IsotonicMap
 from suffice.calibration.per_round import PerRoundCalibrator
+from suffice.calibration.platt import LogisticMap
+from suffice.calibration.shrunken import mix
+from suffice.calibration.venn_abers import StepMap
 from suffice.errors import UsageError
 from suffice.pipelines.controller import Controller
 from suffice.policies.file import load_policy, policy_document, save_policy
@@ -32,6 +35,28 @@ MARGIN = PerRoundCalibrator(
         IsotonicMap(x=(0.1, 0.5), y=(0.0, 1.0), undefined=0.5),
     ),
     absent=None,
+)
+
+OTHER_KINDS = (
+    PerRoundCalibrator(  # platt, one round fallen back to its mean
+        maps=(
+            LogisticMap(slope=1.7, intercept=-2.0, undefined=None),
+            IsotonicMap(x=(0.0,), y=(0.3,), undefined=None),
+            LogisticMap(slope=-0.4, intercept=0.1, undefined=0.5),
+        )
+    ),
+    PerRoundCalibrator(  # venn-abers
+        maps=(
+            StepMap(x=(0.0, 0.5), at=(0.1, 0.3), between=(0.05, 0.2, 0.6)),
+            StepMap(x=(0.5,), at=(0.25,), between=(0.2, 0.3), undefined=0.5),
+        ),
+        absent=0.5,
+    ),
+    PerRoundCalibrator(beyond=IsotonicMap(x=(0.0, 3.0), y=(0.1, 0.9))),  # isotonic-global
+    PerRoundCalibrator(  # shrunken
+        maps=(mix(MARGIN.maps[0], IsotonicMap(x=(0.2, 4.0), y=(0.0, 0.8)), 1 / 3),),  # type: ignore[arg-type]
+        beyond=IsotonicMap(x=(0.2, 4.0), y=(0.0, 0.8)),
+    ),
 )
 
 RULES = (
@@ -58,6 +83,14 @@ def policies() -> list[StopPolicy]:
             base_rates=(0.1, 0.3, float("nan")),
         )
         for rule in RULES
+    ]
+    built += [
+        RulePolicy(rule=rule, calibrators={"answer_token_margin": calibrator})
+        for calibrator in OTHER_KINDS
+        for rule in (
+            "calibrated(answer_token_margin) > 0.25",
+            "round >= 2 and calibrated(answer_token_margin) <= 0.5",
+        )
     ]
     built.append(RulePolicy(rule="not abstained", abstention=("bergen",)))
     return built

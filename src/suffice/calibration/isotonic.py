@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,11 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from suffice.calibration.fields import (
+    check_points,
+    map_fields,
+    number_or_none,
+    numbers,
+    probability_or_none,
+)
+from suffice.calibration.rows import MINIMUM_ROWS, fit_rows
 from suffice.errors import DataError
 
-__all__ = ["IsotonicMap", "fit_isotonic", "fit_per_round"]
+__all__ = ["IsotonicMap", "constant_map", "fit_isotonic", "fit_per_round"]
 
-_MINIMUM_ROWS = 5
 _BLOCK = 1 << 15  # values looked up together; the temporaries stay in the cache
 _FIELDS = ("x", "y", "undefined")
 
@@ -54,10 +61,7 @@ class IsotonicMap:
         object.__setattr__(self, "x", tuple(float(each) + 0.0 for each in self.x))
         object.__setattr__(self, "y", tuple(float(each) + 0.0 for each in self.y))
         _check_breakpoints(self.x, self.y)
-        if self.undefined is not None and not 0.0 <= self.undefined <= 1.0:
-            raise DataError(
-                f"must be null or in [0, 1], found {self.undefined!r}", column="undefined"
-            )
+        probability_or_none(self.undefined, "undefined")
 
     def predict_one(self, value: float) -> float:
         """The map at one value; bit for bit what :meth:`predict` gives."""
@@ -111,51 +115,21 @@ class IsotonicMap:
         DataError
             When it is none, naming the field.
         """
-        if not isinstance(document, Mapping):
-            raise DataError(
-                f"an isotonic map is an object with x, y, undefined; found {document!r}"
-            )
-        unknown = sorted(set(document) - set(_FIELDS))
-        if unknown:
-            raise DataError(
-                f"unknown field of an isotonic map; allowed: {', '.join(_FIELDS)}",
-                column=str(unknown[0]),
-            )
-        undefined = document.get("undefined")
+        fields = map_fields(document, "an isotonic map", _FIELDS)
         return cls(
-            x=_numbers(document.get("x"), "x"),
-            y=_numbers(document.get("y"), "y"),
-            undefined=None if undefined is None else _number(undefined, "undefined"),
+            x=numbers(fields.get("x"), "x"),
+            y=numbers(fields.get("y"), "y"),
+            undefined=number_or_none(fields.get("undefined"), "undefined"),
         )
 
 
-def _number(value: object, column: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"must be a number, found {value!r}", column=column)
-    try:
-        return float(value)
-    except OverflowError:
-        raise DataError(f"{value!r} is too large", column=column) from None
-
-
-def _numbers(values: object, column: str) -> tuple[float, ...]:
-    if not isinstance(values, list | tuple):
-        raise DataError(f"must be a list of numbers, found {values!r}", column=column)
-    return tuple(_number(value, column) for value in values)
-
-
-def _check_breakpoints(x: Sequence[float], y: Sequence[float]) -> None:  # noqa: C901 - a list of checks
+def _check_breakpoints(x: Sequence[float], y: Sequence[float]) -> None:
     if len(x) != len(y):
         raise DataError(f"needs one y for each x, found {len(x)} x and {len(y)} y", column="y")
-    for value in x:
-        if not math.isfinite(value):
-            raise DataError(f"must be finite, found {value!r}", column="x")
+    check_points(x)
     for value in y:
         if not 0.0 <= value <= 1.0:
             raise DataError(f"must be in [0, 1], found {value!r}", column="y")
-    for before, after in pairwise(x):
-        if before >= after:
-            raise DataError(f"must increase strictly, found {after!r} after {before!r}", column="x")
     for before, after in pairwise(y):
         if before > after:
             raise DataError(f"must not decrease, found {after!r} after {before!r}", column="y")
@@ -163,11 +137,21 @@ def _check_breakpoints(x: Sequence[float], y: Sequence[float]) -> None:  # noqa:
         raise DataError(f"{x[0]!r} to {x[-1]!r} is wider than a float can say", column="x")
 
 
+def constant_map(mean: float, undefined: float | None = None) -> IsotonicMap:
+    """The map of rounds that cannot be fitted: ``mean`` everywhere; an empty map for NaN.
+
+    When ``undefined`` is set, NaN maps to the constant too, as the published code of paper 0 does.
+    """
+    if math.isnan(mean):
+        return IsotonicMap(x=(), y=(), undefined=undefined)
+    return IsotonicMap(x=(0.0,), y=(mean,), undefined=None if undefined is None else mean)
+
+
 def fit_isotonic(
     x: ArrayLike,
     y: ArrayLike,
     *,
-    minimum_rows: int = _MINIMUM_ROWS,
+    minimum_rows: int = MINIMUM_ROWS,
     undefined: float | None = None,
 ) -> IsotonicMap:
     """Least-squares non-decreasing fit of ``y`` on ``x``.
@@ -197,22 +181,12 @@ def fit_isotonic(
     >>> fit_isotonic([1, 2, 3, 4, 5], [0, 1, 0, 1, 1])
     IsotonicMap(x=(1.0, 2.0, 3.0, 4.0, 5.0), y=(0.0, 0.5, 0.5, 1.0, 1.0), undefined=None)
     """
-    values, outcomes = np.asarray(x, np.float64).ravel(), np.asarray(y, np.float64).ravel()
-    if values.shape != outcomes.shape:
-        raise DataError(f"{values.size} signal values for {outcomes.size} outcomes", column="y")
-    labelled = ~np.isnan(outcomes)
-    outside = labelled & ((outcomes < 0) | (outcomes > 1))
-    if outside.any():
-        raise DataError(f"must be in [0, 1], found {float(outcomes[outside][0])!r}", column="y")
-    if not labelled.any():
-        return IsotonicMap(x=(), y=(), undefined=undefined)
-    usable = labelled & np.isfinite(values)
-    distinct, group = np.unique(values[usable], return_inverse=True)
-    if usable.sum() < minimum_rows or len(distinct) < 2:
-        mean = float(outcomes[labelled].mean())
-        return IsotonicMap(x=(0.0,), y=(mean,), undefined=None if undefined is None else mean)
+    rows = fit_rows(x, y)
+    distinct, group = np.unique(rows.values, return_inverse=True)
+    if len(rows.values) < minimum_rows or len(distinct) < 2:
+        return constant_map(rows.mean, undefined)
     counts = np.bincount(group).astype(np.float64)
-    sums = np.bincount(group, weights=outcomes[usable]).astype(np.float64)
+    sums = np.bincount(group, weights=rows.outcomes).astype(np.float64)
     fitted = _pooled(sums, counts)
     corner = np.ones(len(distinct), bool)
     corner[1:-1] = (fitted[1:-1] != fitted[:-2]) | (fitted[1:-1] != fitted[2:])
@@ -239,7 +213,7 @@ def fit_per_round(
     values: NDArray[np.float64],
     em: NDArray[np.float64],
     *,
-    minimum_rows: int = _MINIMUM_ROWS,
+    minimum_rows: int = MINIMUM_ROWS,
     undefined: float | None = None,
 ) -> tuple[IsotonicMap, ...]:
     """One :func:`fit_isotonic` a round (paper 0).

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.calibration.isotonic import IsotonicMap
+from suffice.protocols import Calibrator
 
 __all__ = ["PerRoundCalibrator"]
 
@@ -23,19 +23,28 @@ class PerRoundCalibrator:
         ``maps[t - 1]`` serves round t.
     absent
         What a round past the last fitted one maps to; ``None``: undefined.
+    beyond
+        The map of the rounds past the last of ``maps``; ``None``: they map to ``absent``. A map that
+        serves every round alike stands here, with no ``maps``.
     """
 
-    maps: tuple[IsotonicMap, ...]
+    maps: tuple[Calibrator, ...] = ()
     absent: float | None = None
+    beyond: Calibrator | None = None
+
+    def _of(self, round_number: int) -> Calibrator | None:
+        return self.maps[round_number - 1] if round_number <= len(self.maps) else self.beyond
 
     def predict(self, round_number: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities of one round's values, same shape, NaN where undefined."""
-        if round_number <= len(self.maps):
-            return self.maps[round_number - 1].predict(values)
+        fitted = self._of(round_number)
+        if fitted is not None:
+            return fitted.predict(values)
         return np.full(values.shape, math.nan if self.absent is None else self.absent)
 
     def predict_one(self, round_number: int, value: float) -> float:
         """The same for one value."""
-        if round_number <= len(self.maps):
-            return self.maps[round_number - 1].predict_one(value)
+        fitted = self._of(round_number)
+        if fitted is not None:
+            return fitted.predict_one(value)
         return math.nan if self.absent is None else self.absent

@@ -14,6 +14,7 @@ from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.live_policy import DEFAULT_RULE, live_policy
 from suffice.retrieval.bm25 import BM25Index
 from suffice.retrieval.corpus import read_corpus
+from suffice.signals.recorded import JUDGE_SUPPORT
 
 __all__ = ["add_command"]
 
@@ -62,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         rounds=rounds,
         samples=_SAMPLES_WHEN_READ if reads_samples else 0,
         seed=arguments.seed,
+        judge=any(spec.name == JUDGE_SUPPORT.name for spec in chosen.policy.specs),
     )
     model = connect_model(arguments)
     reads_tokens = any("tokens" in spec.needs for spec in chosen.policy.specs)
@@ -85,7 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _document(answered: Answered) -> dict[str, Any]:
     usages = [each.usage for each in answered.rounds]
     tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
-    names = ("llm_calls", "sample_calls", *tokens, *(f"sample_{name}" for name in tokens))
+    names = (
+        "llm_calls",
+        "sample_calls",
+        "judge_calls",
+        *tokens,
+        *(f"sample_{name}" for name in tokens),
+    )
     return {
         "answer": answered.answer,
         "rounds": len(answered.rounds),

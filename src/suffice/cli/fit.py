@@ -1,17 +1,36 @@
-"""``suffice fit``: calibrate or train a policy."""
+"""``suffice fit``: calibrate or train a policy, or certify one."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from suffice.cli.options import add_json, add_traces, open_traces
+from suffice.cli.options import (
+    add_costs,
+    add_json,
+    add_traces,
+    cost_model,
+    grid,
+    names,
+    natural,
+    number,
+    open_traces,
+    positive,
+)
 from suffice.cli.output import print_json, say
 from suffice.policies.file import policy_document, policy_hash, save_policy
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.fitting import CALIBRATORS, FIT_SPLIT
 from suffice.policies.methods import METHODS, fit_method
+from suffice.policies.tasr import TEMPLATE
+from suffice.replay.certified import CORRECTIONS, LOSSES, METRICS, CertifySettings
+from suffice.replay.certified_fit import CertifiedPolicy, CertifiedSettings, fit_certified
+from suffice.replay.families import FAMILIES, FamilySettings
+from suffice.scoring import F1_KINDS
+from suffice.trace.table import TraceSet
 
 __all__ = ["add_command"]
+
+_CERTIFIED = "certified"
 
 
 def add_command(commands: Any) -> None:
@@ -19,10 +38,13 @@ def add_command(commands: Any) -> None:
     listed = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.items())
     parser = commands.add_parser(
         "fit",
-        help="calibrate or train a policy on the tune split",
-        description=f"Calibrates or trains a policy on recorded rounds. Methods: {listed}.",
+        help="calibrate, train or certify a policy on the tune split",
+        description=f"Calibrates or trains a policy on recorded rounds. Methods: {listed}; {_CERTIFIED}: "
+        "the cheapest policy of a family whose loss against the full budget is proven small.",
     )
-    parser.add_argument("method", metavar="POLICY", choices=sorted(METHODS), help="which method")
+    parser.add_argument(
+        "method", metavar="POLICY", choices=(*sorted(METHODS), _CERTIFIED), help="which method"
+    )
     add_traces(parser)
     parser.add_argument(
         "--out",
@@ -39,14 +61,114 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--split", default=FIT_SPLIT, help=f"which questions (default: {FIT_SPLIT})"
     )
+    parser.add_argument(
+        "--calibrator",
+        choices=tuple(CALIBRATORS),
+        default="isotonic",
+        help="how calibrated(...) is fitted, for the corrected presets (default: isotonic)",
+    )
+    _add_certified(parser)
+    add_costs(parser)
     add_json(parser)
     parser.set_defaults(run=run)
+
+
+def _add_certified(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "certified", "half of the split fits, orders and sets thresholds, the other half proves"
+    )
+    group.add_argument(
+        "--family",
+        choices=tuple(FAMILIES),
+        default="rule",
+        help="rule: OR and AND rules over the trace's signals; thresholds: one rule over a grid; fixed: "
+        "every number of rounds (default: rule); each includes the full budget",
+    )
+    group.add_argument(
+        "--max-loss",
+        type=number,
+        default=0.02,
+        metavar="E",
+        help="greatest expected loss against the full budget, above 0 and below 1 (default: 0.02)",
+    )
+    group.add_argument(
+        "--confidence",
+        type=number,
+        default=0.95,
+        metavar="P",
+        help="probability that the promise holds (default: 0.95)",
+    )
+    group.add_argument(
+        "--metric", choices=METRICS, default="f1", help="what must not be lost (default: f1)"
+    )
+    group.add_argument(
+        "--loss",
+        choices=LOSSES,
+        default="signed",
+        help="signed: full budget minus policy; drop: its positive part; wrong-stop: the share of "
+        "questions answered wrong although the full budget is right (default: signed)",
+    )
+    group.add_argument(
+        "--correction",
+        choices=CORRECTIONS,
+        default="fixed-sequence",
+        help="for testing many members (default: fixed-sequence, safest first)",
+    )
+    _add_family(group)
+    group.add_argument("--seed", type=natural, default=42, help="of the halves (default: 42)")
+    group.add_argument(
+        "--f1", choices=F1_KINDS, default="hotpotqa", help="which F1 (default: hotpotqa)"
+    )
+
+
+def _add_family(group: Any) -> None:
+    """What is in a family."""
+    group.add_argument(
+        "--rule",
+        default=TEMPLATE,
+        metavar="RULE",
+        help=f"with --family thresholds: a rule with one '?' (default: {TEMPLATE})",
+    )
+    group.add_argument(
+        "--grid",
+        type=grid,
+        metavar="LOW:HIGH:STEP|A,B,...",
+        help="with --family thresholds (default: 0:0.95:0.05)",
+    )
+    group.add_argument(
+        "--signals",
+        type=names,
+        metavar="A,B,...",
+        help="with --family rule (default: all that the trace defines without asking a model)",
+    )
+    group.add_argument(
+        "--levels",
+        type=positive,
+        default=9,
+        metavar="N",
+        help="with --family rule: thresholds a signal (default: 9)",
+    )
+    group.add_argument(
+        "--max-signals",
+        type=positive,
+        default=2,
+        metavar="N",
+        help="with --family rule: signals a rule combines at most (default: 2)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit and write the policy file."""
     traces = open_traces(arguments, say)
-    policy = fit_method(arguments.method, traces, arguments.preset, arguments.split)
+    if arguments.method == _CERTIFIED:
+        return _certified(traces, arguments)
+    policy = fit_method(
+        arguments.method,
+        traces,
+        arguments.preset,
+        arguments.split,
+        calibrator=arguments.calibrator,
+    )
     written = save_policy(policy, arguments.out, max_rounds=traces.n_rounds)
     document = policy_document(policy)
     if arguments.json:
@@ -54,7 +176,78 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(f"wrote {written}")
         print(f"  rule   {document['rule']}")
-        fitted = document["fitted_on"]
-        print(f"  fitted on {fitted['labelled']} labelled questions of split {fitted['split']}")
+        if fitted := document.get("fitted_on"):
+            print(f"  fitted on {fitted['labelled']} labelled questions of split {fitted['split']}")
         print(f"  use    suffice replay {arguments.traces} --policy {written}")
     return 0
+
+
+def _certified(traces: TraceSet, arguments: argparse.Namespace) -> int:
+    found = fit_certified(traces, _certified_settings(arguments))
+    written = save_policy(found.policy, arguments.out, max_rounds=traces.n_rounds)
+    if arguments.json:
+        document = policy_document(found.policy)
+        print_json(
+            {
+                "out": str(written),
+                "hash": policy_hash(found.policy),
+                "policy": document,
+                **found.to_json(),
+            }
+        )
+    else:
+        _print_certified(found, str(written), arguments)
+    for note in found.notes:
+        say(f"note: {note}")
+    return 0
+
+
+def _print_certified(found: CertifiedPolicy, written: str, arguments: argparse.Namespace) -> None:
+    promise = found.policy.guarantee
+    print(f"wrote {written}")
+    print(f"  rule     {found.policy.rule}")
+    print(f"  result   {promise['reason']}")
+    if promise["fell_back"]:
+        print("           so the policy takes the full budget")
+    else:
+        print(
+            f"  promise  expected {promise['loss']} loss in {promise['metric']} of at most "
+            f"{promise['max_loss']:g} with probability {promise['confidence']:g}; measured "
+            f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
+        )
+    print(
+        f"  cost     {promise['mean_cost']:.4g} {found.cost.label} a question, "
+        f"{promise['full_budget_cost']:.4g} at the full budget"
+    )
+    print(
+        f"  family   {promise['family']}: {promise['members']} members, {promise['tested']} tested "
+        f"({promise['correction']}), {promise['certified']} certified; halves of "
+        f"{promise['questions']['learn']} and {promise['questions']['test']} questions"
+    )
+    print("  holds    for questions drawn like these, with this model, prompt and retriever")
+    print(f"  use      suffice replay {arguments.traces} --policy {written}")
+
+
+def _certified_settings(arguments: argparse.Namespace) -> CertifiedSettings:
+    return CertifiedSettings(
+        promise=CertifySettings(
+            max_loss=arguments.max_loss,
+            confidence=arguments.confidence,
+            loss=arguments.loss,
+            correction=arguments.correction,
+        ),
+        family=FamilySettings(
+            family=arguments.family,
+            rule=arguments.rule,
+            thresholds=arguments.grid,
+            signals=arguments.signals,
+            levels=arguments.levels,
+            max_signals=arguments.max_signals,
+        ),
+        metric=arguments.metric,
+        split=arguments.split,
+        cost=arguments.cost,
+        cost_model=cost_model(arguments),
+        f1_kind=arguments.f1,
+        seed=arguments.seed,
+    )

@@ -9,13 +9,37 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from suffice._version import VERSION
-from suffice.cli import ask, demo, fit, record, replay, report, signals, traces
+from suffice.cli import (
+    ask,
+    demo,
+    diagnose,
+    fit,
+    record,
+    replay,
+    report,
+    search,
+    signals,
+    sweep,
+    traces,
+)
 from suffice.cli.output import INTERRUPTED, one_line_warnings, say
 from suffice.errors import SufficeError
 
 __all__ = ["build_parser", "main"]
 
-_COMMANDS = (demo, ask, record, traces, signals, fit, replay, report)
+_COMMANDS = (
+    demo,
+    ask,
+    record,
+    traces,
+    signals,
+    diagnose,
+    fit,
+    replay,
+    search,
+    sweep,
+    report,
+)
 
 
 class _Parser(argparse.ArgumentParser):

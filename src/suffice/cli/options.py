@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from suffice.cli.output import say
+from suffice.costs.energy import EnergyModel, parse_energy
+from suffice.costs.prices import parse_prices, prices_of
+from suffice.costs.usage import COSTS, CostModel
 from suffice.llm.cache import CachedModel
 from suffice.llm.connect import connect
 from suffice.llm.openai_compatible import OpenAISettings
@@ -16,17 +20,25 @@ from suffice.trace.reader import read_traces
 from suffice.trace.table import TraceSet
 
 __all__ = [
+    "add_costs",
     "add_json",
     "add_model",
     "add_replay",
+    "add_resampling",
     "add_traces",
     "comparison_settings",
     "connect_model",
+    "cost_model",
+    "grid",
+    "names",
     "natural",
+    "number",
     "open_traces",
     "positive",
     "seconds",
 ]
+
+_MOST_THRESHOLDS = 10_000
 
 
 def positive(text: str) -> int:
@@ -47,6 +59,43 @@ def _whole(text: str, least: int) -> int:
     if value < least:
         raise argparse.ArgumentTypeError(f"must be at least {least}, found {value}")
     return value
+
+
+def number(text: str) -> float:
+    """An argparse type: a finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not -float("inf") < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a finite number, found {text!r}")
+    return value
+
+
+def grid(text: str) -> tuple[float, ...]:
+    """An argparse type: LOW:HIGH:STEP, both ends included, or numbers separated by commas."""
+    if ":" not in text:
+        return tuple(number(part) for part in text.split(","))
+    parts = [number(part) for part in text.split(":")]
+    if len(parts) != 3 or parts[2] <= 0 or parts[1] < parts[0]:
+        raise argparse.ArgumentTypeError(
+            f"must be LOW:HIGH:STEP with LOW <= HIGH and STEP > 0, found {text!r}"
+        )
+    low, high, step = parts
+    count = int((high - low) / step + 1e-9) + 1
+    if count > _MOST_THRESHOLDS:
+        raise argparse.ArgumentTypeError(
+            f"at most {_MOST_THRESHOLDS} thresholds, found {count} in {text!r}"
+        )
+    return tuple(round(low + step * index, 12) for index in range(count))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """An argparse type: names separated by commas."""
+    found = tuple(name.strip() for name in text.split(","))
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"must be names separated by commas, found {text!r}")
+    return found
 
 
 def seconds(text: str) -> float:
@@ -81,9 +130,17 @@ def open_traces(
     arguments: argparse.Namespace, say: Callable[[str], None], *, keep_unknown: bool = False
 ) -> TraceSet:
     """Read TRACES as asked, and say what was skipped."""
-    found = read_traces(
-        arguments.traces, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown
-    )
+    return _opened(arguments.traces, arguments, say, keep_unknown=keep_unknown)
+
+
+def _opened(
+    path: str,
+    arguments: argparse.Namespace,
+    say: Callable[[str], None],
+    *,
+    keep_unknown: bool = False,
+) -> TraceSet:
+    found = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
     if found.origin.skipped:
         say(
             f"skipped {len(found.origin.skipped)} invalid parts; the first: {found.origin.skipped[0]}"
@@ -91,15 +148,20 @@ def open_traces(
     return found
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedded") -> None:
     """``--llm``, ``--model`` and what goes with a server."""
     group = parser.add_argument_group("language model")
+    embedded = (
+        "a small model in this process"
+        if default is None
+        else "the default: a small model in this process"
+    )
     group.add_argument(
         "--llm",
-        default="embedded",
+        default=default,
         metavar="URL",
-        help="base URL of an OpenAI-compatible server, 'embedded' (default: a small model in this "
-        "process) or 'scripted' (a deterministic stand-in for tests)",
+        help=f"base URL of an OpenAI-compatible server, 'embedded' ({embedded}) or 'scripted' (a "
+        "deterministic stand-in for tests)",
     )
     group.add_argument(
         "--model",
@@ -145,8 +207,8 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="P",
-        help="fixed-K, oracle-em, oracle-f1, a method's name (tasr: published; tasr-corrected) or a "
-        "policy file; may be given several times",
+        help="fixed-K, oracle-em, oracle-f1, closed-book (round 0), a method's name (tasr: published; "
+        "tasr-corrected) or a policy file; may be given several times",
     )
     parser.add_argument(
         "--stop-when",
@@ -157,8 +219,20 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--split", help="which questions (default: eval where present, else all)")
     parser.add_argument(
+        "--fit-on",
+        metavar="TRACES2",
+        help="fit methods and rules on split tune of these traces instead, to see how a calibration "
+        "carries over from another data set or model",
+    )
+    parser.add_argument(
         "--baseline", metavar="P", help="what differences are taken against (default: fixed-3)"
     )
+    add_resampling(parser)
+    add_costs(parser)
+
+
+def add_resampling(parser: argparse.ArgumentParser) -> None:
+    """``--bootstrap``, ``--seed`` and ``--f1``."""
     parser.add_argument(
         "--bootstrap", type=positive, default=1000, metavar="N", help="resamples (default: 1000)"
     )
@@ -168,8 +242,51 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_costs(parser: argparse.ArgumentParser) -> None:
+    """``--cost`` and what prices usage."""
+    group = parser.add_argument_group("costs")
+    group.add_argument(
+        "--cost",
+        choices=tuple(COSTS),
+        metavar="NAME",
+        help=f"what policies are compared at: {', '.join(COSTS)} (default: llm_calls where recorded, "
+        "else rounds)",
+    )
+    prices = group.add_mutually_exclusive_group()
+    prices.add_argument(
+        "--price-model",
+        metavar="M",
+        help="price tokens as this model, by the list of the package genai-prices; perhaps with its "
+        "provider, as in openai:gpt-5-mini",
+    )
+    prices.add_argument(
+        "--prices",
+        metavar="RATES",
+        help="price tokens by hand, in USD per million, as in input=0.15,cached=0.075,output=0.60 "
+        "(cached: as input); also call=, retrieval=, rerank= in USD each",
+    )
+    group.add_argument(
+        "--energy",
+        metavar="RATES",
+        help="joules a token, as in prompt=0.03,cached=0,completion=0.35 (the defaults); also "
+        "retrieval=, rerank= in joules each",
+    )
+
+
+def cost_model(arguments: argparse.Namespace) -> CostModel:
+    """The prices and constants that :func:`add_costs`' options ask for."""
+    prices = None
+    if arguments.price_model is not None:
+        prices = prices_of(arguments.price_model)
+    elif arguments.prices is not None:
+        prices = parse_prices(arguments.prices)
+    energy = EnergyModel() if arguments.energy is None else parse_energy(arguments.energy)
+    return CostModel(prices=prices, energy=energy)
+
+
 def comparison_settings(arguments: argparse.Namespace) -> ComparisonSettings:
-    """What :func:`add_replay`'s options ask for."""
+    """What :func:`add_replay`'s options ask for; reads the traces of ``--fit-on``."""
+    fit_on = None if arguments.fit_on is None else _opened(arguments.fit_on, arguments, say)
     return ComparisonSettings(
         policies=tuple(arguments.policy),
         rules=tuple(arguments.stop_when),
@@ -178,4 +295,7 @@ def comparison_settings(arguments: argparse.Namespace) -> ComparisonSettings:
         f1_kind=arguments.f1,
         resamples=arguments.bootstrap,
         seed=arguments.seed,
+        cost=arguments.cost,
+        cost_model=cost_model(arguments),
+        fit_on=fit_on,
     )

@@ -40,6 +40,17 @@ def add_command(commands: Any) -> None:
         "--samples", type=natural, default=0, metavar="M", help="sampled answers a round (0)"
     )
     parser.add_argument(
+        "--closed-book",
+        action="store_true",
+        help="also record the answer without passages, as round 0",
+    )
+    parser.add_argument(
+        "--judge",
+        action="store_true",
+        help="also ask the model after each round how well the evidence supports its answer: the "
+        "signal judge_support (later: suffice signals --llm)",
+    )
+    parser.add_argument(
         "--pipeline", choices=("cumulative",), default="cumulative", help="the loop"
     )
     parser.add_argument("--prompt", choices=PROMPTS, default="answer-first", help="which prompt")
@@ -80,6 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
             samples=arguments.samples,
             prompt=arguments.prompt,
             seed=arguments.seed,
+            closed_book=arguments.closed_book,
+            judge=arguments.judge,
         ),
         corpus=arguments.corpus,
         pool=pool,

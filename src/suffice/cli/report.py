@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,17 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def usual_policies(traces: TraceSet) -> tuple[str, ...]:
-    """Every fixed-K, the oracles, and TASR where it can be fitted and computed."""
+def usual_policies(traces: TraceSet, fit_on: TraceSet | None = None) -> tuple[str, ...]:
+    """Every fixed-K, the oracles, and TASR where it can be fitted (on ``fit_on``) and computed."""
     fixed = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
+    fitting = traces if fit_on is None else fit_on
     fittable = (
-        FIT_SPLIT in traces.splits
-        and any(gold.answers for gold in traces.only_split(FIT_SPLIT).gold)
-        and (traces.has("tokens") or "answer_token_margin" in traces.signal_names)
+        FIT_SPLIT in fitting.splits
+        and any(gold.answers for gold in fitting.only_split(FIT_SPLIT).gold)
+        and all(
+            each.has("tokens") or "answer_token_margin" in each.signal_names
+            for each in (fitting, traces)
+        )
     )
     tasr = ("tasr", "tasr-corrected") if fittable else ()
     return (*fixed, *tasr, "oracle-em", "oracle-f1")
@@ -49,9 +54,10 @@ def usual_policies(traces: TraceSet) -> tuple[str, ...]:
 def run(arguments: argparse.Namespace) -> int:
     """Replay and write the file."""
     traces = open_traces(arguments, say)
-    if not arguments.policy and not arguments.stop_when:
-        arguments.policy = list(usual_policies(traces))
-    comparison = compare(traces, comparison_settings(arguments))
+    settings = comparison_settings(arguments)
+    if not settings.policies and not settings.rules:
+        settings = replace(settings, policies=usual_policies(traces, settings.fit_on))
+    comparison = compare(traces, settings)
     size = write_report(comparison, Path(arguments.out))
     if arguments.json:
         print_json({"out": arguments.out, "bytes": size, "questions": comparison.result.questions})

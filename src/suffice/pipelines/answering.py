@@ -10,7 +10,15 @@ from typing import Literal
 from suffice.errors import BackendError, UsageError
 from suffice.pipelines.controller import Controller
 from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
-from suffice.protocols import ChatModel, Decision, Retriever, StopPolicy
+from suffice.protocols import (
+    ChatModel,
+    Decision,
+    Generation,
+    GenerationRequest,
+    Retriever,
+    StopPolicy,
+)
+from suffice.signals.recorded import JUDGE_SUPPORT
 from suffice.trace.records import Question, Round
 
 __all__ = ["Answered", "Budgets", "answer", "check_policy"]
@@ -60,7 +68,7 @@ def check_policy(policy: StopPolicy, settings: CumulativeSettings, *, logprobs: 
         provided.add("tokens")
     for spec in policy.specs:
         missing = [column for column in spec.needs if column not in provided]
-        if spec.recorded_only:
+        if spec.recorded_only and not (settings.judge and spec.name == JUDGE_SUPPORT.name):
             missing = ["a recorded value"]
         if missing:
             why = (
@@ -92,7 +100,8 @@ def answer(
     """
     if not question.strip():
         raise UsageError("the question is empty; type what you want to know")
-    loop = CumulativePipeline(model, settings)
+    metered = _Metered(model)
+    loop = CumulativePipeline(metered, settings)
     controller.start(question)
     decisions: list[Decision] = []
     started = time.perf_counter()
@@ -104,7 +113,7 @@ def answer(
                 return _answered(
                     controller, decisions, decision.stopped_by or "policy", decision.reason
                 )
-            spent = _spent(controller.rounds, budgets, time.perf_counter() - started)
+            spent = _spent(metered.tokens, budgets, time.perf_counter() - started)
             if spent:
                 return _answered(controller, decisions, "budget", spent)
     except BackendError as error:
@@ -119,16 +128,30 @@ def answer(
     return _answered(controller, decisions, "end", "no passage is left to show")
 
 
-def _spent(rounds: Sequence[Round], budgets: Budgets, seconds: float) -> str | None:
+class _Metered:
+    """The model with a count of the tokens of all its calls: answers, samples and verdicts."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self.tokens = 0
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def api(self) -> Literal["chat", "completion"]:
+        return self._model.api
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        reply = self._model.generate(request)
+        self.tokens += (reply.prompt_tokens or 0) + (reply.completion_tokens or 0)
+        return reply
+
+
+def _spent(tokens: int, budgets: Budgets, seconds: float) -> str | None:
     if budgets.seconds is not None and seconds >= budgets.seconds:
         return f"the budget of {budgets.seconds:g} seconds is spent"
-    tokens = sum(
-        (each.usage.prompt_tokens or 0)
-        + (each.usage.completion_tokens or 0)
-        + (each.usage.sample_prompt_tokens or 0)
-        + (each.usage.sample_completion_tokens or 0)
-        for each in rounds
-    )
     if budgets.tokens is not None and tokens >= budgets.tokens:
         return f"the budget of {budgets.tokens} tokens is spent"
     return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from suffice.errors import UsageError
 from suffice.pipelines.parsing import parse_reply
-from suffice.pipelines.prompts import PromptName, render_prompt
+from suffice.pipelines.prompts import PromptName, render_closed_book, render_prompt
 from suffice.protocols import ChatModel, Generation, GenerationRequest, Message, Retriever
-from suffice.trace.records import Passage, Question, Round, Usage
+from suffice.signals.judge_support import judged
+from suffice.trace.records import LoopView, Passage, Question, Round, Usage
 
 __all__ = ["CumulativePipeline", "CumulativeSettings"]
 
@@ -41,6 +42,10 @@ class CumulativeSettings:
         Length limits of a reply.
     seed
         Of the samples, mixed with question and round.
+    closed_book
+        Whether a recording also keeps the answer without passages, as round 0.
+    judge
+        Whether the model is asked after each round how well the evidence supports its answer.
     """
 
     rounds: int = 5
@@ -53,6 +58,8 @@ class CumulativeSettings:
     max_tokens: int = 48
     max_sample_tokens: int = 24
     seed: int = 42
+    closed_book: bool = False
+    judge: bool = False
 
     def __post_init__(self) -> None:
         least = {"rounds": 1, "samples": 0, "top_logprobs": 0, "candidates": 1, "seed": 0}
@@ -81,10 +88,28 @@ class CumulativePipeline:
         wanted = max(settings.candidates, settings.rounds)
         ranked = tuple(retriever.retrieve(question.text, wanted))
         scores = tuple(each.score for each in ranked if each.score is not None)
+        finished: tuple[Round, ...] = ()
         for number in range(1, min(settings.rounds, len(ranked)) + 1):
             first = number == 1
-            yield self._round(question, ranked[:number], started, scores if first else None)
+            latest = self._round(question, ranked[:number], started, scores if first else None)
+            if settings.judge:
+                latest = judged(LoopView(question.text, (*finished, latest)), self._model)
+            finished = (*finished, latest)
+            yield latest
             started = time.perf_counter()
+
+    def closed_book(self, question: Question) -> Round:
+        """Round 0: the model's answer without passages, one greedy call.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        started = time.perf_counter()
+        prompt = render_closed_book(question.text, api=self._model.api, name=self.settings.prompt)
+        greedy = self._greedy(prompt)
+        return _answered(greedy, (), _usage(greedy, None, 0, started))
 
     def _round(
         self,
@@ -95,30 +120,29 @@ class CumulativePipeline:
     ) -> Round:
         settings = self.settings
         prompt = render_prompt(question.text, shown, api=self._model.api, name=settings.prompt)
-        greedy = self._model.generate(
+        greedy = self._greedy(prompt)
+        sampled = self._samples(question, prompt, len(shown))
+        answers = (
+            None
+            if sampled is None
+            else tuple(parse_reply(each.text).answer for each in sampled.completions)
+        )
+        usage = _usage(greedy, sampled, 1 if scores is not None else 0, started)
+        return replace(
+            _answered(greedy, shown[-1:], usage),
+            query=question.text if scores is not None else None,
+            samples=answers,
+            candidate_scores=scores,
+        )
+
+    def _greedy(self, prompt: str | tuple[Message, ...]) -> Generation:
+        return self._model.generate(
             GenerationRequest(
                 prompt=prompt,
-                max_tokens=settings.max_tokens,
-                top_logprobs=settings.top_logprobs,
+                max_tokens=self.settings.max_tokens,
+                top_logprobs=self.settings.top_logprobs,
                 stop=_STOP,
             )
-        )
-        sampled = self._samples(question, prompt, len(shown))
-        completion = greedy.completions[0]
-        parsed = parse_reply(completion.text)
-        return Round(
-            answer=parsed.answer,
-            passages=shown[-1:],
-            query=question.text if scores is not None else None,
-            response=completion.text,
-            tokens=completion.tokens,
-            samples=None
-            if sampled is None
-            else tuple(parse_reply(each.text).answer for each in sampled.completions),
-            verbalized_confidence=parsed.confidence,
-            candidate_scores=scores,
-            parse_failure=parsed.failure,
-            usage=_usage(greedy, sampled, 1 if scores is not None else 0, started),
         )
 
     def _samples(
@@ -138,6 +162,21 @@ class CumulativePipeline:
                 stop=_STOP_SAMPLES[settings.prompt],
             )
         )
+
+
+def _answered(greedy: Generation, passages: tuple[Passage, ...], usage: Usage) -> Round:
+    """A round of what the greedy reply says."""
+    completion = greedy.completions[0]
+    parsed = parse_reply(completion.text)
+    return Round(
+        answer=parsed.answer,
+        response=completion.text,
+        tokens=completion.tokens,
+        verbalized_confidence=parsed.confidence,
+        passages=passages,
+        usage=usage,
+        parse_failure=parsed.failure,
+    )
 
 
 def _seed(seed: int, question_id: str, number: int) -> int:

@@ -1,15 +1,15 @@
-"""Worked examples for base models, from a small invented place that no data set uses."""
+"""Worked examples for base models: from a small invented place that no data set uses, and from memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EXAMPLES", "WorkedExample"]
+__all__ = ["CLOSED_BOOK_EXAMPLES", "EXAMPLES", "WorkedExample"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkedExample:
-    """Evidence as (title, text), and the reply it should get."""
+    """Evidence as (title, text), empty for an answer from memory, and the reply it should get."""
 
     evidence: tuple[tuple[str, str], ...]
     question: str
@@ -97,5 +97,26 @@ EXAMPLES: tuple[WorkedExample, ...] = (
         question="Where does the keeper of the Ostrel Lighthouse live?",
         answer="Saltmere",
         confidence=4,
+    ),
+)
+
+CLOSED_BOOK_EXAMPLES: tuple[WorkedExample, ...] = (
+    WorkedExample(
+        evidence=(), question="What is the capital of Norway?", answer="Oslo", confidence=5
+    ),
+    WorkedExample(
+        evidence=(),
+        question="Who was born first, Johann Sebastian Bach or Wolfgang Amadeus Mozart?",
+        answer="Johann Sebastian Bach",
+        confidence=4,
+    ),
+    WorkedExample(
+        evidence=(), question="In what year did the Titanic sink?", answer="1912", confidence=5
+    ),
+    WorkedExample(
+        evidence=(),
+        question="In which town was the painter of The Potato Eaters born?",
+        answer="Zundert",
+        confidence=2,
     ),
 )

@@ -29,6 +29,10 @@ def live_policy(named: str | None) -> PolicyFile:
         return PolicyFile(fixed, fixed.rounds)
     if named.startswith("oracle-"):
         raise UsageError(f"{named} needs gold answers and cannot run live; use 'suffice replay'")
+    if named == "closed-book":
+        raise UsageError(
+            "closed-book answers without passages and decides nothing live; use fixed-1"
+        )
     found = method_and_preset(named)
     if found is not None:
         method = found[0].name

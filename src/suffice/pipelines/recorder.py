@@ -71,11 +71,13 @@ def _ignore(_: Progress) -> None:
 class RecorderSettings:
     """How a recording runs.
 
-    ``run`` is the ``suffice.run`` document; a resumed recording must state the same.
+    ``run`` is the ``suffice.run`` document; a resumed recording must state the same. ``closed_book``
+    answers a question without passages, for round 0; ``None``: there is no round 0.
     """
 
     run: Mapping[str, Any]
     concurrency: int = 8
+    closed_book: Callable[[Question], Round] | None = None
     on_progress: Callable[[Progress], None] = field(default=_ignore)
 
 
@@ -304,14 +306,21 @@ class _Session:
     def _record_one(self, task: Task) -> QuestionRecord | _Failure | None:
         """``None`` when told to stop before the question was finished."""
         rounds: list[Round] = []
+        answer = self._settings.closed_book
         try:
+            closed_book = None if answer is None else answer(task.question)
             for each in self._pipeline.rounds(task.question, task.retriever):
                 rounds.append(each)
                 if self._stop.is_set():
                     return None
             if not rounds:
                 return _Failure("the retriever returned no passage")
-            finished = QuestionRecord(question=task.question, gold=task.gold, rounds=tuple(rounds))
+            finished = QuestionRecord(
+                question=task.question,
+                gold=task.gold,
+                rounds=tuple(rounds),
+                closed_book=closed_book,
+            )
             records_to_table([finished])  # what no file can hold is this question's failure alone
         except (BackendError, DataError) as error:
             return _Failure(str(error))

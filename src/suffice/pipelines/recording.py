@@ -19,6 +19,9 @@ from suffice.retrieval.bm25 import BM25Index
 
 __all__ = ["Recording", "record_examples"]
 
+# a recording begun before these existed goes on as one without them
+_STATED_WHEN_ON = ("closed_book", "judge")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
@@ -69,14 +72,16 @@ def record_examples(
         for each, label in zip(usable, labels, strict=True)
     ]
     concurrency = recording.concurrency or int(getattr(model, "concurrency", 1))
+    pipeline = CumulativePipeline(model, recording.settings)
     return record(
         tasks,
-        CumulativePipeline(model, recording.settings),
+        pipeline,
         out,
         RecorderSettings(
             run=_run_document(model, recording, pooled),
             concurrency=concurrency,
             on_progress=on_progress,
+            closed_book=pipeline.closed_book if recording.settings.closed_book else None,
         ),
     )
 
@@ -112,6 +117,10 @@ def _run_document(
 ) -> dict[str, Any]:
     # a recording must not go on over another corpus without anybody noticing
     corpus = {} if pooled is None else {"corpus_fingerprint": pooled.fingerprint}
+    settings = asdict(recording.settings)
+    for name in _STATED_WHEN_ON:
+        if not settings[name]:
+            del settings[name]
     return {
         "dataset": recording.dataset,
         "model": model.name,
@@ -121,6 +130,6 @@ def _run_document(
         "corpus": recording.corpus,
         **corpus,
         "splits": dict(recording.splits),
-        **asdict(recording.settings),
+        **settings,
         "version": VERSION,
     }

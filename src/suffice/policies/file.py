@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from suffice.calibration.isotonic import IsotonicMap
+from suffice.calibration.maps import calibrator_document, read_calibrator
 from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.errors import DataError, UsageError
 from suffice.policies.fixed import FixedPolicy
@@ -50,11 +50,7 @@ def _rule_body(policy: RulePolicy) -> dict[str, Any]:
         body["preset"] = policy.preset
     if policy.calibrators:
         body["calibrators"] = {
-            name: {
-                "absent": calibrator.absent,
-                "rounds": [each.to_json() for each in calibrator.maps],
-            }
-            for name, calibrator in policy.calibrators.items()
+            name: calibrator_document(calibrator) for name, calibrator in policy.calibrators.items()
         }
     if policy.base_rates:
         body["base_rates"] = [None if math.isnan(rate) else rate for rate in policy.base_rates]
@@ -64,13 +60,19 @@ def _rule_body(policy: RulePolicy) -> dict[str, Any]:
         body["abstention"] = list(policy.abstention)
     if policy.fitted_on:
         body["fitted_on"] = dict(policy.fitted_on)
+    if policy.guarantee:
+        body["guarantee"] = dict(policy.guarantee)
     return body
 
 
 def policy_hash(policy: StopPolicy) -> str:
-    """Twelve hexadecimal digits over everything that decides; where it was fitted does not count."""
+    """Twelve hexadecimal digits over everything that decides.
+
+    Where it was fitted and what was promised of it do not count.
+    """
     document = policy_document(policy)
-    document.pop("fitted_on", None)
+    for part in ("fitted_on", "guarantee"):
+        document.pop(part, None)
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
@@ -214,27 +216,8 @@ def _probability(value: object, column: str) -> float | None:
 
 
 def _read_calibrators(document: Mapping[str, Any]) -> dict[str, PerRoundCalibrator]:
-    calibrators: dict[str, PerRoundCalibrator] = {}
-    for name, part in _field(document, "calibrators", dict, {}).items():
-        column = f"calibrators.{name}"
-        if not isinstance(part, dict) or not isinstance(part.get("rounds"), list):
-            raise DataError('must be an object with a list "rounds"', column=column)
-        calibrators[name] = PerRoundCalibrator(
-            maps=tuple(
-                _read_map(each, f"{column}.rounds[{index}]")
-                for index, each in enumerate(part["rounds"])
-            ),
-            absent=_probability(part.get("absent"), f"{column}.absent"),
-        )
-    return calibrators
-
-
-def _read_map(document: object, column: str) -> IsotonicMap:
-    try:
-        return IsotonicMap.from_json(document)
-    except DataError as error:
-        place = column if error.column is None else f"{column}.{error.column}"
-        raise DataError(error.message, column=place) from error
+    parts = _field(document, "calibrators", dict, {})
+    return {name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()}
 
 
 def _read_abstention(document: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -260,9 +243,10 @@ def _read_rule(document: Mapping[str, Any]) -> StopPolicy:
         own_signals=_strings(document, "own_signals") or (),
         abstention=_read_abstention(document),
         fitted_on=_field(document, "fitted_on", dict, {}),
+        guarantee=_field(document, "guarantee", dict, {}),
     )
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], StopPolicy]] = MappingProxyType(
-    {"fixed": _read_fixed, "rule": _read_rule, "tasr": _read_rule}
+    {"fixed": _read_fixed, "rule": _read_rule, "tasr": _read_rule, "certified": _read_rule}
 )

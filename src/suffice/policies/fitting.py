@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.calibration.isotonic import fit_per_round
+from suffice.calibration.isotonic import fit_isotonic, fit_per_round
 from suffice.calibration.per_round import PerRoundCalibrator
-from suffice.errors import UsageError
+from suffice.calibration.platt import fit_platt
+from suffice.calibration.shrunken import fit_shrunken
+from suffice.calibration.venn_abers import fit_venn_abers
+from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.policies.rule import RulePolicy, rule_needs
 from suffice.protocols import Signal
 from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.table import TraceSet
 
-__all__ = ["FitData", "Preset", "fit_calibrator", "fit_data", "fit_rule", "out_of_fold"]
+__all__ = [
+    "CALIBRATORS",
+    "CalibratorKind",
+    "FitData",
+    "Preset",
+    "fit_calibrator",
+    "fit_data",
+    "fit_rule",
+    "out_of_fold",
+]
 
 Preset = Literal["published", "corrected"]
+CalibratorKind = Literal["isotonic", "isotonic-global", "platt", "shrunken", "venn-abers"]
 FIT_SPLIT = "tune"
 N_FOLDS = 5
 
@@ -78,35 +93,163 @@ def fit_data(
     return FitData(table=table, outcomes=scored, provenance=provenance)
 
 
+_Fit = Callable[[NDArray[np.float64], NDArray[np.float64], float | None], PerRoundCalibrator]
+
+
+def _isotonic(
+    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
+) -> PerRoundCalibrator:
+    return PerRoundCalibrator(maps=fit_per_round(values, em, undefined=undefined), absent=undefined)
+
+
+def _isotonic_global(
+    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
+) -> PerRoundCalibrator:
+    return PerRoundCalibrator(beyond=fit_isotonic(values, em, undefined=undefined))
+
+
+def _platt(
+    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
+) -> PerRoundCalibrator:
+    maps = (fit_platt(*each, undefined=undefined) for each in zip(values.T, em.T, strict=True))
+    return PerRoundCalibrator(maps=tuple(maps), absent=undefined)
+
+
+def _shrunken(
+    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
+) -> PerRoundCalibrator:
+    return fit_shrunken(values, em, undefined=undefined)
+
+
+def _venn_abers(
+    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
+) -> PerRoundCalibrator:
+    maps = (fit_venn_abers(*each, undefined=undefined) for each in zip(values.T, em.T, strict=True))
+    return PerRoundCalibrator(maps=tuple(maps), absent=undefined)
+
+
+CALIBRATORS: Mapping[str, _Fit] = MappingProxyType(
+    {
+        "isotonic": _isotonic,
+        "isotonic-global": _isotonic_global,
+        "platt": _platt,
+        "shrunken": _shrunken,
+        "venn-abers": _venn_abers,
+    }
+)
+
+
 def fit_calibrator(
     data: FitData,
     signal: str,
     *,
+    kind: CalibratorKind = "isotonic",
     undefined: float | None = None,
     rows: NDArray[np.bool_] | None = None,
 ) -> PerRoundCalibrator:
-    """One isotonic map a round of ``signal`` to P(EM = 1).
+    """Fit ``signal`` to P(EM = 1).
 
-    ``undefined`` is what an undefined value or an unfitted round maps to; ``rows`` (n_questions,)
-    restricts the questions fitted on.
+    Every isotonic kind takes high values for good ones: a signal that speaks for stopping when low
+    becomes a constant, unless it is fitted with ``platt``.
+
+    Parameters
+    ----------
+    kind
+        ``isotonic`` (one map a round), ``isotonic-global`` (one map for all rounds, and any later
+        one), ``shrunken`` (the first drawn towards the second), ``platt`` or ``venn-abers`` (one map
+        a round each).
+    undefined
+        What an undefined value or an unfitted round maps to.
+    rows
+        (n_questions,), restricts the questions fitted on.
+
+    Raises
+    ------
+    UsageError
+        For an unknown kind.
+
+    Warns
+    -----
+    SufficeWarning
+        With all ``rows``, when fewer questions are labelled than there are folds, or all answers are
+        right, or all wrong: with what that does to rules.
     """
+    if kind not in CALIBRATORS:
+        raise UsageError(f"unknown calibrator {kind!r}; known: {', '.join(CALIBRATORS)}")
     values, em = data.table.signal(signal), data.outcomes.em
     if rows is not None:
-        values, em = values[rows], em[rows]
-    return PerRoundCalibrator(maps=fit_per_round(values, em, undefined=undefined), absent=undefined)
+        return CALIBRATORS[kind](values[rows], em[rows], undefined)
+    calibrator = CALIBRATORS[kind](values, em, undefined)
+    _warn_of_little(data, signal, calibrator)
+    return calibrator
 
 
-def fit_rule(rule: str, data: FitData | None, *, own_signals: tuple[str, ...] = ()) -> RulePolicy:
-    """A rule text with whatever it needs fitted; ``data`` may be ``None`` when it needs nothing."""
+def _warn_of_little(data: FitData, signal: str, calibrator: PerRoundCalibrator) -> None:
+    """Say what a rule can expect of maps fitted on next to nothing."""
+    labelled, seen = int(data.outcomes.labelled.sum()), np.unique(data.outcomes.em)
+    seen = seen[~np.isnan(seen)]
+    if len(seen) == 1 and seen[0] in (0.0, 1.0):
+        which = "right" if seen[0] else "wrong"
+        found = f"all answers to the {labelled} labelled {_where(data, labelled)} are {which}"
+    elif labelled < N_FOLDS:
+        found = (
+            f"only {labelled} {_where(data, labelled)} {'is' if labelled == 1 else 'are'} labelled"
+        )
+    else:
+        return
+    consequence = _consequence(signal, data.table.signal(signal), calibrator)
+    warnings.warn(f"{found}: {consequence}", SufficeWarning, stacklevel=3)
+
+
+def _where(data: FitData, count: int) -> str:
+    return f"question{'s' if count != 1 else ''} of split {data.provenance.get('split')!r}"
+
+
+def _consequence(signal: str, values: NDArray[np.float64], calibrator: PerRoundCalibrator) -> str:
+    predicted = [
+        calibrator.predict(number, column) for number, column in enumerate(values.T, start=1)
+    ]
+    rounds = [each[~np.isnan(each)] for each in predicted]
+    rounds = [each for each in rounds if each.size]
+    term = f"calibrated({signal})"
+    if not rounds:
+        return f"every {term} is undefined, so no comparison with it holds"
+    low, high = min(each.min() for each in rounds), max(each.max() for each in rounds)
+    if low == high:
+        above = "never fires" if low == 0.0 else f"fires below c = {low:.3g} only, on any answer"
+        return f"every {term} is {low:.3g}, so {term} > c {above}"
+    if all(each.min() == each.max() for each in rounds):
+        return (
+            f"{term} is one number a round, from {low:.3g} to {high:.3g}: it tells rounds apart, "
+            "not answers"
+        )
+    return f"{term} lies from {low:.3g} to {high:.3g} and rests on these alone"
+
+
+def fit_rule(
+    rule: str,
+    data: FitData | None,
+    *,
+    own_signals: tuple[str, ...] = (),
+    calibrator: CalibratorKind = "isotonic",
+) -> RulePolicy:
+    """A rule text with whatever it needs fitted; ``data`` may be ``None`` when it needs nothing.
+
+    ``calibrator`` is the kind of every ``calibrated(signal)``; another than isotonic is named in the
+    policy's ``fitted_on``.
+    """
     needs = rule_needs(rule)
     if data is None or not needs.fitting:
         return RulePolicy(rule=rule, own_signals=own_signals)
+    named = {"calibrator": calibrator} if needs.calibrated and calibrator != "isotonic" else {}
     return RulePolicy(
         rule=rule,
-        calibrators={name: fit_calibrator(data, name) for name in needs.calibrated},
+        calibrators={
+            name: fit_calibrator(data, name, kind=calibrator) for name in needs.calibrated
+        },
         base_rates=data.base_rates if needs.base_rate else (),
         own_signals=own_signals,
-        fitted_on=data.provenance,
+        fitted_on={**data.provenance, **named},
     )
 
 
@@ -116,19 +259,40 @@ def folds(n_questions: int, seed: int = 42) -> NDArray[np.int64]:
     return np.random.default_rng(seed).permutation(numbers)
 
 
-def out_of_fold(data: FitData, signal: str, *, seed: int = 42) -> NDArray[np.float64]:
+def out_of_fold(
+    data: FitData, signal: str, *, kind: CalibratorKind = "isotonic", seed: int = 42
+) -> NDArray[np.float64]:
     """Calibrated values of the fitting questions, each from maps fitted without its own fold.
 
     Shape (n_questions, n_rounds). With a single question there is no other fold: its own fit is used.
+
+    Raises
+    ------
+    UsageError
+        For an unknown kind.
+
+    Warns
+    -----
+    SufficeWarning
+        When fewer questions are labelled than there are folds.
     """
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
+    labelled = int(data.outcomes.labelled.sum())
+    if labelled < N_FOLDS:
+        warnings.warn(
+            f"only {labelled} {_where(data, labelled)} {'is' if labelled == 1 else 'are'} labelled, "
+            f"fewer than the {N_FOLDS} folds: out-of-fold calibrated({signal}) rests on the others alone, "
+            "and a threshold chosen by it on next to nothing",
+            SufficeWarning,
+            stacklevel=2,
+        )
     fold = folds(n_questions, seed)
     calibrated = np.full((n_rounds, n_questions), np.nan).T
     for number in np.unique(fold):
         held_out = fold == number
         others = ~held_out if n_questions > 1 else held_out
-        calibrator = fit_calibrator(data, signal, rows=others)
+        calibrator = fit_calibrator(data, signal, kind=kind, rows=others)
         for t in range(1, n_rounds + 1):
             calibrated[held_out, t - 1] = calibrator.predict(t, values[held_out, t - 1])
     return calibrated

@@ -71,6 +71,8 @@ class RulePolicy:
         Phrases that count as an abstention; ``None``: the usual ones.
     fitted_on
         Where the fitted parts come from; decides nothing.
+    guarantee
+        What certified choice promised of it; decides nothing.
 
     Raises
     ------
@@ -87,6 +89,7 @@ class RulePolicy:
     own_signals: tuple[str, ...] = ()
     abstention: tuple[str, ...] | None = None
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
+    guarantee: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         needs = rule_needs(self.rule)
@@ -140,6 +143,23 @@ class RulePolicy:
             reason=f"{self.rule} {verdict} at round {view.round}: {listed}",
             values=values,
         )
+
+    def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
+        """The smallest of its calibrated values, P(EM = 1), (n_questions, n_rounds).
+
+        NaN where one of them is undefined; ``None`` for a rule without ``calibrated``. Live they stand
+        in :attr:`Decision.values`.
+        """
+        calibrated = [each.name for each in self._shown if isinstance(each, Calibrated)]
+        if not calibrated:
+            return None
+        smallest = np.full((table.n_rounds, table.n_questions), math.inf)
+        for name in calibrated:
+            values = table.signal(name)
+            for number, least in enumerate(smallest, start=1):
+                now = self.calibrators[name].predict(number, values[:, number - 1])
+                np.minimum(least, now, out=least)  # NaN wins: an undefined part leaves no whole
+        return smallest.T
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The first round at which the rule holds, (n_questions,); ``n_rounds`` when it never does."""

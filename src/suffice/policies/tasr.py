@@ -8,13 +8,9 @@ abstention, and chooses the floor on the tune split from out-of-fold calibrated 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
-
-from suffice.policies.fitting import FitData, Preset, fit_calibrator, out_of_fold
+from suffice.policies.fitting import CalibratorKind, FitData, Preset, fit_calibrator
 from suffice.policies.rule import RulePolicy
+from suffice.policies.sweeping import cheapest_within_one_error, fill, sweep_rule
 from suffice.protocols import Signal
 from suffice.scoring import normalize_answer
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
@@ -24,14 +20,13 @@ __all__ = [
     "FLOORS",
     "PUBLISHED_FLOOR",
     "SIGNALS_READ",
-    "FloorScore",
-    "choose_floor",
+    "TEMPLATE",
     "fit_tasr",
-    "sweep_floors",
     "tasr_signals",
 ]
 
 MARGIN = "answer_token_margin"
+TEMPLATE = f"answer_stable and not abstained and calibrated({MARGIN}) > ?"
 PUBLISHED_FLOOR = 0.25
 PUBLISHED_UNDEFINED = 0.5
 FLOORS = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
@@ -51,7 +46,11 @@ def tasr_signals(preset: Preset, gold: tuple[str, ...] = ()) -> tuple[Signal, ..
 
 
 def fit_tasr(
-    data: FitData, preset: Preset = "corrected", *, gold: tuple[str, ...] = ()
+    data: FitData,
+    preset: Preset = "corrected",
+    *,
+    gold: tuple[str, ...] = (),
+    calibrator: CalibratorKind = "isotonic",
 ) -> RulePolicy:
     """Calibrate TASR on the tune questions.
 
@@ -63,6 +62,8 @@ def fit_tasr(
         Which version.
     gold
         All gold answers of the tune split: "none" counts as an abstention only when it is not one.
+    calibrator
+        How the margin of the corrected preset is calibrated.
     """
     if preset == "published":
         return RulePolicy(
@@ -72,10 +73,11 @@ def fit_tasr(
             preset=preset,
             fitted_on=data.provenance,
         )
-    floor = choose_floor(sweep_floors(data))
+    scores = sweep_rule(TEMPLATE, data, FLOORS, calibrator=calibrator)
+    floor = cheapest_within_one_error(scores).threshold
     return RulePolicy(
-        rule=f"answer_stable and not abstained and calibrated({MARGIN}) > {floor}",
-        calibrators={MARGIN: fit_calibrator(data, MARGIN)},
+        rule=fill(TEMPLATE, floor),
+        calibrators={MARGIN: fit_calibrator(data, MARGIN, kind=calibrator)},
         kind="tasr",
         preset=preset,
         abstention=_abstention(gold),
@@ -88,48 +90,3 @@ def _abstention(gold: tuple[str, ...]) -> tuple[str, ...] | None:
     if "none" not in accepted:
         return None
     return tuple(phrase for phrase in ABSTENTION_PHRASES if phrase != "none")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FloorScore:
-    """What a floor costs and scores on tune, out of fold; ``standard_error`` is of the mean F1."""
-
-    floor: float
-    f1: float
-    standard_error: float
-    mean_rounds: float
-
-
-def sweep_floors(data: FitData, floors: tuple[float, ...] = FLOORS) -> tuple[FloorScore, ...]:
-    """Score every floor on the tune questions with out-of-fold calibrated margins."""
-    stable = (data.table.signal("answer_stable") == 1.0) & (data.table.signal("abstained") != 1.0)
-    calibrated = out_of_fold(data, MARGIN)
-    last = data.table.exists.sum(axis=1)
-    labelled = data.outcomes.labelled
-    scores = []
-    for floor in floors:
-        stops = np.minimum(_first(stable & (calibrated > floor)), last)
-        f1 = data.outcomes.f1[np.arange(len(stops)), stops - 1][labelled]
-        spread = float(f1.std(ddof=1)) if len(f1) > 1 else 0.0
-        scores.append(
-            FloorScore(
-                floor=floor,
-                f1=float(f1.mean()),
-                standard_error=spread / float(np.sqrt(len(f1))),
-                mean_rounds=float(stops[labelled].mean()),
-            )
-        )
-    return tuple(scores)
-
-
-def _first(fires: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The first true round of each question, 1-based; the last round when none is."""
-    first = fires.argmax(axis=1) + 1
-    return np.asarray(np.where(fires.any(axis=1), first, fires.shape[1]), np.int64)
-
-
-def choose_floor(scores: tuple[FloorScore, ...]) -> float:
-    """The cheapest floor within one standard error of the best F1; ties to higher F1, then lower."""
-    best = max(scores, key=lambda each: each.f1)
-    close = [each for each in scores if each.f1 >= best.f1 - best.standard_error]
-    return min(close, key=lambda each: (each.mean_rounds, -each.f1, each.floor)).floor

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Interval", "percentile_interval", "resampled_means"]
+__all__ = ["Interval", "percentile_interval", "resampled_counts", "resampled_means"]
 
 _MAX_CELLS = 4_000_000  # indices drawn at a time
 
@@ -19,6 +20,25 @@ class Interval:
     estimate: float
     low: float
     high: float
+
+
+def resampled_counts(
+    n_questions: int, *, resamples: int = 1000, seed: int = 42
+) -> Iterator[NDArray[np.float64]]:
+    """How often each question is drawn, in blocks of resamples (n_draws, n_questions).
+
+    The draws are those of :func:`resampled_means`, for statistics that are no means.
+    """
+    generator = np.random.default_rng(seed)
+    step = max(1, _MAX_CELLS // n_questions)
+    for start in range(0, resamples, step):
+        count = min(step, resamples - start)
+        # drawn in blocks: the generator's stream is the same as in one call
+        drawn = generator.integers(0, n_questions, size=(count, n_questions))
+        offsets = np.arange(count)[:, None] * n_questions
+        flat = (drawn + offsets).ravel()
+        counts = np.bincount(flat, minlength=count * n_questions)
+        yield counts.reshape(count, n_questions).astype(np.float64)
 
 
 def resampled_means(
@@ -34,18 +54,11 @@ def resampled_means(
     resamples, seed
         The draws are ``default_rng(seed).integers(0, n, size=(resamples, n))`` (METHODS 1; published).
     """
-    n_questions = values.shape[0]
-    generator = np.random.default_rng(seed)
     means = np.empty((resamples, values.shape[1]))
-    step = max(1, _MAX_CELLS // n_questions)
-    for start in range(0, resamples, step):
-        count = min(step, resamples - start)
-        # drawn in blocks: the generator's stream is the same as in one call
-        drawn = generator.integers(0, n_questions, size=(count, n_questions))
-        offsets = np.arange(count)[:, None] * n_questions
-        flat = (drawn + offsets).ravel()
-        weights = np.bincount(flat, minlength=count * n_questions).reshape(count, n_questions)
-        means[start : start + count] = weights.astype(np.float64) @ values / n_questions
+    start = 0
+    for counts in resampled_counts(values.shape[0], resamples=resamples, seed=seed):
+        means[start : start + len(counts)] = counts @ values / values.shape[0]
+        start += len(counts)
     return means
 
 

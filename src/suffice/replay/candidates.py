@@ -13,6 +13,7 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.methods import METHODS, fit_method, method_and_preset
 from suffice.policies.rule import rule_needs
 from suffice.protocols import StopPolicy
+from suffice.replay.closed_book import CLOSED_BOOK
 from suffice.replay.oracle import ORACLES
 from suffice.signals.registry import SIGNALS
 from suffice.trace.table import TraceSet
@@ -24,7 +25,7 @@ _WITH_CORRECTED_NAME = frozenset({"tasr", "ab-rag", "gate"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy under its name; ``policy`` is ``None`` for an oracle.
+    """A policy under its name; ``policy`` is ``None`` for an oracle and for the closed book.
 
     ``max_rounds`` is the budget its file states: a controller stops there, and so does the replay.
     """
@@ -37,18 +38,24 @@ class Candidate:
 
 
 def candidates(
-    traces: TraceSet, names: Sequence[str], rules: Sequence[str] = ()
+    traces: TraceSet,
+    names: Sequence[str],
+    rules: Sequence[str] = (),
+    *,
+    fit_on: TraceSet | None = None,
 ) -> tuple[Candidate, ...]:
     """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
 
     Parameters
     ----------
     traces
-        The whole trace set, of which only the tune split is fitted on.
+        The whole trace set; where something must be fitted, that is done on its tune split.
     names
-        ``fixed-K``, ``oracle-em``, ``oracle-f1``, a method's name or a policy file.
+        ``fixed-K``, ``oracle-em``, ``oracle-f1``, ``closed-book``, a method's name or a policy file.
     rules
         Rule texts.
+    fit_on
+        Another trace set, on whose tune split to fit instead.
 
     Raises
     ------
@@ -56,7 +63,9 @@ def candidates(
         For a name that is none of these, and for a policy that cannot be fitted here, with the line
         that fits it.
     """
-    built = [_named(traces, name) for name in names] + [_rule(traces, rule) for rule in rules]
+    fitting = traces if fit_on is None else fit_on
+    built = [_named(fitting, name) for name in names]
+    built += [_rule(traces, rule, fitting) for rule in rules]
     return _numbered(built)
 
 
@@ -71,7 +80,9 @@ def _numbered(built: list[Candidate]) -> tuple[Candidate, ...]:
     return tuple(numbered)
 
 
-def _named(traces: TraceSet, name: str) -> Candidate:
+def _named(fitting: TraceSet, name: str) -> Candidate:
+    if name == CLOSED_BOOK:
+        return Candidate(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
         return Candidate(name=name, kind="oracle", preset=None, policy=None)
     fixed = FixedPolicy.named(name)
@@ -80,8 +91,8 @@ def _named(traces: TraceSet, name: str) -> Candidate:
     found = method_and_preset(name)
     if found is not None:
         method, preset = found
-        _require_tune(traces, f"policy {name!r}", method.name)
-        fitted = fit_method(method.name, traces, preset, FIT_SPLIT)
+        _require_tune(fitting, f"policy {name!r}", method.name)
+        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT)
         return Candidate(name=name, kind=fitted.kind, preset=preset, policy=fitted)
     if names_policy_file(name):
         file = load_policy(name)
@@ -93,7 +104,7 @@ def _named(traces: TraceSet, name: str) -> Candidate:
             max_rounds=file.max_rounds,
         )
     raise UsageError(
-        f"unknown policy {name!r}; known: fixed-K, {', '.join(ORACLES)}, "
+        f"unknown policy {name!r}; known: fixed-K, {', '.join((*ORACLES, CLOSED_BOOK))}, "
         f"{', '.join(f'{method}, {method}-corrected' for method in METHODS)}, or a policy file (.json). "
         "A rule's text goes to --stop-when"
     )
@@ -113,23 +124,30 @@ def _require_tune(traces: TraceSet, what: str, method: str) -> None:
     if FIT_SPLIT not in traces.splits:
         raise UsageError(
             f"{what} must be fitted, and {traces.origin.source} has no questions in split "
-            f"{FIT_SPLIT!r}; fit it on traces that have one with: "
+            f"{FIT_SPLIT!r}; fit it on traces that have one with: --fit-on OTHER_TRACES, or "
             f"suffice fit {method} OTHER_TRACES --out policy.json, and pass --policy policy.json"
         )
 
 
-def _rule(traces: TraceSet, rule: str) -> Candidate:
+def _rule(traces: TraceSet, rule: str, fitting: TraceSet) -> Candidate:
     needs = rule_needs(rule)
     own = tuple(
         name for name in needs.signals if name in traces.signal_names and name not in SIGNALS
     )
     data: FitData | None = None
     if needs.fitting:
-        if FIT_SPLIT not in traces.splits:
+        if FIT_SPLIT not in fitting.splits:
             raise UsageError(
                 f"rule {rule!r} needs calibrated() or base_rate() fitted on split {FIT_SPLIT!r}, which "
-                f"{traces.origin.source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6"
+                f"{fitting.origin.source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6, "
+                "or fit on traces that have it with: --fit-on OTHER_TRACES"
             )
-        data = fit_data(traces, needs.signals, split=FIT_SPLIT)
+        unknown = [name for name in own if name not in fitting.signal_names]
+        if unknown:
+            raise UsageError(
+                f"rule {rule!r} reads {unknown[0]!r}, which {fitting.origin.source} does not record, so "
+                "it cannot be fitted there"
+            )
+        data = fit_data(fitting, needs.signals, split=FIT_SPLIT)
     policy = fit_rule(rule, data, own_signals=own)
     return Candidate(name=rule, kind=policy.kind, preset=None, policy=policy)

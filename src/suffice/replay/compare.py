@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.policies.file import policy_hash
 from suffice.replay.candidates import Candidate, candidates
 from suffice.replay.engine import ReplaySettings, replay
 from suffice.replay.results import ReplayResult
+from suffice.replay.transfer import transfer_notes
 from suffice.scoring import F1Kind
 from suffice.trace.table import TraceSet
 
@@ -23,7 +25,10 @@ class ComparisonSettings:
     """What to compare and how.
 
     ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
-    budget where that is shorter. Both defaults are stated in the result's notes.
+    budget where that is shorter. Both defaults are stated in the result's notes. ``cost`` is what
+    policies are compared at, a name of :data:`suffice.costs.usage.COSTS`, by default model calls where
+    known, else rounds; ``cost_model`` holds prices and energy constants. ``fit_on`` is another trace set,
+    on whose split tune methods and rules are fitted instead; the result's notes say which were.
     """
 
     policies: tuple[str, ...] = ()
@@ -33,6 +38,9 @@ class ComparisonSettings:
     f1_kind: F1Kind = "hotpotqa"
     resamples: int = 1000
     seed: int = 42
+    cost: str | None = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    fit_on: TraceSet | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +58,13 @@ def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
     names = [*settings.policies]
     if not names and not settings.rules:
         raise UsageError("name at least one --policy or --stop-when")
-    built = list(candidates(traces, names, settings.rules))
-    baseline = _include(traces, baseline, built)
-    notes += _in_sample_notes(built, traces.origin.source, split)
+    fit_on = settings.fit_on
+    built = list(candidates(traces, names, settings.rules, fit_on=fit_on))
+    baseline = _include(traces, baseline, built, fit_on)
+    if fit_on is None or fit_on.origin.source != traces.origin.source:
+        notes += _in_sample_notes(built, traces.origin.source, split)
+    if fit_on is not None:
+        notes += transfer_notes(built, fit_on, chosen)
     result = replay(
         chosen,
         built,
@@ -63,16 +75,20 @@ def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
             resamples=settings.resamples,
             seed=settings.seed,
             notes=tuple(notes),
+            cost=settings.cost,
+            cost_model=settings.cost_model,
         ),
     )
     return Comparison(traces=chosen, result=result)
 
 
-def _include(traces: TraceSet, baseline: str, built: list[Candidate]) -> str:
+def _include(
+    traces: TraceSet, baseline: str, built: list[Candidate], fit_on: TraceSet | None
+) -> str:
     """The baseline's name among the candidates, where it is added unless one of them is the same."""
     if baseline in (each.name for each in built):
         return baseline
-    wanted = candidates(traces, [baseline])[0]
+    wanted = candidates(traces, [baseline], fit_on=fit_on)[0]
     alike = [
         each.name
         for each in built

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.costs.usage import COSTS, round_costs
-from suffice.errors import UsageError
+from suffice.costs.usage import CostModel, CostReads
+from suffice.errors import InternalError, UsageError
 from suffice.policies.file import policy_hash
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.protocols import Signal, StopPolicy
 from suffice.replay.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.replay.candidates import Candidate
+from suffice.replay.closed_book import CLOSED_BOOK, closed_book_costs, closed_book_rounds
+from suffice.replay.costing import CostAxis, CostBook, cost_reads
 from suffice.replay.frontier import Frontier, interpolate
 from suffice.replay.oracle import ORACLES
 from suffice.replay.results import PolicyResult, ReplayResult
+from suffice.replay.selective import confidence_auroc, stop_confidence
 from suffice.scoring import F1Kind
-from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
 from suffice.signals.registry import is_usual
 from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.table import TraceSet
@@ -29,15 +32,14 @@ from suffice.trace.table import TraceSet
 __all__ = ["ReplaySettings", "at_stop", "replay", "stop_rounds"]
 
 
-_VERDICTS = frozenset({JUDGE_SUPPORT.name, LLM_STOP.name})  # each costs a further call a round
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySettings:
     """How a replay is scored.
 
     ``baseline`` names the candidate that differences are taken against; ``split`` is stated in the
-    results and ``notes`` are carried there.
+    results and ``notes`` are carried there. ``cost`` is what policies are compared at, a name of
+    :data:`suffice.costs.usage.COSTS` (``None``: model calls where known, else rounds); ``cost_model``
+    prices usage.
     """
 
     baseline: str
@@ -46,6 +48,8 @@ class ReplaySettings:
     resamples: int = 1000
     seed: int = 42
     notes: tuple[str, ...] = ()
+    cost: str | None = None
+    cost_model: CostModel = field(default_factory=CostModel)
 
     def __post_init__(self) -> None:
         if self.resamples < 1 or self.seed < 0:
@@ -57,12 +61,23 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One candidate replayed: rounds wanted and taken and the cost up to there, each (n_questions,)."""
+    """One candidate replayed: rounds wanted and taken, and the cost that candidates are compared at.
+
+    Those have shape (n_questions,); ``costs`` are means of every cost. The answers are those of round
+    ``at`` in ``scored``: of the stop round, except for the closed book.
+    """
 
     candidate: Candidate
     wanted: NDArray[np.int16]
     stops: NDArray[np.int16]
-    costs: Mapping[str, NDArray[np.float64] | None]
+    paid: NDArray[np.float64]
+    costs: Mapping[str, float | None]
+    scored: Outcomes
+    at: NDArray[np.int16]
+
+    def scores(self, name: Literal["em", "f1", "acc"]) -> NDArray[np.float64]:
+        """A score of each question's answer, (n_questions,)."""
+        return at_stop(getattr(self.scored, name), self.at)
 
 
 def stop_rounds(policy: StopPolicy, traces: TraceSet) -> NDArray[np.int16]:
@@ -87,16 +102,33 @@ def replay(
     Raises
     ------
     UsageError
-        When the baseline is not among the candidates, or a policy needs what the trace lacks.
+        When the baseline is not among the candidates, or a policy or the cost asked for needs what the
+        trace lacks.
     """
     names = [each.name for each in candidates]
     if settings.baseline not in names:
         raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
     scored = outcomes(traces, settings.f1_kind)
     tables = _Tables(traces, candidates)
-    runs = [_run(traces, each, scored, tables) for each in candidates]
-    intervals = _Intervals(traces, scored, runs, settings)
-    policies = tuple(_result(run, scored, intervals, traces) for run in runs)
+    book = CostBook(traces, settings.cost_model)
+    axis = book.axis(settings.cost, {each.name: _reads(each) for each in candidates})
+    runs = [
+        _closed_book_run(traces, each, settings, axis)
+        if each.kind == CLOSED_BOOK
+        else _run(
+            each,
+            _wanted(traces, each, scored, tables),
+            scored,
+            traces.last_rounds,
+            book.sums(_reads(each)),
+            axis,
+        )
+        for each in candidates
+    ]
+    intervals = _Intervals(scored, runs, _fixed(traces, book, axis), settings)
+    policies = tuple(
+        _with_confidence(_result(run, scored, intervals, traces), tables, scored) for run in runs
+    )
     return ReplayResult(
         questions=traces.n_questions,
         labelled=int(scored.labelled.sum()),
@@ -110,7 +142,9 @@ def replay(
         policies=policies,
         frontier=intervals.frontier,
         question_ids=traces.question_ids,
-        notes=(*settings.notes, *_beyond_notes(policies)),
+        notes=(*settings.notes, *_beyond_notes(policies), *book.notes(axis)),
+        cost=axis,
+        cost_model=settings.cost_model,
     )
 
 
@@ -141,41 +175,83 @@ class _Tables:
         return signal_table(self._traces, policy.specs)
 
 
-def _reads_samples(candidate: Candidate) -> bool:
-    return candidate.policy is not None and any(
-        "samples" in spec.needs for spec in candidate.policy.specs
-    )
+def _reads(candidate: Candidate) -> CostReads:
+    return CostReads() if candidate.policy is None else cost_reads(candidate.policy.specs)
 
 
-def _reads_verdicts(candidate: Candidate) -> bool:
-    return candidate.policy is not None and not _VERDICTS.isdisjoint(candidate.policy.signals)
-
-
-def _run(traces: TraceSet, candidate: Candidate, scored: Outcomes, tables: _Tables) -> _Run:
+def _wanted(
+    traces: TraceSet, candidate: Candidate, scored: Outcomes, tables: _Tables
+) -> NDArray[np.int16]:
     if candidate.policy is None:
         wanted = ORACLES[candidate.name.partition("#")[0]](scored, traces.last_rounds)
     else:
         wanted = candidate.policy.stop_rounds(tables.of(candidate.policy))
     if candidate.max_rounds is not None:
         wanted = np.minimum(wanted, candidate.max_rounds).astype(np.int16)
-    stops = np.minimum(wanted, traces.last_rounds)
-    per_round = round_costs(
-        traces,
-        reads_samples=_reads_samples(candidate),
-        reads_verdicts=_reads_verdicts(candidate),
-    )
-    costs = {
-        name: None if values is None else at_stop(np.cumsum(values, axis=1), stops)
-        for name, values in per_round.items()
+    return wanted
+
+
+def _run(
+    candidate: Candidate,
+    wanted: NDArray[np.int16],
+    scored: Outcomes,
+    last_rounds: NDArray[np.int16],
+    sums: Mapping[str, NDArray[np.float64] | None],
+    axis: CostAxis,
+) -> _Run:
+    stops = np.minimum(wanted, last_rounds)
+    paid = at_stop(_known(sums[axis.name]), stops)
+    return _Run(candidate, wanted, stops, paid, _means(sums, stops), scored, stops)
+
+
+def _closed_book_run(
+    traces: TraceSet, candidate: Candidate, settings: ReplaySettings, axis: CostAxis
+) -> _Run:
+    rounds = closed_book_rounds(traces)
+    sums = closed_book_costs(rounds, settings.cost_model, axis)
+    at, none = rounds.last_rounds, np.zeros(traces.n_questions, np.int16)
+    paid = at_stop(_known(sums[axis.name]), at)
+    scored = outcomes(rounds, settings.f1_kind)
+    return _Run(candidate, none, none, paid, _means(sums, at), scored, at)
+
+
+def _means(
+    sums: Mapping[str, NDArray[np.float64] | None], at: NDArray[np.int16]
+) -> Mapping[str, float | None]:
+    return {
+        name: None if summed is None else float(at_stop(summed, at).mean())
+        for name, summed in sums.items()
     }
-    return _Run(candidate, wanted, stops, costs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """Stop rounds and costs of fixed-1 .. fixed-R, each (n_questions, n_rounds), and the cost meant."""
+
+    axis: CostAxis
+    stops: NDArray[np.int64]
+    costs: NDArray[np.float64]
+
+
+def _fixed(traces: TraceSet, book: CostBook, axis: CostAxis) -> _Fixed:
+    rounds = np.arange(1, traces.n_rounds + 1)[None, :]
+    stops = np.minimum(rounds, traces.last_rounds[:, None]).astype(np.int64)
+    summed = _known(book.sums(CostReads())[axis.name])
+    return _Fixed(axis, stops, np.take_along_axis(summed, stops - 1, axis=1))
+
+
+def _known(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """What the choice of the axis made sure of."""
+    if values is None:
+        raise InternalError("the cost that policies are compared at is unknown")
+    return values
 
 
 class _Intervals:
     """Paired intervals of all runs from one set of draws over the labelled questions."""
 
     def __init__(
-        self, traces: TraceSet, scored: Outcomes, runs: Sequence[_Run], settings: ReplaySettings
+        self, scored: Outcomes, runs: Sequence[_Run], fixed: _Fixed, settings: ReplaySettings
     ) -> None:
         self._index = {run.candidate.name: number for number, run in enumerate(runs)}
         self._baseline = self._index[settings.baseline]
@@ -183,18 +259,15 @@ class _Intervals:
         self.frontier: Frontier | None = None
         if not scored.labelled.any():
             return
-        fixed_stops = np.minimum(
-            np.arange(1, traces.n_rounds + 1)[None, :], traces.last_rounds[:, None]
-        ).astype(np.int16)  # (n_questions, n_rounds)
-        cost_name, run_costs, fixed_costs = _cost_axis(traces, runs, fixed_stops)
-        run_f1 = np.stack([at_stop(scored.f1, run.stops) for run in runs], axis=1)
-        fixed_f1 = np.take_along_axis(scored.f1, fixed_stops.astype(np.int64) - 1, axis=1)
-        columns = np.hstack([run_f1, run_costs, fixed_f1, fixed_costs])[scored.labelled]
+        run_costs = np.stack([run.paid for run in runs], axis=1)
+        run_f1 = np.stack([run.scores("f1") for run in runs], axis=1)
+        fixed_f1 = np.take_along_axis(scored.f1, fixed.stops - 1, axis=1)
+        columns = np.hstack([run_f1, run_costs, fixed_f1, fixed.costs])[scored.labelled]
         self._means = columns.mean(axis=0)[None, :]
         self._draws = resampled_means(columns, resamples=settings.resamples, seed=settings.seed)
         _, _, f1, costs = self._parts(self._means)
         self.frontier = Frontier(
-            cost_name=cost_name, costs=tuple(costs[0].tolist()), f1=tuple(f1[0].tolist())
+            cost_name=fixed.axis.name, costs=tuple(costs[0].tolist()), f1=tuple(f1[0].tolist())
         )
 
     def _parts(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
@@ -231,41 +304,20 @@ class _Intervals:
         return percentile_interval(float(of(self._means)[0]), of(self._draws))
 
 
-def _cost_axis(
-    traces: TraceSet, runs: Sequence[_Run], fixed_stops: NDArray[np.int16]
-) -> tuple[str, NDArray[np.float64], NDArray[np.float64]]:
-    """The cost that policies are compared at: calls where known for all, else rounds."""
-    calls = round_costs(traces, reads_samples=False)["llm_calls"]
-    run_calls = [run.costs["llm_calls"] for run in runs]
-    known = [each for each in run_calls if each is not None]
-    if calls is not None and len(known) == len(runs):
-        spent = np.cumsum(calls, axis=1)
-        fixed = np.take_along_axis(spent, fixed_stops.astype(np.int64) - 1, axis=1)
-        return "llm_calls", np.stack(known, axis=1), fixed
-    return (
-        "rounds",
-        np.stack([run.stops for run in runs], axis=1).astype(float),
-        fixed_stops.astype(float),
-    )
-
-
 def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet) -> PolicyResult:
     candidate, name = run.candidate, run.candidate.name
-    f1 = _mean_score(scored.f1, run.stops, scored.labelled)
+    f1 = _mean_score(run.scores("f1"), scored.labelled)
     full = intervals.full_budget_f1()
     return PolicyResult(
         name=name,
         kind=candidate.kind,
         preset=candidate.preset,
         hash=_hash(candidate),
-        em=_mean_score(scored.em, run.stops, scored.labelled),
+        em=_mean_score(run.scores("em"), scored.labelled),
         f1=f1,
-        acc=_mean_score(scored.acc, run.stops, scored.labelled),
+        acc=_mean_score(run.scores("acc"), scored.labelled),
         mean_rounds=float(run.stops.mean()),
-        costs={
-            cost: None if (paid := run.costs[cost]) is None else float(paid.mean())
-            for cost in COSTS
-        },
+        costs=run.costs,
         stops=run.stops,
         beyond_record=int((run.wanted > traces.last_rounds).sum()),
         f1_interval=intervals.f1(name),
@@ -277,10 +329,18 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
     )
 
 
-def _mean_score(
-    values: NDArray[np.float64], stops: NDArray[np.int16], labelled: NDArray[np.bool_]
-) -> float | None:
-    return float(at_stop(values, stops)[labelled].mean()) if labelled.any() else None
+def _with_confidence(result: PolicyResult, tables: _Tables, scored: Outcomes) -> PolicyResult:
+    if result.policy is None:
+        return result
+    confidence = stop_confidence(result.policy, tables.of(result.policy), result.stops)
+    if confidence is None:
+        return result
+    area = confidence_auroc(confidence, at_stop(scored.em, result.stops))
+    return replace(result, confidence=confidence, auroc=area)
+
+
+def _mean_score(values: NDArray[np.float64], labelled: NDArray[np.bool_]) -> float | None:
+    return float(values[labelled].mean()) if labelled.any() else None
 
 
 def _hash(candidate: Candidate) -> str:

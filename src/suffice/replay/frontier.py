@@ -27,22 +27,29 @@ def interpolate(
     Parameters
     ----------
     costs, scores
-        (n_rows, n_rounds), costs increasing along a row.
+        (n_rows, n_rounds), costs never falling along a row.
     at
         (n_rows,).
 
     Returns
     -------
     (n_rows,): the linear mix of the two neighbouring fixed-k points, which is what a random choice
-    between them would give at that cost (METHODS 1; corrected).
+    between them would give at that cost (METHODS 1; corrected). No upper hull is taken: a fixed budget
+    that costs more and scores less pulls its neighbours' mix down.
+
+    Notes
+    -----
+    Costs summed over rounds never fall from k to k + 1, whatever the cost. Where some fixed-k cost the
+    same (rounds that add no passage, a judge that none of them asks), the largest k stands for them.
     """
     n_rounds = costs.shape[1]
     if n_rounds == 1:
         return scores[:, 0].copy()
-    right = np.clip((costs < at[:, None]).sum(axis=1), 1, n_rounds - 1)
+    spent = np.clip(at, costs[:, 0], costs[:, -1])
+    right = np.clip((costs <= spent[:, None]).sum(axis=1), 1, n_rounds - 1)
     rows = np.arange(costs.shape[0])
     low_cost, high_cost = costs[rows, right - 1], costs[rows, right]
     low, high = scores[rows, right - 1], scores[rows, right]
     width = high_cost - low_cost
-    share = np.where(width > 0, (at - low_cost) / np.where(width > 0, width, 1.0), 1.0)
-    return np.asarray(low + np.clip(share, 0.0, 1.0) * (high - low))
+    share = np.where(width > 0, (spent - low_cost) / np.where(width > 0, width, 1.0), 1.0)
+    return np.asarray(low + share * (high - low))

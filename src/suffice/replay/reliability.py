@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.calibration.quality import equal_size_edges
 from suffice.policies.outcomes import Outcomes
 from suffice.policies.rule import RulePolicy
 from suffice.signals.table import SignalTable
@@ -60,15 +61,8 @@ def buckets(
     """Equal-size buckets in order of the predicted value; equal values are never split."""
     order = np.argsort(predicted, kind="stable")
     predicted, right = predicted[order], right[order]
-    edges = {0, len(predicted)}
-    for part in range(1, count):
-        edge = round(part * len(predicted) / count)
-        while 0 < edge < len(predicted) and predicted[edge] == predicted[edge - 1]:
-            edge += 1
-        edges.add(edge)
-    ordered = sorted(edges)
     found = []
-    for start, stop in pairwise(ordered):
+    for start, stop in pairwise(equal_size_edges(predicted, count)):
         low, high = wilson(float(right[start:stop].sum()), stop - start)
         found.append(
             ReliabilityBucket(

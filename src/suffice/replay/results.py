@@ -10,12 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
+from suffice.costs.usage import CostModel
 from suffice.protocols import StopPolicy
 from suffice.replay.bootstrap import Interval
+from suffice.replay.costing import CostAxis
 from suffice.replay.frontier import Frontier
 from suffice.scoring import F1Kind
 
 __all__ = ["PolicyResult", "ReplayResult"]
+
+_OTHERWISE_NAMED = frozenset(
+    {"rounds"}
+)  # in JSON mean_rounds; "rounds" holds those of each question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +29,12 @@ class PolicyResult:
     """One policy's scores and costs.
 
     Scores are fractions, means over labelled questions (``None``: no question is labelled); costs are
-    means per question over all questions (``None``: not recorded). ``stops`` (n_questions,) is the
+    means per question over all questions, by the names of :data:`suffice.costs.usage.COSTS` (``None``:
+    unknown). ``stops`` (n_questions,) is the
     round taken; ``beyond_record`` counts questions for which the policy wanted a later one.
     ``retained_f1`` is F1 over the full budget's, ``frontier_gain`` F1 minus that of the fixed-k
-    frontier at the same cost.
+    frontier at the same cost. ``confidence`` (n_questions,) is the policy's own at the stop round
+    (``None``: it has none) and ``auroc`` its AUROC against exact match there.
     """
 
     name: str
@@ -46,6 +54,8 @@ class PolicyResult:
     frontier_gain: Interval | None = None
     p95_rounds: float = 0.0
     policy: StopPolicy | None = None
+    confidence: NDArray[np.float64] | None = None
+    auroc: float | None = None
 
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
@@ -59,7 +69,7 @@ class PolicyResult:
             "f1": self.f1,
             "acc": self.acc,
             "mean_rounds": self.mean_rounds,
-            **self.costs,
+            **{name: paid for name, paid in self.costs.items() if name not in _OTHERWISE_NAMED},
             "stop_rounds": {str(r): int(c) for r, c in zip(rounds, counts, strict=True)},
             "beyond_record": self.beyond_record,
             "delta_f1": _interval(self.delta_f1),
@@ -68,6 +78,8 @@ class PolicyResult:
             "frontier_gain": _interval(self.frontier_gain),
             "p95_rounds": self.p95_rounds,
         }
+        if self.confidence is not None:
+            entry["auroc"] = self.auroc
         if question_ids is not None:
             entry["rounds"] = dict(zip(question_ids, self.stops.tolist(), strict=True))
         return entry
@@ -84,7 +96,8 @@ class ReplayResult:
     """Policies side by side on one trace set.
 
     ``notes`` are sentences a reader must know: splits chosen by default, rounds taken for missing
-    ones, in-sample scores.
+    ones, in-sample scores, prices. ``cost`` is what policies are compared at, ``cost_model`` what
+    priced it.
     """
 
     questions: int
@@ -99,6 +112,8 @@ class ReplayResult:
     policies: tuple[PolicyResult, ...]
     frontier: Frontier | None
     question_ids: tuple[str, ...]
+    cost: CostAxis
+    cost_model: CostModel
     notes: tuple[str, ...] = field(default=())
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
@@ -116,6 +131,9 @@ class ReplayResult:
             "bootstrap": self.resamples,
             "version": VERSION,
             "traces": self.source,
+            "cost": self.cost.name,
+            "prices": None if self.cost_model.prices is None else self.cost_model.prices.to_json(),
+            "energy": self.cost_model.energy.to_json() if self._energy_used() else None,
             "policies": [policy.to_json(ids) for policy in self.policies],
             "frontier": None
             if frontier is None
@@ -126,3 +144,6 @@ class ReplayResult:
             },
             "notes": list(self.notes),
         }
+
+    def _energy_used(self) -> bool:
+        return any(policy.costs.get("joules") is not None for policy in self.policies)

@@ -11,6 +11,7 @@ import numpy as np
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.policies.rule import RulePolicy
 from suffice.protocols import PolicyView, StopPolicy
+from suffice.replay.closed_book import CLOSED_BOOK
 from suffice.replay.reliability import Reliability, reliability
 from suffice.replay.results import PolicyResult, ReplayResult
 from suffice.signals.registry import SIGNALS, is_usual
@@ -150,7 +151,9 @@ def _story(
 
 def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Shown) -> PolicyStop:
     stop = int(policy.stops[index])
-    if policy.policy is None:
+    if policy.kind == CLOSED_BOOK:
+        reason = "the answer without passages, round 0"
+    elif policy.policy is None:
         reason = "the oracle knows the gold answers"
     else:
         view = PolicyView(

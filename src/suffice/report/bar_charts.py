@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from suffice.replay.costing import CostAxis
 from suffice.replay.results import PolicyResult, ReplayResult
 from suffice.report.charts import figure, name_of
-from suffice.report.formats import count, decimal
+from suffice.report.formats import amount, count, decimal
 from suffice.report.marks import Marked
 from suffice.report.markup import Html, data_table, element, join, shorten, visible
 from suffice.report.svg import badge, bar, canvas, line, text
@@ -20,6 +21,9 @@ _ROW = 46.0
 _MOST_LABELLED_ROUNDS = 8
 _MOST_TICKS = 12
 _MOST_ROWS = 12
+_LONGEST_HEAD = 13  # characters that fit above the bars of calls
+_IN_TABLE = frozenset({"llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens"})
+_CALLS = CostAxis(name="llm_calls", label="calls", unit="")
 
 
 def _row_name(each: Marked, top: float) -> Html:
@@ -89,7 +93,8 @@ def _stops_row(
 ) -> list[Html]:
     floor, slot = at
     drawn = [line((_NAMES, floor), (_WIDTH, floor), "grid")]
-    for number, stopped in ((int(key), value) for key, value in of_round.items()):
+    rounds = {int(key): value for key, value in of_round.items() if key != "0"}  # no closed book
+    for number, stopped in rounds.items():
         share = stopped / result.questions
         left, height = _NAMES + slot * (number - 1), max(1.0, 24 * share)
         hint = (
@@ -103,26 +108,30 @@ def _stops_row(
     return drawn
 
 
-def cost_figure(policies: Sequence[Marked]) -> Html:
-    """Calls and tokens per question, tokens split by what the model had to evaluate."""
+def cost_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html:
+    """What a question costs and its tokens, split by what the model had to evaluate.
+
+    The first bars are those of the cost that policies are compared at; calls where that is rounds.
+    """
     shown = _drawn(policies)
-    calls = [each.result.costs.get("llm_calls") for each in shown]
+    cost = _CALLS if result.cost.name in (_CALLS.name, "rounds") else result.cost
+    calls = [each.result.costs.get(cost.name) for each in shown]
     tokens = [_token_parts(each.result) for each in shown]
     most_calls = max((value for value in calls if value is not None), default=0.0)
     most_tokens = max((sum(size for size, _, _ in parts) for parts in tokens), default=0.0)
     drawn = [
-        text((_NAMES, 12), "calls", "axis-name"),
+        text((_NAMES, 12), _short(cost), "axis-name"),
         text((_NAMES + _TOKENS, 12), "prompt + completion", "axis-name"),
     ]
     for row, (each, paid, parts) in enumerate(zip(shown, calls, tokens, strict=True)):
         top = row * _ROW + 16
         drawn.append(_row_name(each, top))
-        drawn += _calls_bar(each, paid, most_calls, top)
+        drawn += _paid_bar(each, paid, (most_calls, cost), top)
         drawn += _tokens_bar(each.result, parts, most_tokens, top)
     picture = canvas(
         (_WIDTH, _ROW * len(shown) + 24),
         "What policies cost",
-        "One row a policy: mean model calls and mean tokens per question.",
+        f"One row a policy: mean {_in_words(cost)} and mean tokens per question.",
         drawn,
     )
     keys = [
@@ -133,9 +142,26 @@ def cost_figure(policies: Sequence[Marked]) -> Html:
     ]
     used = {class_ for parts in tokens for _, class_, _ in parts}
     legend = element("span", *(_key(*key) for key in keys if key[0] in used), class_="keys")
-    means = "Model calls and tokens, means per question, of what each policy reads."
+    named = _in_words(cost)
+    means = (
+        f"{named[:1].upper()}{named[1:]} and tokens, means per question, of what each policy reads."
+    )
     caption = join([legend, means + _left_to_table(policies)])
-    return figure(picture, caption, _cost_table(policies), "What policies cost")
+    return figure(picture, caption, _cost_table(policies, cost), "What policies cost")
+
+
+def _named(cost: CostAxis) -> str:
+    return f"{cost.label}, {cost.unit}" if cost.unit else cost.label
+
+
+def _short(cost: CostAxis) -> str:
+    """As much of the name as stands above the bars; the table has it in full."""
+    name = _named(cost)
+    return name if len(name) <= _LONGEST_HEAD else cost.label.partition(" ")[0]
+
+
+def _in_words(cost: CostAxis) -> str:
+    return "model calls" if cost is _CALLS else _named(cost)
 
 
 def _key(class_: str, label: str) -> Html:
@@ -143,14 +169,20 @@ def _key(class_: str, label: str) -> Html:
     return element("span", swatch, label, class_="key")
 
 
-def _cost_table(policies: Sequence[Marked]) -> Html:
-    head = ("policy", "calls", "prompt tokens", "of these cached", "completion tokens")
+def _cost_table(policies: Sequence[Marked], cost: CostAxis) -> Html:
+    own = () if cost.name in _IN_TABLE else (cost,)
+    head = (
+        "policy",
+        *(_named(each) for each in own),
+        *("calls", "prompt tokens", "of these cached", "completion tokens"),
+    )
     return data_table(
         "Mean cost per question",
         head,
         [
             (
                 name_of(each),
+                *(amount(each.result.costs.get(one.name)) for one in own),
                 decimal(each.result.costs.get("llm_calls")),
                 count(each.result.costs.get("prompt_tokens")),
                 count(each.result.costs.get("cached_tokens")),
@@ -177,13 +209,17 @@ def _token_parts(policy: PolicyResult) -> list[tuple[float, str, str]]:
     return parts
 
 
-def _calls_bar(each: Marked, paid: float | None, most: float, top: float) -> list[Html]:
+def _paid_bar(
+    each: Marked, paid: float | None, of: tuple[float, CostAxis], top: float
+) -> list[Html]:
     if paid is None:
         return [text((_NAMES, top + 28), "not recorded", "value")]
+    most, cost = of
     length = 76 * paid / most if most else 0.0
+    hint = f"{amount(paid)} {cost.unit or cost.label}"
     return [
-        bar((_NAMES, top + 22), (length, 14), f"bar {each.family}", f"{decimal(paid)} calls"),
-        text((_NAMES, top + 17), decimal(paid), "value"),
+        bar((_NAMES, top + 22), (length, 14), f"bar {each.family}", hint),
+        text((_NAMES, top + 17), amount(paid), "value"),
     ]
 
 

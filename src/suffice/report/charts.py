@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import MappingProxyType
 
 from suffice.replay.bootstrap import Interval
+from suffice.replay.costing import CostAxis
 from suffice.replay.results import PolicyResult, ReplayResult
-from suffice.report.formats import bracket, decimal, percent
+from suffice.report.formats import amount, bracket, percent, tick
 from suffice.report.marks import Marked
 from suffice.report.markup import Html, data_table, element, join
 from suffice.report.svg import Box, Scale, badge, canvas, dot, line, place_badges, text, ticks
@@ -18,9 +18,6 @@ __all__ = ["em_figure", "f1_figure", "figure", "name_of"]
 
 _SIZE = (460.0, 360.0)
 _FRAME = Box(46, 34, 448, 310)
-_AXIS_NAMES = MappingProxyType(
-    {"llm_calls": "model calls per question", "rounds": "rounds per question"}
-)
 
 
 def figure(picture: Html, caption: object, table: Html, heading: str) -> Html:
@@ -35,8 +32,8 @@ def figure(picture: Html, caption: object, table: Html, heading: str) -> Html:
     )
 
 
-def _cost(policy: PolicyResult, cost_name: str) -> float:
-    paid = policy.costs.get("llm_calls") if cost_name == "llm_calls" else None
+def _cost(policy: PolicyResult, axis: CostAxis) -> float:
+    paid = policy.costs.get(axis.name)
     return policy.mean_rounds if paid is None else paid
 
 
@@ -71,20 +68,18 @@ def f1_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html | None:
     if frontier is None:
         return None
     points = [
-        _Point(
-            each, _cost(each.result, frontier.cost_name), each.result.f1, each.result.f1_interval
-        )
+        _Point(each, _cost(each.result, result.cost), each.result.f1, each.result.f1_interval)
         for each in policies
         if each.result.f1 is not None
     ]
     curve = list(zip(frontier.costs, frontier.f1, strict=True))
-    plot = _Plot(points, curve, "F1", _axis_name(frontier.cost_name))
+    plot = _Plot(points, curve, "F1", result.cost.per_question)
     rows = [
-        (_name(each), decimal(each.cost), percent(each.value), bracket(each.interval))
+        (_name(each), amount(each.cost), percent(each.value), bracket(each.interval))
         for each in points
     ]
     rows += [
-        (f"frontier, k = {number}", decimal(cost), percent(value), "")
+        (f"frontier, k = {number}", amount(cost), percent(value), "")
         for number, (cost, value) in enumerate(curve, 1)
     ]
     head = ("policy", f"mean {plot.cost}", "F1 %", "95% interval")
@@ -102,26 +97,22 @@ def em_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html | None:
     if frontier is None:
         return None
     points = [
-        _Point(each, _cost(each.result, frontier.cost_name), each.result.em, None)
+        _Point(each, _cost(each.result, result.cost), each.result.em, None)
         for each in policies
         if each.result.em is not None
     ]
     curve = sorted((each.cost, each.value) for each in points if each.marked.family == "fixed")
-    plot = _Plot(points, curve, "EM", _axis_name(frontier.cost_name))
+    plot = _Plot(points, curve, "EM", result.cost.per_question)
     table = data_table(
         "EM and cost of every policy",
         ("policy", f"mean {plot.cost}", "EM %"),
-        [(_name(each), decimal(each.cost), percent(each.value)) for each in points],
+        [(_name(each), amount(each.cost), percent(each.value)) for each in points],
     )
     caption = (
         "Up is better, left is cheaper. The line joins the fixed-k policies shown. "
         "Intervals are computed for F1 only."
     )
     return figure(_scatter(plot), caption, table, "EM against cost")
-
-
-def _axis_name(cost_name: str) -> str:
-    return _AXIS_NAMES.get(cost_name, cost_name)
 
 
 def _name(point: _Point) -> str:
@@ -161,7 +152,7 @@ def _policies(plot: _Plot, x: Scale, y: Scale, path: Sequence[tuple[float, float
     drawn = [_whisker(ends, family) for ends, family in zip(whiskers, families, strict=True)]
     drawn += [line(start, end, "leader") for start, end in zip(at, places, strict=True)]
     for point, place in zip(plot.points, at, strict=True):
-        scored = f"{plot.score} {percent(point.value)}%, {decimal(point.cost)} {plot.cost}"
+        scored = f"{plot.score} {percent(point.value)}%, {amount(point.cost)} {plot.cost}"
         drawn.append(dot(place, point.marked.family, f"{_name(point)}: {scored}"))
     for point, place in zip(plot.points, places, strict=True):
         drawn.append(badge(place, point.marked.mark, point.marked.family))
@@ -186,7 +177,7 @@ def _axes(
     drawn = [line((_FRAME.left, y(v)), (_FRAME.right, y(v)), "grid") for v in at[1]]
     drawn += [text((_FRAME.left - 6, y(v) + 4), f"{100 * v:g}", "tick end") for v in at[1]]
     drawn += [line((x(v), bottom), (x(v), bottom + 4), "axis") for v in at[0]]
-    drawn += [text((x(v), bottom + 18), f"{v:g}", "tick mid") for v in at[0]]
+    drawn += [text((x(v), bottom + 18), tick(v), "tick mid") for v in at[0]]
     drawn.append(line((_FRAME.left, bottom), (_FRAME.right, bottom), "axis"))
     drawn.append(
         text(((_FRAME.left + _FRAME.right) / 2, bottom + 40), f"mean {plot.cost}", "axis-name mid")

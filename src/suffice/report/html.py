@@ -11,12 +11,22 @@ from pathlib import PurePath
 
 from suffice._version import VERSION
 from suffice.replay.bootstrap import Interval
+from suffice.replay.costing import CostAxis
 from suffice.replay.results import ReplayResult
 from suffice.replay.story import ReportData
 from suffice.report.bar_charts import cost_figure, stops_figure
 from suffice.report.charts import em_figure, f1_figure
 from suffice.report.explorer import explorer
-from suffice.report.formats import UNKNOWN, bracket, count, counted, decimal, percent, signed
+from suffice.report.formats import (
+    UNKNOWN,
+    amount,
+    bracket,
+    count,
+    counted,
+    decimal,
+    percent,
+    signed,
+)
 from suffice.report.marks import Marked, label, marked
 from suffice.report.markup import Html, data_table, element, join, shorten, visible
 from suffice.report.reliability_chart import reliability_figures
@@ -25,6 +35,7 @@ __all__ = ["render_report"]
 
 _LONGEST_VALUE = 300
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
+_IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})
 _SECTIONS = (
     ("comparison", "Comparison"),
     ("charts", "Charts"),
@@ -149,6 +160,7 @@ def _value(value: object) -> str:
 
 # --- the comparison --------------------------------------------------------------------------
 def _comparison(result: ReplayResult, policies: Sequence[Marked]) -> Html:
+    own = () if result.cost.name in _IN_TABLE else (result.cost,)
     head = (
         "Policy",
         "EM %",
@@ -156,20 +168,22 @@ def _comparison(result: ReplayResult, policies: Sequence[Marked]) -> Html:
         "Acc %",
         "Rounds",
         "Calls",
+        *(_cost_head(each) for each in own),
         _two_lines("Prompt", "tokens"),
         _two_lines("Completion", "tokens"),
         _two_lines("F1 against", shorten(visible(result.baseline), 20)),
         _two_lines("F1", "kept %"),
         _two_lines("F1 over", "fixed-k"),
     )
-    table = data_table("Policies side by side", head, [_row(each) for each in policies])
+    table = data_table("Policies side by side", head, [_row(each, own) for each in policies])
     notes = element("ul", *(element("li", each) for each in _notes(result)), class_="notes")
     return join(
         [
             element(
                 "p",
-                "Scores are means over questions with gold answers, rounds, calls and tokens are "
-                "means per question. In brackets: 95% intervals.",
+                "Scores are means over questions with gold answers, rounds, "
+                f"{''.join(f'{each.label}, ' for each in own)}calls and tokens are means per question. "
+                f"F1 over fixed-k is at equal {result.cost.label}. In brackets: 95% intervals.",
                 class_="plain",
             ),
             element("div", table, class_="comparison"),
@@ -184,7 +198,15 @@ def _two_lines(first: str, second: str) -> Html:
     return join([first, element("br"), second])
 
 
-def _row(each: Marked) -> tuple[object, ...]:
+def _cost_head(cost: CostAxis) -> Html:
+    label = f"{cost.label[:1].upper()}{cost.label[1:]}"
+    if cost.unit:
+        return _two_lines(f"{label},", cost.unit)
+    first, _, last = label.rpartition(" ")
+    return _two_lines(first, last) if first else join([label])
+
+
+def _row(each: Marked, own: Sequence[CostAxis]) -> tuple[object, ...]:
     result, costs = each.result, each.result.costs
     return (
         label(each),
@@ -193,6 +215,7 @@ def _row(each: Marked) -> tuple[object, ...]:
         percent(result.acc),
         decimal(result.mean_rounds),
         decimal(costs.get("llm_calls")),
+        *(amount(costs.get(one.name)) for one in own),
         count(costs.get("prompt_tokens")),
         count(costs.get("completion_tokens")),
         element("span", "baseline", class_="tag")
@@ -278,7 +301,7 @@ def _charts(result: ReplayResult, policies: Sequence[Marked]) -> Html:
     )
     scores = [f1_figure(result, policies), em_figure(result, policies)]
     shown = [each for each in scores if each is not None]
-    shown += [stops_figure(result, policies), cost_figure(policies)]
+    shown += [stops_figure(result, policies), cost_figure(result, policies)]
     shapes = element(
         "p",
         "Squares and numbers: fixed budgets. Circles and letters: policies. Diamonds: oracles.",

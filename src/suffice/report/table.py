@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 
+from suffice.replay.costing import CostAxis
 from suffice.replay.results import PolicyResult, ReplayResult
-from suffice.report.formats import count, decimal, percent, points
+from suffice.report.formats import amount, count, decimal, percent, points
 from suffice.report.markup import shorten, visible
 
 __all__ = ["comparison_table"]
@@ -15,35 +16,45 @@ __all__ = ["comparison_table"]
 _WIDTH = 100
 _NAME_WIDTH = 24
 _NARROWEST = 40
+_CALLS, _ROUNDS = "llm_calls", "rounds"
+_NAMED = frozenset({_CALLS, _ROUNDS, "prompt_tokens", "completion_tokens"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column; those of the highest ``drop`` go first when the line is too long."""
+    """A column; those of the highest ``drop`` go first when the line is too long.
+
+    ``cost`` is the name of the cost it holds, if it holds one.
+    """
 
     head: tuple[str, str]
     cell: Callable[[PolicyResult], str]
     drop: int
     full_name: str
+    cost: str | None = None
 
 
 _COLUMNS = (
     _Column(("", "EM"), lambda each: percent(each.em), 2, "EM"),
     _Column(("", "F1"), lambda each: percent(each.f1), 0, "F1"),
     _Column(("", "Acc"), lambda each: percent(each.acc), 7, "Acc"),
-    _Column(("", "rounds"), lambda each: decimal(each.mean_rounds), 1, "rounds"),
-    _Column(("", "calls"), lambda each: decimal(each.costs.get("llm_calls")), 3, "calls"),
+    _Column(("", "rounds"), lambda each: decimal(each.mean_rounds), 1, "rounds", "rounds"),
+    _Column(
+        ("", "calls"), lambda each: decimal(each.costs.get("llm_calls")), 3, "calls", "llm_calls"
+    ),
     _Column(
         ("prompt", "tokens"),
         lambda each: count(each.costs.get("prompt_tokens")),
         6,
         "prompt tokens",
+        "prompt_tokens",
     ),
     _Column(
         ("compl.", "tokens"),
         lambda each: count(each.costs.get("completion_tokens")),
         9,
         "completion tokens",
+        "completion_tokens",
     ),
     _Column(("delta F1", "[95%]"), lambda each: points(each.delta_f1), 4, "delta F1"),
     _Column(("F1", "kept"), lambda each: percent(each.retained_f1), 8, "F1 kept"),
@@ -73,13 +84,14 @@ def comparison_table(result: ReplayResult, *, width: int | None = None) -> str:
     budget's F1) and differences are in percent; ``-``: unknown.
     """
     limit = _WIDTH if width is None else max(width, _NARROWEST)
+    columns = _columns(result.cost)
     names = {each.name: visible(each.name).replace("\n", " ") for each in result.policies}
     room = min(_NAME_WIDTH, max((len(name) for name in names.values()), default=0))
-    grid = _grid(result)
-    shown, gap = _fit(grid, limit - max(room, len("policy")))
+    grid = _grid(result, columns)
+    shown, gap = _fit(grid, columns, limit - max(room, len("policy")))
     labels = ["", "policy"] + [shorten(name, room, "...") for name in names.values()]
     lines = _lines(labels, [grid[number] for number in shown], gap)
-    missing = [each.full_name for number, each in enumerate(_COLUMNS) if number not in shown]
+    missing = [each.full_name for number, each in enumerate(columns) if number not in shown]
     lines.append("")
     if missing:
         lines.append(f"Left out for width: {', '.join(missing)}.")
@@ -93,7 +105,21 @@ def comparison_table(result: ReplayResult, *, width: int | None = None) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _grid(result: ReplayResult) -> list[list[str]]:
+def _columns(axis: CostAxis) -> Sequence[_Column]:
+    """The columns, among them that of the cost asked for, which goes after all others but F1."""
+    held = [each.cost for each in _COLUMNS]
+    if axis.name in (_CALLS, _ROUNDS):
+        return _COLUMNS
+    if axis.name in held:
+        return [replace(each, drop=1) if each.cost == axis.name else each for each in _COLUMNS]
+    own = _Column(
+        axis.head, lambda each: amount(each.costs.get(axis.name)), 1, axis.label, axis.name
+    )
+    after = held.index(_CALLS) + 1
+    return [*_COLUMNS[:after], own, *_COLUMNS[after:]]
+
+
+def _grid(result: ReplayResult, columns: Sequence[_Column]) -> list[list[str]]:
     """Cells column by column, the two lines of the head first."""
     return [
         [
@@ -107,13 +133,15 @@ def _grid(result: ReplayResult) -> list[list[str]]:
                 for each in result.policies
             ),
         ]
-        for column in _COLUMNS
+        for column in columns
     ]
 
 
-def _fit(grid: Sequence[Sequence[str]], room: int) -> tuple[list[int], int]:
+def _fit(
+    grid: Sequence[Sequence[str]], columns: Sequence[_Column], room: int
+) -> tuple[list[int], int]:
     """Numbers of the columns that fit and the gap between them."""
-    shown = sorted(range(len(grid)), key=lambda number: _COLUMNS[number].drop)
+    shown = sorted(range(len(grid)), key=lambda number: columns[number].drop)
     widths = [max(map(len, column)) for column in grid]
     while True:
         taken = sum(widths[number] for number in shown)
@@ -135,6 +163,10 @@ def _lines(labels: list[str], columns: list[list[str]], gap: int) -> list[str]:
     return [*rows[:2], rule, *rows[2:]]
 
 
+def _means(axis: CostAxis) -> str:
+    return "calls and tokens" if axis.name in _NAMED else f"calls, {axis.label} and tokens"
+
+
 def _explained(result: ReplayResult, limit: int) -> list[str]:
     split = "all splits" if result.split is None else f"split {visible(result.split)}"
     first = (
@@ -145,9 +177,9 @@ def _explained(result: ReplayResult, limit: int) -> list[str]:
         baseline = shorten(visible(result.baseline), _NAME_WIDTH, "...")
         second = (
             f"EM, F1 ({result.f1_kind}), Acc, F1 kept (of the full budget's F1) and differences in "
-            "percent; rounds, calls and tokens are means per question. delta F1 is against "
-            f"{baseline}; brackets are 95% intervals of {result.resamples} paired resamples of the "
-            f"questions (seed {result.seed})."
+            f"percent; rounds, {_means(result.cost)} are means per question. delta F1 is against "
+            f"{baseline}; gain over fixed-k is at equal {result.cost.label}; brackets are 95% "
+            f"intervals of {result.resamples} paired resamples of the questions (seed {result.seed})."
         )
     else:
         second = "No question has gold answers, so scores and differences are unknown (-)."

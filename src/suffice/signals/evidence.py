@@ -9,7 +9,28 @@ from functools import lru_cache
 from suffice.trace.records import Passage, Round
 from suffice.trace.tokens import passage_tokens
 
-__all__ = ["candidate_scores", "finite", "rerank_scores", "seen_passages", "token_set"]
+__all__ = [
+    "candidate_scores",
+    "evidence_text",
+    "finite",
+    "one_line",
+    "rerank_scores",
+    "seen_passages",
+    "token_set",
+]
+
+_MAX_CHARACTERS = 4_000
+
+
+def one_line(text: str) -> str:
+    """White space squeezed, so that a text cannot imitate a prompt's own lines; cut when very long."""
+    return " ".join(text[:_MAX_CHARACTERS].split())
+
+
+def evidence_text(passages: Iterable[Passage]) -> str:
+    """The evidence as prompts show it: one line a passage, so that more passages only lengthen it."""
+    lines = [f"[{one_line(each.title)}] {one_line(each.text or '')}" for each in passages]
+    return "\n".join(["Evidence:", *lines])
 
 
 def seen_passages(rounds: Iterable[Round]) -> dict[str, Passage] | None:

@@ -204,13 +204,15 @@ def made_up_reply(request: GenerationRequest, index: int) -> str:
     lowest hash, so it changes often in early rounds and settles as evidence grows. Samples at a
     temperature above 0 take it with probability 0.6 and another one otherwise, by index and seed
     (sample i at seed s is sample 0 at seed s + i). A prompt that offers ``<STOP>`` and ``<CONTINUE>``
-    is given one of the two.
+    is given one of the two, one that asks for a ``Rating:`` a number from 1 to 5.
     """
     prompt = _text(request)
     question, names = _question(prompt), _names(prompt)
     if "<STOP>" in prompt and "<CONTINUE>" in prompt:
         verdict = "<STOP>" if _share("verdict", prompt) < 0.5 else "<CONTINUE>"
         return f"Decision: {verdict}"
+    if prompt.rstrip().endswith("Rating:") or "Rating: <1-5>" in prompt:
+        return f" {1 + int(5 * _share('rating', prompt))}"
     ranked = sorted(names, key=lambda name: (_share(question, name), name)) or ["unknown"]
     rank = 0
     if request.temperature > 0:

@@ -218,6 +218,19 @@ class TraceSet:
             closed_book = closed_book.filter(kept)
         return replace(self, table=self.table.filter(rows), closed_book=closed_book)
 
+    def closed_book_rounds(self) -> TraceSet:
+        """Round 0 of every question that has one, as its only round, under the question's own gold."""
+        rows = self.closed_book
+        firsts = self.table.filter(pc.equal(self.table.column("round"), 1))
+        asked = pc.index_in(rows.column("question_id"), value_set=firsts.column("question_id"))
+        for name in {"gold_answers", "gold_passage_ids"}.intersection(rows.column_names):
+            # gold is read from round 1, whatever a record states in round 0
+            gold = firsts.column(name).take(asked)
+            rows = rows.set_column(rows.column_names.index(name), name, gold)
+        ones = pa.array(np.ones(rows.num_rows, np.int16))
+        rows = rows.set_column(rows.column_names.index("round"), "round", ones)
+        return replace(self, table=rows, closed_book=rows.slice(0, 0))
+
     def views(self, columns: Sequence[str]) -> Iterator[tuple[LoopView, ...]]:
         """For each question the label-free views of rounds 1, 1..2, ..., carrying only ``columns``."""
         wanted = [

@@ -7,10 +7,16 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from suffice.costs.usage import COSTS, round_costs
-from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.records import Round, Usage
+from suffice.costs.energy import EnergyModel
+from suffice.costs.prices import Prices, PriceTier
+from suffice.costs.usage import COSTS, CostModel, CostReads, cost_matrix, round_costs
+from suffice.errors import UsageError
+from suffice.testing.traces import make_record, question_records, to_trace_set
+from suffice.trace.records import Passage, QuestionRecord, Round, Usage
 from suffice.trace.table import TraceSet
 
 
@@ -18,10 +24,9 @@ def traces(*rounds: Round) -> TraceSet:
     return to_trace_set([dataclasses.replace(make_record("q", ["x"]), rounds=rounds)])
 
 
-def paid(found: TraceSet, **reads: bool) -> dict[str, Any]:
-    reads = {"reads_samples": False, **reads}
-    costs = round_costs(found, **reads)
-    assert tuple(costs) == COSTS
+def paid(found: TraceSet, model: CostModel | None = None, **reads: bool) -> dict[str, Any]:
+    costs = round_costs(found, reads=CostReads(**reads), model=model)
+    assert tuple(costs) == tuple(COSTS)
     return {name: None if each is None else each.tolist()[0] for name, each in costs.items()}
 
 
@@ -33,14 +38,14 @@ def a_round(samples: int | None = None, **usage: Any) -> Round:
 def test_sample_calls_are_paid_by_who_reads_samples() -> None:
     found = traces(a_round(3, llm_calls=4, sample_calls=3), a_round(0, llm_calls=1, sample_calls=0))
     assert paid(found)["llm_calls"] == [1.0, 1.0]
-    assert paid(found, reads_samples=True)["llm_calls"] == [4.0, 1.0]
+    assert paid(found, samples=True)["llm_calls"] == [4.0, 1.0]
 
 
 def test_sample_calls_are_inferred_where_unknown() -> None:
     """As many as samples were recorded, if that leaves an answering call."""
     found = traces(a_round(5, llm_calls=6), a_round(None, llm_calls=1), a_round(0, llm_calls=2))
     assert paid(found)["llm_calls"] == [1.0, 1.0, 2.0]
-    assert paid(found, reads_samples=True)["llm_calls"] == [6.0, 1.0, 2.0]
+    assert paid(found, samples=True)["llm_calls"] == [6.0, 1.0, 2.0]
 
 
 def test_every_call_is_paid_where_the_samples_are_the_answers() -> None:
@@ -58,12 +63,12 @@ def test_a_stated_count_beats_the_inferred() -> None:
 def test_verdicts_are_paid_by_who_reads_them() -> None:
     found = traces(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1, judge_calls=0))
     assert paid(found)["llm_calls"] == [1.0, 1.0]
-    assert paid(found, reads_verdicts=True)["llm_calls"] == [3.0, 1.0]
+    assert paid(found, verdicts=True)["llm_calls"] == [3.0, 1.0]
     # a verdict of unknown cost is not free
     partly = traces(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1))
     assert paid(partly)["llm_calls"] == [1.0, 1.0]
-    assert paid(partly, reads_verdicts=True)["llm_calls"] is None
-    assert paid(traces(a_round(llm_calls=1)), reads_verdicts=True)["llm_calls"] is None
+    assert paid(partly, verdicts=True)["llm_calls"] is None
+    assert paid(traces(a_round(llm_calls=1)), verdicts=True)["llm_calls"] is None
 
 
 def test_tokens_of_samples() -> None:
@@ -77,33 +82,227 @@ def test_tokens_of_samples() -> None:
             cached_tokens=50,
         )
     )
-    assert paid(found) == {
-        "llm_calls": None,
-        "prompt_tokens": [100.0],
-        "cached_tokens": [50.0],
-        "completion_tokens": [7.0],
-    }
-    read = paid(found, reads_samples=True)
+    alone = paid(found)
+    assert alone["llm_calls"] is None
+    assert alone["prompt_tokens"] == [100.0]
+    assert alone["cached_tokens"] == alone["evaluated_tokens"] == [50.0]
+    assert alone["completion_tokens"] == [7.0]
+    read = paid(found, samples=True)
     assert read["prompt_tokens"] == [300.0]
     assert read["completion_tokens"] == [16.0]
     assert read["cached_tokens"] is None  # of the samples unknown
+    assert read["evaluated_tokens"] is None
 
 
 def test_without_samples_there_is_nothing_more_to_pay() -> None:
     found = traces(a_round(prompt_tokens=100), a_round(prompt_tokens=150))
-    assert paid(found, reads_samples=True)["prompt_tokens"] == [100.0, 150.0]
+    assert paid(found, samples=True)["prompt_tokens"] == [100.0, 150.0]
 
 
 def test_one_unknown_round_makes_a_cost_unknown() -> None:
     found = traces(a_round(llm_calls=1, prompt_tokens=10), a_round(llm_calls=1))
     assert paid(found)["llm_calls"] == [1.0, 1.0]
     assert paid(found)["prompt_tokens"] is None
-    assert paid(traces(a_round(), a_round())) == dict.fromkeys(COSTS)
+    nothing = {
+        name: values for name, values in paid(traces(a_round(), a_round())).items() if values
+    }
+    assert nothing == {name: [0.0, 0.0] for name in ("judge_calls", "rerank_calls")} | {
+        "rounds": [1.0, 1.0]
+    }
 
 
 def test_rounds_that_do_not_exist_are_not_unknown() -> None:
     short = dataclasses.replace(make_record("p", ["x"]), rounds=(a_round(llm_calls=1),))
     long = dataclasses.replace(make_record("q", ["x"]), rounds=(a_round(llm_calls=2),) * 2)
-    calls = round_costs(to_trace_set([short, long]), reads_samples=False)["llm_calls"]
+    calls = round_costs(to_trace_set([short, long]))["llm_calls"]
     assert calls is not None
     np.testing.assert_array_equal(calls, [[1.0, math.nan], [2.0, 2.0]])
+
+
+def test_the_judge_and_the_reranker_are_counted_where_they_are_read() -> None:
+    found = traces(a_round(llm_calls=1, judge_calls=2, rerank_calls=3))
+    for verdicts, reranks, judge, rerank in [
+        (False, False, 0.0, 0.0),
+        (True, False, 2.0, 0.0),
+        (False, True, 0.0, 3.0),
+        (True, True, 2.0, 3.0),
+    ]:
+        costs = paid(found, verdicts=verdicts, reranks=reranks)
+        assert (costs["judge_calls"], costs["rerank_calls"]) == ([judge], [rerank])
+        assert (costs["llm_calls"], costs["calls"]) == ([1.0 + judge], [1.0 + judge + rerank])
+    unknown = paid(traces(a_round(llm_calls=1)), reranks=True)
+    assert (unknown["llm_calls"], unknown["rerank_calls"], unknown["calls"]) == ([1.0], None, None)
+
+
+def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
+    """The schema has no column for them, so that only a judge that was never asked costs none."""
+    asked = traces(a_round(llm_calls=1, judge_calls=1, prompt_tokens=10))
+    assert paid(asked)["prompt_tokens"] == [10.0]
+    assert paid(asked, verdicts=True)["prompt_tokens"] is None
+    never = traces(a_round(llm_calls=1, judge_calls=0, prompt_tokens=10))
+    assert paid(never, verdicts=True)["prompt_tokens"] == [10.0]
+    model = CostModel(prices=Prices(input=1, cached=1, output=0))
+    with pytest.raises(UsageError, match="tokens of a judge's calls are not recorded"):
+        cost_matrix(asked, "usd", reads=CostReads(verdicts=True), model=model)
+
+
+def test_passages_retrievals_and_seconds_come_from_their_columns() -> None:
+    shown = Round(
+        answer="x",
+        passages=(Passage(id="a"), Passage(id="b")),
+        usage=Usage(retrievals=2, latency_s=1.5),
+    )
+    none_added = Round(answer="x", passages=(), usage=Usage(retrievals=1, latency_s=0.25))
+    costs = paid(traces(shown, none_added))
+    assert (costs["passages"], costs["retrievals"]) == ([2.0, 0.0], [2.0, 1.0])
+    assert (costs["seconds"], costs["rounds"]) == ([1.5, 0.25], [1.0, 1.0])
+    # passages do not tell how often the retriever was asked, and a null is not none
+    alone = paid(traces(Round(answer="x", passages=(Passage(id="a"),)), Round(answer="x")))
+    assert (alone["passages"], alone["retrievals"], alone["seconds"]) == (None, None, None)
+
+
+def test_what_cannot_be_a_cost_is_unknown() -> None:
+    more_samples = traces(a_round(2, llm_calls=1, sample_calls=2))
+    assert paid(more_samples)["llm_calls"] is None
+    assert paid(more_samples, samples=True)["llm_calls"] == [1.0]
+    more_cached = paid(traces(a_round(prompt_tokens=10, cached_tokens=11)))
+    assert (more_cached["cached_tokens"], more_cached["evaluated_tokens"]) == ([11.0], None)
+    for strange in (-1.0, math.inf):
+        assert paid(traces(a_round(latency_s=strange)))["seconds"] is None
+    with pytest.raises(
+        UsageError, match=r"'evaluated_tokens' comes to is no cost \(-1\) in 1 of 1"
+    ):
+        cost_matrix(traces(a_round(prompt_tokens=10, cached_tokens=11)), "evaluated_tokens")
+
+
+USAGE = {"prompt_tokens": 1000, "cached_tokens": 600, "completion_tokens": 20, "llm_calls": 2}
+
+
+def test_dollars_by_hand() -> None:
+    found = traces(a_round(**USAGE, retrievals=3, rerank_calls=1))
+    assert paid(found)["usd"] is None  # no prices
+    plain = CostModel(prices=Prices(input=2.0, cached=0.5, output=10.0))
+    tokens = (400 * 2.0 + 600 * 0.5 + 20 * 10.0) / 1e6
+    assert paid(found, plain)["usd"] == pytest.approx([tokens])
+    each = CostModel(
+        prices=Prices(input=2.0, cached=0.5, output=10.0, call=0.01, retrieval=0.005, rerank=0.002)
+    )
+    assert paid(found, each)["usd"] == pytest.approx([tokens + 2 * 0.01 + 3 * 0.005])
+    with_rerank = paid(found, each, reranks=True)["usd"]
+    assert with_rerank == pytest.approx([tokens + 2 * 0.01 + 3 * 0.005 + 0.002])
+
+
+def test_dollars_need_no_cached_tokens_where_they_cost_the_same() -> None:
+    found = traces(a_round(prompt_tokens=1000, completion_tokens=20))
+    one_price = CostModel(prices=Prices(input=2.0, cached=2.0, output=10.0))
+    assert paid(found, one_price)["usd"] == pytest.approx([(1000 * 2.0 + 20 * 10.0) / 1e6])
+    two_prices = CostModel(prices=Prices(input=2.0, cached=0.5, output=10.0))
+    assert paid(found, two_prices)["usd"] is None
+    with pytest.raises(
+        UsageError, match="cost 'usd' is unknown: memory has no column 'cached_tokens'"
+    ):
+        cost_matrix(found, "usd", model=two_prices)
+
+
+def test_long_prompts_pay_their_tier_with_all_their_tokens() -> None:
+    """Above 1,000, not at it; samples repeat the prompt, so that theirs do not add up to a longer one."""
+    prices = Prices(
+        input=1.0,
+        cached=1.0,
+        output=1.0,
+        tiers=(PriceTier(above=1000, input=3.0, cached=3.0, output=5.0),),
+    )
+    found = traces(*(a_round(1, prompt_tokens=n, completion_tokens=10) for n in (1000, 1001)))
+    model = CostModel(prices=prices)
+    assert paid(found, model)["usd"] == pytest.approx([1010e-6, (1001 * 3 + 10 * 5) * 1e-6])
+    sampled = traces(
+        a_round(
+            2,
+            prompt_tokens=800,
+            completion_tokens=0,
+            sample_prompt_tokens=1600,
+            sample_completion_tokens=30,
+        )
+    )
+    assert paid(sampled, model, samples=True)["usd"] == pytest.approx([2430e-6])
+
+
+def test_joules_by_hand() -> None:
+    found = traces(a_round(**USAGE))
+    assert paid(found)["joules"] == pytest.approx([400 * 0.03 + 20 * 0.35])
+    model = EnergyModel(
+        joules_per_prompt_token=0.1, joules_per_cached_token=0.01, joules_per_completion_token=2.0
+    )
+    expected = 400 * 0.1 + 600 * 0.01 + 20 * 2.0
+    assert paid(found, CostModel(energy=model))["joules"] == pytest.approx([expected])
+    searching = CostModel(energy=dataclasses.replace(model, joules_per_retrieval=5.0))
+    assert paid(found, searching)["joules"] is None  # retrievals are not recorded
+    searched = traces(a_round(**USAGE, retrievals=2))
+    assert paid(searched, searching)["joules"] == pytest.approx([expected + 10.0])
+
+
+def test_the_matrix_sums_over_rounds() -> None:
+    short = dataclasses.replace(make_record("p", ["x"]), rounds=(a_round(llm_calls=3),))
+    long = dataclasses.replace(make_record("q", ["x"]), rounds=(a_round(llm_calls=2),) * 2)
+    found = to_trace_set([short, long])
+    np.testing.assert_array_equal(cost_matrix(found, "llm_calls"), [[3.0, math.nan], [2.0, 4.0]])
+    np.testing.assert_array_equal(cost_matrix(found, "rounds"), [[1.0, math.nan], [1.0, 2.0]])
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"unknown cost 'money'; known: llm_calls, .*usd"):
+        cost_matrix(traces(a_round()), "money")
+
+
+def test_names_are_distinct_words_with_a_label() -> None:
+    assert all(name == cost.name and name.isidentifier() for name, cost in COSTS.items())
+    assert len({cost.label for cost in COSTS.values()}) == len(COSTS)
+    assert all(cost.summary for cost in COSTS.values())
+
+
+COUNTS = st.integers(0, 300)
+READS = st.builds(CostReads, samples=st.booleans(), verdicts=st.booleans(), reranks=st.booleans())
+RATE = st.floats(0, 50)
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@given(records=question_records(), reads=READS, rates=st.tuples(RATE, RATE, RATE), data=st.data())
+def test_no_cost_is_negative_and_none_falls_over_rounds(
+    records: list[QuestionRecord], reads: CostReads, rates: tuple[float, ...], data: st.DataObject
+) -> None:
+    usage = st.builds(
+        Usage,
+        llm_calls=COUNTS,
+        prompt_tokens=COUNTS,
+        cached_tokens=COUNTS,
+        completion_tokens=COUNTS,
+        judge_calls=st.integers(0, 1),
+        rerank_calls=COUNTS,
+        retrievals=COUNTS,
+        sample_calls=COUNTS,
+        latency_s=st.floats(-1, 100, width=32),
+    )
+    used = [
+        dataclasses.replace(
+            record,
+            rounds=tuple(dataclasses.replace(r, usage=data.draw(usage)) for r in record.rounds),
+        )
+        for record in records
+    ]
+    found = to_trace_set(used)
+    first, second, third = rates
+    model = CostModel(prices=Prices(input=first, cached=second, output=third))
+    known = round_costs(found, reads=reads, model=model)
+    assert known["rounds"] is not None
+    for name, values in known.items():
+        if values is None:
+            with pytest.raises(UsageError, match=f"cost '{name}' is unknown"):
+                cost_matrix(found, name, reads=reads, model=model)
+            continue
+        assert values.shape == found.exists.shape
+        np.testing.assert_array_equal(np.isnan(values), ~found.exists)
+        assert (values[found.exists] >= 0).all()
+        summed = cost_matrix(found, name, reads=reads, model=model)
+        steps = np.diff(summed, axis=1)
+        assert (steps[found.exists[:, 1:]] >= 0).all()
+        np.testing.assert_allclose(summed[:, 0], values[:, 0])

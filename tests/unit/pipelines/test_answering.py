@@ -61,6 +61,32 @@ def test_the_token_budget_stops_it() -> None:
     assert "1 tokens" in found.reason
 
 
+def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
+    """Ratings 1, 1, 4: the rule stops at round 3; with the judge's tokens the budget is spent before."""
+    policy = RulePolicy(rule="judge_support >= 4")
+    settings = CumulativeSettings(rounds=9, judge=True)
+    check_policy(policy, settings, logprobs=True)
+    script = ["Answer: a", "1", "Answer: b", "1", "Answer: c", "4", "Answer: d", "5"]
+
+    def run(budgets: Budgets) -> tuple[Answered, ScriptedModel]:
+        model = ScriptedModel(script)
+        found = answer(
+            "Which?", OwnParagraphs(PASSAGES), model, Controller(policy), settings, budgets
+        )
+        return found, model
+
+    found, model = run(Budgets())
+    assert (found.answer, found.stopped_by, len(model.requests)) == ("c", "policy", 6)
+    assert [each.signals["judge_support"] for each in found.rounds] == [1.0, 1.0, 4.0]
+    assert [each.usage.judge_calls for each in found.rounds] == [1, 1, 1]
+    answers = sum(
+        (each.usage.prompt_tokens or 0) + (each.usage.completion_tokens or 0)
+        for each in found.rounds[:2]
+    )
+    cut, _ = run(Budgets(tokens=answers + 1))
+    assert (cut.stopped_by, len(cut.rounds)) == ("budget", 2)
+
+
 def test_the_clock_stops_it() -> None:
     found = ask(
         FixedPolicy(5), ScriptedModel(CHANGING, delay_s=0.02), budgets=Budgets(seconds=0.01)
@@ -126,6 +152,8 @@ def test_live_policies(tmp_path: Path) -> None:
         live_policy("tasr-corrected")
     with pytest.raises(UsageError, match="gold answers"):
         live_policy("oracle-f1")
+    with pytest.raises(UsageError, match="decides nothing live"):
+        live_policy("closed-book")
     with pytest.raises(UsageError, match="must be fitted"):
         live_policy("calibrated(overlap) > 0.2")
     with pytest.raises(DataError, match="no such policy file"):

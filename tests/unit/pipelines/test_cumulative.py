@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from suffice.errors import UsageError
@@ -93,3 +95,37 @@ def test_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
     ((name, value),) = settings.items()
     with pytest.raises(UsageError, match=f"{name} must be at least .*, found {value}"):
         CumulativeSettings(**settings)  # type: ignore[arg-type]
+
+
+def test_the_closed_book_shows_nothing_and_is_paid() -> None:
+    model = ScriptedModel(["Answer: Cadela\nConfidence: 2"])
+    loop = CumulativePipeline(model, CumulativeSettings(samples=3, judge=True))
+    found = loop.closed_book(QUESTION)
+    assert (found.answer, found.verbalized_confidence) == ("Cadela", 2.0)
+    assert (found.passages, found.query, found.samples) == ((), None, None)
+    usage = found.usage
+    assert (usage.llm_calls, usage.sample_calls, usage.retrievals, usage.judge_calls) == (
+        1,
+        0,
+        0,
+        0,
+    )
+    assert usage.prompt_tokens is not None
+    assert usage.latency_s is not None
+    (request,) = model.requests
+    assert QUESTION.text in str(request.prompt)
+    assert "is a town" not in str(request.prompt)
+    assert (request.temperature, request.top_logprobs) == (0.0, 5)
+
+
+def test_a_judge_rates_each_round_over_its_passages_so_far() -> None:
+    model = ScriptedModel(["Answer: a", "3", "Answer: b", "maybe"])
+    loop = CumulativePipeline(model, CumulativeSettings(rounds=2, judge=True))
+    first, second = loop.rounds(QUESTION, OwnParagraphs(PASSAGES))
+    assert first.signals == {"judge_support": 3.0}
+    assert math.isnan(second.signals["judge_support"])
+    assert [each.usage.judge_calls for each in (first, second)] == [1, 1]
+    assert [each.usage.llm_calls for each in (first, second)] == [1, 1]
+    asked = [str(request.prompt).rpartition("Evidence:")[2] for request in model.requests]
+    assert [prompt.count(" is a town on the river ") for prompt in asked] == [1, 1, 2, 2]
+    assert asked[3].endswith("Answer: b\nRating:")

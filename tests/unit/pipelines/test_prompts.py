@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.pipelines.few_shot import EXAMPLES
-from suffice.pipelines.prompts import PROMPTS, PromptName, render_prompt
+from suffice.pipelines.few_shot import CLOSED_BOOK_EXAMPLES, EXAMPLES
+from suffice.pipelines.prompts import PROMPTS, PromptName, render_closed_book, render_prompt
 from suffice.protocols import Message
 from suffice.trace.records import Passage
 
@@ -58,3 +58,17 @@ def test_examples_can_be_answered_from_their_evidence() -> None:
     for example in EXAMPLES:
         assert any(example.answer in text for _, text in example.evidence)
         assert 1 <= example.confidence <= 5
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_the_closed_book_speaks_of_no_evidence(name: PromptName) -> None:
+    for api in ("chat", "completion"):
+        prompt = text_of(render_closed_book("Who\n\nAnswer: x?", api=api, name=name))
+        assert "vidence" not in prompt
+        assert prompt.rstrip("\n").endswith("\n\nQuestion: Who Answer: x?")
+    shots = text_of(render_closed_book("Who?", api="completion", name=name))
+    first, second = ("Answer", "Confidence") if name == "answer-first" else ("Confidence", "Answer")
+    assert shots.count(f"\n{first}: ") == shots.count(f"\n{second}: ") == len(CLOSED_BOOK_EXAMPLES)
+    assert shots.index(f"\n{first}: ") < shots.index(f"\n{second}: ")
+    chat = text_of(render_closed_book("Who?", api="chat", name=name))
+    assert chat.index(f"{first}: <") < chat.index(f"{second}: <")

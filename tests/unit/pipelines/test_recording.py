@@ -12,7 +12,7 @@ from suffice.errors import DataError, UsageError
 from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.recorder import RecordSummary
 from suffice.pipelines.recording import Recording, record_examples
-from suffice.testing.models import ScriptedModel
+from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.reader import read_traces
 
 EXAMPLES = load("generated", limit=10)
@@ -75,3 +75,44 @@ def test_an_error_names_the_file_of_the_examples(tmp_path: Path) -> None:
     broken = [replace(EXAMPLES[0], passages=())]
     with pytest.raises(DataError, match=r"^dev\.json, row 0, column passages"):
         record(tmp_path / "t", broken, source="dev.json")
+
+
+def test_round_0_is_recorded_beside_the_rounds_and_resumed(tmp_path: Path) -> None:
+    settings = CumulativeSettings(rounds=2, closed_book=True)
+    assert record(tmp_path / "t", EXAMPLES[:4], settings=settings).recorded == 4
+    again = record(tmp_path / "t", settings=settings)
+    assert (again.before, again.recorded) == (4, 6)
+    traces = read_traces(tmp_path / "t")
+    assert (traces.n_rounds, traces.closed_book.num_rows) == (2, 10)
+    assert traces.origin.run["closed_book"] is True
+    for found in traces.records():
+        assert len(found.rounds) == 2
+        assert found.closed_book is not None
+        assert found.closed_book.passages == ()
+        assert found.closed_book.usage.llm_calls == 1
+    with pytest.raises(UsageError, match="closed_book was True, now None"):
+        record(tmp_path / "t")
+
+
+def test_what_is_off_is_not_stated_so_that_older_recordings_go_on(tmp_path: Path) -> None:
+    record(tmp_path / "t", EXAMPLES[:2])
+    run = read_traces(tmp_path / "t").origin.run
+    assert not {"closed_book", "judge"} & set(run)
+    with pytest.raises(UsageError, match="judge was None, now True"):
+        record(tmp_path / "t", settings=CumulativeSettings(rounds=2, judge=True))
+
+
+def test_a_question_whose_closed_book_fails_is_tried_again(tmp_path: Path) -> None:
+    text = EXAMPLES[1].question.text
+    settings = CumulativeSettings(rounds=1, closed_book=True)
+    recording = Recording(dataset="generated", settings=settings)
+    broken = ScriptedModel(
+        failures=Failures(containing=(f"Zundert\nConfidence: 2\n\nQuestion: {text}",))
+    )
+    first = record_examples(EXAMPLES[:3], broken, tmp_path / "t", recording, lambda _: None)
+    assert (first.recorded, first.failed) == (2, 1)
+    again = record_examples(
+        EXAMPLES[:3], ScriptedModel(), tmp_path / "t", recording, lambda _: None
+    )
+    assert (again.recorded, again.failed) == (1, 0)
+    assert read_traces(tmp_path / "t").closed_book.num_rows == 3

@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,10 +15,14 @@ from hypothesis import strategies as st
 
 from suffice.calibration.isotonic import IsotonicMap
 from suffice.calibration.per_round import PerRoundCalibrator
+from suffice.calibration.platt import LogisticMap
+from suffice.calibration.venn_abers import StepMap
 from suffice.errors import DataError, UsageError
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
+from suffice.policies.fitting import CalibratorKind, fit_data, fit_rule
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
+from suffice.testing.traces import make_record, to_trace_set
 
 MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)
 FULL = RulePolicy(
@@ -65,6 +69,59 @@ def test_fitted_numbers_come_back_bit_for_bit(
     assert isinstance(loaded, RulePolicy)
     assert loaded.calibrators == policy.calibrators
     assert str(loaded.base_rates) == str(policy.base_rates)
+
+
+OTHER_MAPS = (
+    LogisticMap(slope=2.5, intercept=-1 / 3, undefined=0.5),
+    StepMap(x=(0.1, 1 / 3), at=(0.2, 0.5), between=(0.1, 0.4, 0.9)),
+    MAP,
+)
+
+
+def test_maps_of_every_kind_come_back(tmp_path: Path) -> None:
+    for calibrator in (
+        PerRoundCalibrator(maps=OTHER_MAPS),
+        PerRoundCalibrator(beyond=MAP),
+        PerRoundCalibrator(maps=OTHER_MAPS[2:], beyond=OTHER_MAPS[0]),
+    ):
+        policy = RulePolicy(rule="calibrated(overlap) > 0.1", calibrators={"overlap": calibrator})
+        loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
+        assert isinstance(loaded, RulePolicy)
+        assert loaded.calibrators == policy.calibrators
+        assert policy_hash(loaded) == policy_hash(policy)
+
+
+@pytest.mark.parametrize("kind", get_args(CalibratorKind))
+def test_a_fitted_policy_of_every_kind_comes_back(kind: CalibratorKind, tmp_path: Path) -> None:
+    made = [
+        make_record(
+            f"q{n:02d}",
+            ["x" if n % 3 else "y", "x" if n % 2 else "y"],
+            gold=["x"],
+            margins=[n % 7 + 0.5, 0.3 * n],
+            split="tune",
+        )
+        for n in range(20)
+    ]
+    data = fit_data(to_trace_set(made), ["answer_token_margin"])
+    policy = fit_rule("calibrated(answer_token_margin) > 0.4", data, calibrator=kind)
+    loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
+    assert isinstance(loaded, RulePolicy)
+    assert loaded.calibrators == policy.calibrators
+    assert loaded.fitted_on == policy.fitted_on
+
+
+def test_a_file_with_isotonic_maps_is_what_it_always_was(tmp_path: Path) -> None:
+    policy = RulePolicy(
+        rule="calibrated(overlap) > 0.1", calibrators={"overlap": PerRoundCalibrator(maps=(MAP,))}
+    )
+    document = json.loads(save_policy(policy, tmp_path / "p.json").read_text())
+    assert document["calibrators"] == {
+        "overlap": {
+            "absent": None,
+            "rounds": [{"x": [0.1, 1 / 3], "y": [0.2, 0.7], "undefined": 0.5}],
+        }
+    }
 
 
 # --- hashes -------------------------------------------------------------------------------------
@@ -136,7 +193,11 @@ GOOD: dict[str, Any] = json.loads(json.dumps(policy_document(FULL)))
         ({"suffice_policy": True}, "suffice_policy", "version number"),
         ({"suffice_policy": 0}, "suffice_policy", "version number"),
         ({"suffice_policy": None}, "suffice_policy", "version number"),
-        ({"kind": "tarot"}, "kind", "unknown policy kind 'tarot'; known: fixed, rule, tasr"),
+        (
+            {"kind": "tarot"},
+            "kind",
+            "unknown policy kind 'tarot'; known: certified, fixed, rule, tasr",
+        ),
         ({"kind": None}, "kind", "unknown"),
         ({"kind": ["rule"]}, "kind", "unknown"),
         ({"max_rounds": 0}, "max_rounds", "whole number from 1"),
@@ -164,6 +225,16 @@ GOOD: dict[str, Any] = json.loads(json.dumps(policy_document(FULL)))
         ({"calibrators": {"overlap": []}}, "calibrators.overlap", '"rounds"'),
         ({"calibrators": {"overlap": {"rounds": {}}}}, "calibrators.overlap", '"rounds"'),
         ({"calibrators": {"overlap": {"rounds": [3]}}}, "calibrators.overlap.rounds[0]", "object"),
+        (
+            {"calibrators": {"overlap": {"rounds": [{"kind": "spline"}]}}},
+            "calibrators.overlap.rounds[0].kind",
+            "unknown map 'spline'; known: isotonic, logistic, step",
+        ),
+        (
+            {"calibrators": {"overlap": {"rounds": [], "beyond": {"kind": "logistic"}}}},
+            "calibrators.overlap.beyond.slope",
+            "must be a number",
+        ),
     ],
 )
 def test_a_broken_field_is_named(

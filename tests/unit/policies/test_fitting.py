@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from suffice.calibration.isotonic import fit_isotonic
-from suffice.errors import DataError, UsageError
-from suffice.policies.fitting import fit_calibrator, fit_data, fit_rule, folds, out_of_fold
+from suffice.calibration.isotonic import fit_isotonic, fit_per_round
+from suffice.calibration.platt import fit_platt
+from suffice.calibration.shrunken import fit_shrunken
+from suffice.calibration.venn_abers import fit_venn_abers
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.policies.fitting import (
+    CALIBRATORS,
+    CalibratorKind,
+    fit_calibrator,
+    fit_data,
+    fit_rule,
+    folds,
+    out_of_fold,
+)
 from suffice.policies.methods import METHODS, fit_method, method_and_preset
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.records import QuestionRecord
@@ -68,7 +81,8 @@ def test_base_rates_average_labelled_answers_of_each_round() -> None:
 
 def test_few_rows_or_one_value_fall_back_to_the_mean() -> None:
     few = fit_data(to_trace_set(records(4)), [MARGIN])
-    calibrator = fit_calibrator(few, MARGIN)
+    with pytest.warns(SufficeWarning, match="only 4 questions of split 'tune' are labelled"):
+        calibrator = fit_calibrator(few, MARGIN)
     for number, mean in enumerate(few.base_rates, start=1):
         assert calibrator.predict_one(number, 0.0) == mean == calibrator.predict_one(number, 9.0)
         assert math.isnan(calibrator.predict_one(number, math.nan))
@@ -133,6 +147,7 @@ def slow_out_of_fold(traces: TraceSet) -> list[list[float]]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore:only .* labelled:suffice.errors.SufficeWarning")
 @pytest.mark.parametrize("count", [1, 2, 5, 23, 40])
 def test_out_of_fold_values_equal_a_slow_twin(count: int) -> None:
     traces = to_trace_set(records(count))
@@ -154,6 +169,140 @@ def test_a_question_never_sees_its_own_fold() -> None:
         own_fold = numbers == numbers[question]
         np.testing.assert_array_equal(after[own_fold], before[own_fold])
         assert not np.array_equal(after[~own_fold], before[~own_fold])
+
+
+# --- kinds of calibrator ------------------------------------------------------------------------
+KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
+
+
+def test_every_kind_has_its_fit_and_no_other() -> None:
+    assert tuple(CALIBRATORS) == KINDS
+    data = fit_data(to_trace_set(records(9)), [MARGIN])
+    for call in (fit_calibrator, out_of_fold):
+        with pytest.raises(
+            UsageError, match=r"unknown calibrator 'spline'; known: isotonic, .*platt"
+        ):
+            call(data, MARGIN, kind="spline")  # type: ignore[arg-type]
+
+
+def test_each_kind_fits_what_its_name_says() -> None:
+    data = fit_data(to_trace_set(records(60)), [MARGIN])
+    values, em = data.table.signal(MARGIN), data.outcomes.em
+    found = {kind: fit_calibrator(data, MARGIN, kind=kind, undefined=0.5) for kind in KINDS}
+    assert found["isotonic"] == fit_calibrator(data, MARGIN, undefined=0.5)
+    assert found["isotonic"].maps == fit_per_round(values, em, undefined=0.5)
+    assert found["isotonic-global"].beyond == fit_isotonic(
+        values.ravel(), em.ravel(), undefined=0.5
+    )
+    assert found["isotonic-global"].maps == ()
+    assert found["shrunken"] == fit_shrunken(values, em, undefined=0.5)
+    for kind, fit in (("platt", fit_platt), ("venn-abers", fit_venn_abers)):
+        expected = tuple(fit(values[:, t], em[:, t], undefined=0.5) for t in range(3))
+        assert found[kind].maps == expected  # type: ignore[index]
+    # past the last fitted round
+    beyond = {kind: calibrator.predict_one(4, 1.0) for kind, calibrator in found.items()}
+    assert beyond["isotonic"] == beyond["platt"] == beyond["venn-abers"] == 0.5
+    assert beyond["isotonic-global"] == beyond["shrunken"]
+    assert beyond["shrunken"] == found["isotonic-global"].predict_one(1, 1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_and_many_give_the_same_bits_for_every_kind(kind: CalibratorKind) -> None:
+    data = fit_data(to_trace_set(records(60)), [MARGIN])
+    calibrator = fit_calibrator(data, MARGIN, kind=kind)
+    values = np.concatenate(
+        [
+            data.table.signal(MARGIN).ravel(),
+            np.linspace(-1, 5, 501),
+            [math.nan, math.inf, -math.inf],
+        ]
+    )
+    for number in (1, 2, 3, 4):
+        one = np.array([calibrator.predict_one(number, value) for value in values.tolist()])
+        np.testing.assert_array_equal(calibrator.predict(number, values), one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_out_of_fold_values_of_a_kind_come_from_the_other_folds(kind: CalibratorKind) -> None:
+    data = fit_data(to_trace_set(records(30)), [MARGIN])
+    found = out_of_fold(data, MARGIN, kind=kind)
+    numbers = folds(30)
+    for question in (0, 7, 29):
+        calibrator = fit_calibrator(data, MARGIN, kind=kind, rows=numbers != numbers[question])
+        for t in (1, 2, 3):
+            value = float(data.table.signal(MARGIN)[question, t - 1])
+            assert found[question, t - 1] == calibrator.predict_one(t, value)
+
+
+def test_a_rule_is_fitted_with_the_kind_asked_for_and_says_so() -> None:
+    data = fit_data(to_trace_set(records(30)), [MARGIN])
+    rule = f"calibrated({MARGIN}) > 0.5"
+    platt = fit_rule(rule, data, calibrator="platt")
+    assert platt.calibrators[MARGIN] == fit_calibrator(data, MARGIN, kind="platt")
+    assert platt.fitted_on["calibrator"] == "platt"
+    assert "calibrator" not in fit_rule(rule, data).fitted_on
+    assert "calibrator" not in fit_rule("base_rate() > 0.1", data, calibrator="platt").fitted_on
+
+
+def graded(count: int, answer: str) -> TraceSet:
+    made = [
+        make_record(f"q{n:02d}", [answer] * 2, gold=["x"], margins=[n + 0.1, n + 0.5], split="tune")
+        for n in range(count)
+    ]
+    return to_trace_set(made)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("answer", "which", "then"),
+    [
+        ("y", "wrong", f"every calibrated({MARGIN}) is 0, so calibrated({MARGIN}) > c never fires"),
+        ("x", "right", "fires below c = 1 only, on any answer"),
+    ],
+)
+def test_one_class_of_answers_warns_of_what_follows(
+    kind: CalibratorKind, answer: str, which: str, then: str
+) -> None:
+    data = fit_data(to_trace_set(list(graded(12, answer).records())), [MARGIN])
+    with pytest.warns(SufficeWarning) as caught:
+        calibrator = fit_calibrator(data, MARGIN, kind=kind)
+    said = str(caught[0].message)
+    assert said.startswith(
+        f"all answers to the 12 labelled questions of split 'tune' are {which}: "
+    )
+    if kind != "venn-abers":  # never certain: it says what it can and cannot know
+        assert then in said
+        assert calibrator.predict_one(1, 3.0) == float(which == "right")
+    else:
+        assert "rests on these alone" in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a fold of it says nothing
+        assert np.isfinite(out_of_fold(data, MARGIN, kind=kind)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_fewer_questions_than_folds_warn_and_work(kind: CalibratorKind, count: int) -> None:
+    data = fit_data(to_trace_set(records(count)), [MARGIN])
+    with pytest.warns(SufficeWarning, match=f"calibrated.{MARGIN}. "):
+        fit_calibrator(data, MARGIN, kind=kind)
+    with pytest.warns(SufficeWarning, match=rf"only {count} .* fewer than the 5 folds"):
+        assert np.isfinite(out_of_fold(data, MARGIN, kind=kind)).all()
+
+
+def test_few_questions_are_said_to_leave_one_number_a_round() -> None:
+    data = fit_data(to_trace_set(records(4, seed=3)), [MARGIN])
+    with pytest.warns(SufficeWarning, match="is one number a round, from .* tells rounds apart"):
+        fit_calibrator(data, MARGIN)
+
+
+def test_enough_questions_of_both_classes_pass_without_a_word() -> None:
+    data = fit_data(to_trace_set(records(5)), [MARGIN])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in KINDS:
+            fit_calibrator(data, MARGIN, kind=kind)
+            out_of_fold(data, MARGIN, kind=kind)
 
 
 @pytest.mark.parametrize(

@@ -113,3 +113,37 @@ def test_abstention_phrases_reach_the_signal() -> None:
     assert mine.specs[0](shown) == 1.0
     with pytest.raises(UsageError, match='"no"'):
         RulePolicy(rule="abstained", abstention=("no",))
+
+
+def test_confidence_is_the_smallest_calibrated_value() -> None:
+    """HALF maps x to x / 2 in rounds 1 and 2 and is not fitted for round 3."""
+    signals = {
+        "overlap": np.array([[0.2, 1.0, 1.0], [0.8, math.nan, 1.0]]),
+        "answer_token_margin": np.array([[1.0, 0.4, 1.0], [0.6, 2.0, 1.0]]),
+    }
+    table = SignalTable(values=signals, exists=np.ones((2, 3), bool))
+    both = RulePolicy(
+        rule="calibrated(overlap) > 0.3 or calibrated(answer_token_margin) > 0.3 and overlap > 0.1",
+        calibrators={"overlap": HALF, "answer_token_margin": HALF},
+    )
+    found = both.confidence(table)
+    assert found is not None
+    np.testing.assert_allclose(found, [[0.1, 0.2, math.nan], [0.3, math.nan, math.nan]])
+    assert RulePolicy(rule="overlap > 0.3").confidence(table) is None
+
+
+def test_confidence_is_the_smallest_value_of_the_live_decision() -> None:
+    policy = RulePolicy(
+        rule="calibrated(overlap) > 0.3 and calibrated(answer_token_margin) > 0.2",
+        calibrators={"overlap": HALF, "answer_token_margin": HALF},
+    )
+    signals = {"overlap": [0.2, 1.0], "answer_token_margin": [1.0, 0.5]}
+    live = policy.decide(view(2, **signals)).values
+    shown = [value for name, value in live.items() if name.startswith("calibrated(")]
+    table = SignalTable(
+        values={name: np.array([values]) for name, values in signals.items()},
+        exists=np.ones((1, 2), bool),
+    )
+    found = policy.confidence(table)
+    assert found is not None
+    assert found[0, 1] == min(value for value in shown if value is not None) == 0.25

@@ -9,18 +9,11 @@ import numpy as np
 import pytest
 
 from suffice.policies import methods
-from suffice.policies.fitting import FitData, Preset, fit_data, out_of_fold
+from suffice.policies.fitting import CalibratorKind, FitData, Preset, fit_data, out_of_fold
 from suffice.policies.methods import fit_method
 from suffice.policies.rule import RulePolicy
-from suffice.policies.tasr import (
-    FLOORS,
-    SIGNALS_READ,
-    FloorScore,
-    choose_floor,
-    fit_tasr,
-    sweep_floors,
-    tasr_signals,
-)
+from suffice.policies.sweeping import ThresholdScore, cheapest_within_one_error, sweep_rule
+from suffice.policies.tasr import FLOORS, SIGNALS_READ, TEMPLATE, fit_tasr, tasr_signals
 from suffice.replay.engine import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
@@ -67,7 +60,7 @@ def test_published_is_the_rule_of_the_paper() -> None:
     calibrator = policy.calibrators["answer_token_margin"]
     assert len(calibrator.maps) == 4
     assert calibrator.absent == 0.5
-    assert all(each.undefined == 0.5 for each in calibrator.maps)
+    assert all(getattr(each, "undefined", None) == 0.5 for each in calibrator.maps)
     assert policy.abstention is None
 
 
@@ -119,20 +112,26 @@ def test_none_is_an_answer_where_the_tune_gold_says_so() -> None:
     assert fitted("corrected", traces_of(elsewhere)).abstention is None
 
 
+def sweep(data: FitData) -> tuple[ThresholdScore, ...]:
+    return sweep_rule(TEMPLATE, data, FLOORS)
+
+
 def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
     """The same questions with gold answer "none" instead of "right" score the same."""
     named, usual = (to_trace_set(tune_records(40, gold=gold)) for gold in ("none", "right"))
-    swept = sweep_floors(fit_data(named, tasr_signals("corrected", ("None.",))))
-    assert swept == sweep_floors(fit_data(usual, SIGNALS_READ["corrected"]))
-    assert swept != sweep_floors(fit_data(named, SIGNALS_READ["corrected"]))
+    swept = sweep(fit_data(named, tasr_signals("corrected", ("None.",))))
+    assert swept == sweep(fit_data(usual, SIGNALS_READ["corrected"]))
+    assert swept != sweep(fit_data(named, SIGNALS_READ["corrected"]))
 
 
 def test_fitting_reads_the_abstentions_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
 
-    def fit(data: FitData, preset: Preset, *, gold: tuple[str, ...]) -> RulePolicy:
+    def fit(
+        data: FitData, preset: Preset, *, gold: tuple[str, ...], calibrator: CalibratorKind
+    ) -> RulePolicy:
         read.append(bool((data.table.signal("abstained") == 1.0).any()))
-        return fit_tasr(data, preset, gold=gold)
+        return fit_tasr(data, preset, gold=gold, calibrator=calibrator)
 
     monkeypatch.setattr(methods, "fit_tasr", fit)
     record = make_record("x", ["none", "none"], gold=["right"], margins=[1.0] * 2, split="tune")
@@ -144,11 +143,12 @@ def test_fitting_reads_the_abstentions_of_the_policy(monkeypatch: pytest.MonkeyP
 def test_corrected_takes_its_floor_from_the_sweep() -> None:
     traces = traces_of()
     policy = fitted("corrected", traces)
-    scores = sweep_floors(fit_data(traces, SIGNALS_READ["corrected"]))
-    assert tuple(each.floor for each in scores) == FLOORS
+    scores = sweep(fit_data(traces, SIGNALS_READ["corrected"]))
+    assert tuple(each.threshold for each in scores) == FLOORS
     assert tuple(n / 100 for n in range(20, 36)) == FLOORS
-    assert policy.rule.endswith(f"> {choose_floor(scores)}")
-    assert policy.fitted_on["floor"] == choose_floor(scores)
+    floor = cheapest_within_one_error(scores).threshold
+    assert policy.rule.endswith(f"> {floor}")
+    assert policy.fitted_on["floor"] == floor
     assert policy.fitted_on["questions"] == 40
 
 
@@ -158,12 +158,12 @@ def test_the_sweep_scores_what_a_loop_over_questions_scores() -> None:
     held_out = out_of_fold(data, "answer_token_margin")
     stable = data.table.signal("answer_stable")
     f1 = data.outcomes.f1
-    for score in sweep_floors(data):
+    for score in sweep(data):
         values, rounds = [], []
         for question in range(17):
             stop = 4
             for t in range(4):
-                if stable[question, t] == 1.0 and held_out[question, t] > score.floor:
+                if stable[question, t] == 1.0 and held_out[question, t] > score.threshold:
                     stop = t + 1
                     break
             values.append(f1[question, stop - 1])
@@ -175,24 +175,8 @@ def test_the_sweep_scores_what_a_loop_over_questions_scores() -> None:
         assert score.standard_error == pytest.approx(math.sqrt(variance / 17))
 
 
-def scored(*rows: tuple[float, float, float]) -> tuple[FloorScore, ...]:
-    return tuple(
-        FloorScore(floor=(20 + n) / 100, f1=f1, standard_error=error, mean_rounds=rounds)
-        for n, (f1, error, rounds) in enumerate(rows)
-    )
-
-
-def test_the_cheapest_floor_within_one_standard_error_of_the_best() -> None:
-    """The best is the third, 0.62; its error allows 0.60 and above; of those the second is cheapest."""
-    rows = [(0.59, 0.5, 2.0), (0.60, 0.5, 2.5), (0.62, 0.02, 3.0), (0.61, 0.5, 2.6)]
-    assert choose_floor(scored(*rows)) == 0.21
-
-
-def test_ties_of_the_floor() -> None:
-    assert choose_floor(scored((0.60, 0.1, 2.5), (0.62, 0.1, 2.5), (0.61, 0.1, 2.5))) == 0.21
-    assert choose_floor(scored((0.6, 0.0, 2.5), (0.6, 0.0, 2.5))) == 0.2
-
-
+@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
+@pytest.mark.filterwarnings("ignore:only .* labelled:suffice.errors.SufficeWarning")
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("preset", ["published", "corrected"])
 def test_few_tune_questions_are_enough(count: int, preset: str) -> None:
@@ -221,7 +205,7 @@ def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
     assert mixed.base_rates == alone.base_rates
     assert all(
         np.isfinite(each.f1)
-        for each in sweep_floors(
+        for each in sweep(
             fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["corrected"])
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from suffice.costs.energy import EnergyModel
+from suffice.costs.prices import Prices, PriceTier
+from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.pipelines.controller import Controller
 from suffice.policies.fixed import FixedPolicy
@@ -30,10 +34,23 @@ RULES = (
     "not answer_stable or round >= 4",
     "self_consistency >= 0.5",
     "judge_support >= 4 or round == 2",
+    "rerank_top_score > 0",
 )
 SAMPLED = {"self_consistency >= 0.5"}
 JUDGED = {"judge_support >= 4 or round == 2"}
+RERANKED = {"rerank_top_score > 0"}
 TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+MODEL = CostModel(
+    prices=Prices(
+        input=3.0,
+        cached=0.5,
+        output=10.0,
+        call=1e-5,
+        rerank=2e-5,
+        tiers=(PriceTier(above=60, input=6.0, cached=1.0, output=20.0),),
+    ),
+    energy=EnergyModel(joules_per_retrieval=2.0),
+)
 
 
 # --- the twin -------------------------------------------------------------------------------------
@@ -73,6 +90,8 @@ def twin_calls(usage: Usage, samples: int, *, sampled: bool, judged: bool) -> in
             calls -= usage.sample_calls
         elif samples < calls:
             calls -= samples
+    if calls < 0:
+        return None
     if not judged:
         return calls
     return None if usage.judge_calls is None else calls + usage.judge_calls
@@ -89,12 +108,51 @@ def twin_costs(each: Candidate, record: QuestionRecord, any_samples: bool) -> li
         }
         for name in TOKENS:
             own, extra = getattr(usage, name), getattr(usage, f"sample_{name}")
-            if each.name in SAMPLED and any_samples:
+            if each.name in JUDGED and usage.judge_calls != 0:
+                row[name] = None
+            elif each.name in SAMPLED and any_samples:
                 row[name] = None if own is None or extra is None else own + extra
             else:
                 row[name] = own
-        rows.append(row)
+        row["judge_calls"] = usage.judge_calls if each.name in JUDGED else 0
+        row["rerank_calls"] = usage.rerank_calls if each.name in RERANKED else 0
+        row["retrievals"] = usage.retrievals
+        row["seconds"] = usage.latency_s
+        row["passages"] = None if finished.passages is None else len(finished.passages)
+        row["rounds"] = 1
+        rows.append({**row, **twin_derived(row, usage.prompt_tokens)})
     return rows
+
+
+def twin_derived(row: dict[str, Any], own_prompt: int | None) -> dict[str, Any]:
+    """Costs made of others; what they are made of may be unknown."""
+
+    def made(of: Callable[..., float], *names: str) -> float | None:
+        parts = [row[name] for name in names]
+        return None if any(part is None for part in parts) else of(*parts)
+
+    level = MODEL.prices
+    assert level is not None
+    tier = level.tiers[0] if own_prompt is not None and own_prompt > 60 else level
+
+    def usd(calls: float, reranks: float, *tokens: float) -> float:
+        prompt, cached, completion = tokens
+        per_million = (
+            (prompt - cached) * tier.input + cached * tier.cached + completion * tier.output
+        )
+        return per_million / 1e6 + calls * 1e-5 + reranks * 2e-5
+
+    def joules(prompt: float, cached: float, completion: float, retrievals: float) -> float:
+        return (prompt - cached) * 0.03 + completion * 0.35 + retrievals * 2.0
+
+    evaluated = made(lambda a, b: a - b, "prompt_tokens", "cached_tokens")
+    impossible = evaluated is not None and evaluated < 0
+    return {
+        "calls": made(lambda a, b: a + b, "llm_calls", "rerank_calls"),
+        "evaluated_tokens": None if impossible else evaluated,
+        "usd": None if impossible else made(usd, "llm_calls", "rerank_calls", *TOKENS),
+        "joules": None if impossible else made(joules, *TOKENS, "retrievals"),
+    }
 
 
 def check_against_twin(found: PolicyResult, each: Candidate, records: list[QuestionRecord]) -> None:
@@ -115,7 +173,8 @@ def check_against_twin(found: PolicyResult, each: Candidate, records: list[Quest
             assert value is None
     any_samples = any(r.samples is not None for record in records for r in record.rounds)
     costs = [twin_costs(each, record, any_samples) for record in records]
-    for name in ("llm_calls", *TOKENS):
+    assert set(found.costs) == set(costs[0][0]) == set(COSTS)
+    for name in COSTS:
         column = [[row[name] for row in rows] for rows in costs]
         if any(value is None for rows in column for value in rows):
             assert found.costs[name] is None, name
@@ -133,10 +192,13 @@ def with_usage(records: list[QuestionRecord], seed: int, complete: bool) -> list
 
     def usage(samples: int) -> Usage:
         return Usage(
-            llm_calls=count(3) if generator.random() < 0.5 else 1 + samples,
+            llm_calls=count(3) if generator.random() < 0.2 else 1 + samples,
             sample_calls=samples if generator.random() < 0.5 else None,
             judge_calls=int(generator.integers(3)) if generator.random() < 0.8 else None,
-            **{name: count(100) for name in TOKENS},
+            rerank_calls=count(2),
+            retrievals=count(2),
+            latency_s=count(9),
+            **{name: count(20 if "cached" in name else 100) for name in TOKENS},
             **{f"sample_{name}": count(100) for name in TOKENS},
         )
 
@@ -152,10 +214,14 @@ def with_usage(records: list[QuestionRecord], seed: int, complete: bool) -> list
 
 
 def run(
-    traces: TraceSet, names: tuple[str, ...], rules: tuple[str, ...]
+    traces: TraceSet,
+    names: tuple[str, ...],
+    rules: tuple[str, ...],
+    model: CostModel | None = None,
 ) -> tuple[Any, ReplayResult]:
     built = candidates(traces, names, rules)
-    return built, replay(traces, built, ReplaySettings(baseline=built[0].name))
+    settings = ReplaySettings(baseline=built[0].name, cost_model=model or CostModel())
+    return built, replay(traces, built, settings)
 
 
 def computable(rules: tuple[str, ...], traces: TraceSet) -> tuple[str, ...]:
@@ -179,7 +245,7 @@ def test_every_score_and_cost_equals_the_slow_twin(
 ) -> None:
     records = with_usage(records, seed, complete)
     traces = to_trace_set(records)
-    built, result = run(traces, NAMES, computable(RULES, traces))
+    built, result = run(traces, NAMES, computable(RULES, traces), MODEL)
     assert [each.name for each in result.policies] == [each.name for each in built]
     for each, found in zip(built, result.policies, strict=True):
         check_against_twin(found, each, records)
@@ -244,7 +310,118 @@ def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
     _, result = run(to_trace_set([dataclasses.replace(record, rounds=rounds)]), ("fixed-2",), ())
     assert result.frontier is not None
     assert (result.frontier.cost_name, result.frontier.costs) == ("rounds", (1.0, 2.0))
-    assert result.policies[0].costs == dict.fromkeys(("llm_calls", *TOKENS))
+    unknown = [name for name, paid in result.policies[0].costs.items() if paid is None]
+    assert {"llm_calls", "calls", "seconds", "usd", "joules", *TOKENS} <= set(unknown)
+    assert (result.policies[0].costs["rounds"], result.cost.name) == (2.0, "rounds")
+
+
+@pytest.mark.parametrize("name", ["prompt_tokens", "evaluated_tokens", "passages", "rounds"])
+def test_any_known_cost_can_be_the_axis(name: str) -> None:
+    """Stopping at 1 or 2 by need, against fixed-k at the same cost, by hand."""
+    first = make_record("a", ["x", "x", "x"], gold=["x"])
+    second = make_record("b", ["y", "x", "x"], gold=["x"])
+    traces = to_trace_set([first, second])
+    built = candidates(traces, ["fixed-1", "oracle-em"])
+    result = replay(traces, built, ReplaySettings(baseline="fixed-1", cost=name))
+    per_round = {
+        "prompt_tokens": (100, 200, 300),
+        "evaluated_tokens": (100, 120, 140),
+        "passages": (1, 1, 1),
+        "rounds": (1, 1, 1),
+    }[name]
+    one, two, three = np.cumsum(per_round).tolist()
+    assert result.frontier is not None
+    assert (result.cost.name, result.frontier.cost_name) == (name, name)
+    assert result.frontier.costs == (one, two, three)
+    oracle = result.policies[1]
+    assert oracle.costs[name] == (one + two) / 2
+    assert oracle.frontier_gain is not None
+    assert oracle.frontier_gain.estimate == pytest.approx(1.0 - 0.75)
+
+
+def test_an_axis_weighs_what_a_policy_reads() -> None:
+    """Equal calls, but samples cost tokens: the same stops are worth less at equal tokens."""
+    rounds = [
+        dataclasses.replace(
+            each,
+            samples=(each.answer,),
+            usage=Usage(
+                llm_calls=2,
+                sample_calls=1,
+                prompt_tokens=100,
+                sample_prompt_tokens=50,
+            ),
+        )
+        for each in make_record("a", ["x", "x", "y"], gold=["y"]).rounds
+    ]
+    record = dataclasses.replace(make_record("a", [], gold=["y"]), rounds=tuple(rounds))
+    traces = to_trace_set([record])
+    built = candidates(traces, ["fixed-2"], ["self_consistency > 0.5 and round == 2"])
+    gains = {}
+    for name in ("rounds", "prompt_tokens"):
+        result = replay(traces, built, ReplaySettings(baseline="fixed-2", cost=name))
+        found = [each.frontier_gain for each in result.policies]
+        gains[name] = [None if each is None else each.estimate for each in found]
+    assert gains["rounds"] == [0.0, 0.0]
+    # two rounds of 150 tokens buy fixed-3, which is right
+    assert gains["prompt_tokens"] == [0.0, -1.0]
+
+
+def test_an_axis_that_is_not_recorded_is_refused() -> None:
+    record = make_record("a", ["x", "y"], gold=["y"])
+    short = (record.rounds[0], dataclasses.replace(record.rounds[1], usage=Usage(llm_calls=1)))
+    traces = to_trace_set([dataclasses.replace(record, rounds=short)])
+    built = candidates(traces, ["fixed-1"])
+    for name, said in {
+        "retrievals": "fixed-k: cost 'retrievals' is unknown: memory has no column 'retrievals'; known",
+        "cached_tokens": "column 'cached_tokens' is null in 1 of 2 rounds of memory, first in round 2 "
+        "of question 'a'",
+        "usd": "no prices were given; type --price-model MODEL",
+        "money": "unknown cost 'money'; known: llm_calls",
+    }.items():
+        with pytest.raises(UsageError, match=said):
+            replay(traces, built, ReplaySettings(baseline="fixed-1", cost=name))
+
+
+def test_an_axis_unknown_for_one_policy_names_it() -> None:
+    rounds = tuple(
+        dataclasses.replace(each, signals={"judge_support": 5.0})
+        for each in make_record("a", ["x", "y"], gold=["y"]).rounds
+    )
+    traces = to_trace_set([dataclasses.replace(make_record("a", []), rounds=rounds)])
+    built = candidates(traces, ["fixed-1"], ["judge_support > 3"])
+    with pytest.raises(
+        UsageError, match=r"judge_support > 3: cost 'llm_calls' is unknown.*judge_calls"
+    ):
+        replay(traces, built, ReplaySettings(baseline="fixed-1", cost="llm_calls"))
+
+
+def test_the_document_states_the_cost_and_what_priced_it() -> None:
+    record = make_record("a", ["x", "y"], gold=["y"])
+    rounds = tuple(
+        dataclasses.replace(r, usage=dataclasses.replace(r.usage, completion_tokens=10))
+        for r in record.rounds
+    )
+    traces = to_trace_set([dataclasses.replace(record, rounds=rounds)])
+    built = candidates(traces, ["fixed-1"])
+    plain = replay(traces, built, ReplaySettings(baseline="fixed-1"))
+    document = plain.to_json(per_question=True)
+    assert (document["cost"], document["prices"]) == ("llm_calls", None)
+    assert document["policies"][0]["usd"] is None
+    assert document["policies"][0]["rounds"] == {"a": 1}
+    assert plain.notes == ()
+    model = CostModel(prices=Prices(input=1.0, cached=0.1, output=2.0))
+    settings = ReplaySettings(baseline="fixed-1", cost="usd", cost_model=model)
+    priced = replay(traces, built, settings)
+    document = priced.to_json()
+    assert document["cost"] == document["frontier"]["cost"] == "usd"
+    assert document["prices"]["cached"] == 0.1
+    assert document["energy"]["joules_per_prompt_token"] == 0.03
+    assert document["policies"][0]["usd"] == pytest.approx(120e-6)
+    assert document["policies"][0]["joules"] == pytest.approx(100 * 0.03 + 10 * 0.35)
+    assert priced.notes == (
+        "prices: USD per million tokens: input 1, cached 0.1, output 2 (by hand)",
+    )
 
 
 def test_rounds_past_the_record_are_counted_and_noted() -> None:

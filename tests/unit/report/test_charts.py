@@ -66,6 +66,43 @@ def test_cost_is_in_rounds_where_calls_are_unknown(
     assert "model calls" not in drawn
 
 
+def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_report: Build) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3"], cost="usd")
+    for drawn in (
+        f1_figure(data.result, marked(data.result)),
+        em_figure(data.result, marked(data.result)),
+    ):
+        assert drawn is not None
+        assert "mean price per question, USD" in drawn
+        assert "calls" not in drawn
+        # 100 and 600 prompt tokens at 0.5 USD a million
+        assert "<td>0.0000500</td>" in drawn
+        assert "<td>0.000300</td>" in drawn
+        assert "e-0" not in drawn
+    bars = cost_figure(data.result, marked(data.result))
+    assert ">price, USD</text>" in bars
+    assert "0.000300 USD" in bars
+    assert re.findall(r'width="([\d.]+)" height="14.0" class="bar fixed"', bars) == ["12.7", "76.0"]
+    assert "mean price, USD and mean tokens" in bars
+
+
+def test_a_long_name_of_a_cost_is_cut_in_the_picture_only(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3"], cost="evaluated_tokens")
+    bars = cost_figure(data.result, marked(data.result))
+    assert ">evaluated</text>" in bars
+    assert ">evaluated tokens</th>" in bars
+
+
+def test_where_all_cost_the_same_a_chart_is_drawn(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3"], cost="judge_calls")
+    assert f1_figure(data.result, marked(data.result)) is not None
+    assert "judge calls" in cost_figure(data.result, marked(data.result))
+
+
 def test_stop_bars_grow_with_their_share(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
@@ -90,7 +127,7 @@ def test_tokens_are_split_by_what_is_known(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
     data = build_report(records, ["fixed-1", "fixed-3"])
-    split = cost_figure(marked(data.result))
+    split = cost_figure(data.result, marked(data.result))
     assert "prompt, evaluated" in split
     assert "cached share not recorded" not in split
     third = data.result.policies[1]
@@ -100,7 +137,7 @@ def test_tokens_are_split_by_what_is_known(
     assert "240 prompt tokens cached" in split
     unknown = replace(third, costs={**third.costs, "cached_tokens": None})
     policies = marked(replace(data.result, policies=(data.result.policies[0], unknown)))
-    assert "prompt, cached share not recorded" in cost_figure(policies)
+    assert "prompt, cached share not recorded" in cost_figure(data.result, policies)
 
 
 def test_policies_with_the_same_calibration_share_a_figure(

@@ -340,3 +340,15 @@ def test_a_report_of_real_traces(qwen_traces: Path) -> None:
     assert [row[0] for row in page.tables["Policies side by side"]][1:] == [
         f"{mark}{name}" for mark, name in zip("135ABCD", names, strict=True)
     ]
+
+
+def test_the_cost_asked_for_stands_in_the_comparison(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    text = render_report(build_report(records, ["fixed-1", "fixed-2"], cost="usd"))
+    page = Page.of(text)
+    head, _, second = page.tables["Policies side by side"]
+    assert second[head.index("Price,USD")] == "0.000150"
+    assert "prices: USD per million tokens: input 0.5" in text
+    plain = Page.of(render_report(build_report(records, ["fixed-1", "fixed-2"], cost="rounds")))
+    assert len(plain.tables["Policies side by side"][0]) == len(head) - 1

@@ -101,3 +101,30 @@ def test_one_policy_is_a_table_too(records: list[QuestionRecord], build_report: 
     assert lines[2] == "-" * len(lines[2])
     assert lines[3].startswith("fixed-2")
     assert lines[4] == ""
+
+
+def test_the_cost_asked_for_has_a_column_that_stays(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    """fixed-2 sees 300 prompt tokens at 0.5 USD a million."""
+    table = comparison_table(
+        build_report(records, ["fixed-1", "fixed-2"], cost="usd").result, width=60
+    )
+    head, below = (line.split() for line in table.splitlines()[:2])
+    assert "price" in head
+    column = below.index("USD")
+    assert cells(table, "fixed-2")[column - 1] == "0.000150"
+    assert "price" not in table.partition("Left out for width:")[2].partition(".")[0]
+    assert "at equal price" in " ".join(table.split())
+
+
+def test_a_cost_that_has_a_column_gets_no_second_one(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    plain = comparison_table(build_report(records).result)
+    for name in ("llm_calls", "rounds"):
+        again = comparison_table(build_report(records, cost=name).result)
+        assert again.partition("\n\n")[0].splitlines()[:3] == plain.splitlines()[:3]
+    tokens = comparison_table(build_report(records, cost="prompt_tokens").result, width=60)
+    assert tokens.splitlines()[0].split().count("prompt") == 1
+    assert "prompt tokens" not in tokens.partition("Left out for width:")[2].partition(".")[0]

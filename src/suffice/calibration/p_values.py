@@ -1,0 +1,142 @@
+"""p-values for "the expected loss is above the limit", one a column of losses.
+
+Each tests H: E[loss] > limit against E[loss] <= limit over independent questions and is valid at any
+sample size: P(p <= u) <= u under H. Small means that the limit is kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.calibration.tails import binomial_cdf
+from suffice.errors import UsageError
+
+__all__ = ["betting_p_values", "binomial_p_values", "hoeffding_bentkus_p_values"]
+
+_BET_CAP = 0.75
+_PRIOR_VARIANCE = 0.25
+_SHARES = (0.1, 0.35, 1.0)
+_MOST_CAPITAL = 1e200
+_BLOCK = 2048  # members whose gamblers stay in cache together
+
+
+def betting_p_values(
+    losses: NDArray[np.float64], limit: float, *, delta: float = 0.05
+) -> NDArray[np.float64]:
+    """Test by betting on bounded losses (Waudby-Smith and Ramdas 2024, sections 4 and 5).
+
+    A gambler starts with one unit and bets before each question that its loss is below the limit;
+    under H no strategy gains in expectation, so by Ville's inequality the inverse of the greatest
+    capital is a p-value. The capital is the mean of three gamblers that bet 0.1, 0.35 and 1 times
+    the approximate growth-optimal stake (aGRAPA, their section B.3) from mean and variance of
+    earlier losses; the stake never exceeds 3/4 of what ruin would take.
+
+    Parameters
+    ----------
+    losses
+        (n_questions, n_members) in [0, 1], in an order that does not depend on them.
+    limit
+        In (0, 1).
+    delta
+        The level that will be tested at; the first stakes, when no loss was seen, aim at it.
+
+    Returns
+    -------
+    (n_members,), in (0, 1].
+    """
+    _check(losses, limit)
+    parts = [
+        _betting(losses[:, start : start + _BLOCK], limit, delta)
+        for start in range(0, losses.shape[1], _BLOCK)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _betting(losses: NDArray[np.float64], limit: float, delta: float) -> NDArray[np.float64]:
+    n_questions, n_members = losses.shape
+    shares = np.array(_SHARES)[:, None]
+    capital = np.ones((len(_SHARES), n_members))
+    greatest = np.ones(n_members)
+    total, squares = np.full(n_members, limit), np.full(n_members, _PRIOR_VARIANCE)
+    most = _BET_CAP / (1.0 - limit)
+    first = np.sqrt(2.0 * np.log(1.0 / delta) / (_PRIOR_VARIANCE * n_questions))
+    stake = np.full(n_members, min(float(first), most))
+    for index in range(n_questions):
+        loss = losses[index]
+        capital *= 1.0 + shares * (stake * (limit - loss))
+        np.minimum(capital, _MOST_CAPITAL, out=capital)  # less than won: still a valid bet
+        np.maximum(greatest, capital.mean(axis=0), out=greatest)
+        total += loss
+        mean = total / (index + 2.0)
+        squares += (loss - mean) ** 2
+        edge = limit - mean
+        stake = np.clip(edge / (squares / (index + 2.0) + edge * edge), 0.0, most)
+    return 1.0 / greatest
+
+
+def hoeffding_bentkus_p_values(losses: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+    """The smaller of Hoeffding's (relative entropy) and Bentkus's bound on the mean loss.
+
+    ``min(exp(-n h(min(R, limit), limit)), e P(Bin(n, limit) <= ceil(n R)))`` with R the mean loss
+    (Angelopoulos et al. 2021, "Learn then Test", Eq. 9).
+
+    Parameters
+    ----------
+    losses
+        (n_questions, n_members) in [0, 1].
+    limit
+        In (0, 1).
+
+    Returns
+    -------
+    (n_members,), in [0, 1].
+    """
+    _check(losses, limit)
+    n_questions = losses.shape[0]
+    mean = losses.mean(axis=0)
+    low = np.minimum(mean, limit)
+    hoeffding = np.exp(-n_questions * _relative_entropy(low, limit))
+    # a sum of zeros and ones may miss its whole number by rounding
+    reached = np.ceil(n_questions * mean - 1e-9)
+    bentkus = np.e * binomial_cdf(reached, n_questions, limit)
+    return np.asarray(np.minimum(1.0, np.minimum(hoeffding, bentkus)))
+
+
+def _relative_entropy(mean: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+    """Of Bernoulli(mean) from Bernoulli(limit), with 0 log 0 = 0."""
+    some = np.where(mean > 0, mean, 1.0)
+    rest = np.where(mean < 1, 1.0 - mean, 1.0)
+    value = np.where(mean > 0, mean * np.log(some / limit), 0.0) + np.where(
+        mean < 1, rest * np.log(rest / (1.0 - limit)), 0.0
+    )
+    return np.asarray(np.maximum(value, 0.0))
+
+
+def binomial_p_values(losses: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+    """The exact test of losses that are 0 or 1: P(Bin(n, limit) <= number of losses).
+
+    Parameters
+    ----------
+    losses
+        (n_questions, n_members), 0 or 1.
+    limit
+        In (0, 1).
+
+    Returns
+    -------
+    (n_members,), in (0, 1].
+    """
+    _check(losses, limit)
+    if not np.isin(losses, (0.0, 1.0)).all():
+        raise UsageError("the exact binomial test needs losses of 0 or 1")
+    return binomial_cdf(losses.sum(axis=0), losses.shape[0], limit)
+
+
+def _check(losses: NDArray[np.float64], limit: float) -> None:
+    if not 0.0 < limit < 1.0:
+        raise UsageError(f"the limit of a loss in [0, 1] must lie in (0, 1), found {limit!r}")
+    if losses.ndim != 2 or losses.shape[0] == 0:
+        raise UsageError(f"losses must be (n_questions, n_members), found shape {losses.shape}")
+    if not ((losses >= 0.0) & (losses <= 1.0)).all():
+        raise UsageError("losses must lie in [0, 1] and be defined everywhere")

@@ -1,0 +1,73 @@
+"""``suffice sweep``: one number of a rule over a grid."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from suffice.cli.options import add_json, add_resampling, add_traces, grid, open_traces
+from suffice.cli.output import print_json, say
+from suffice.policies.fitting import CALIBRATORS, FIT_SPLIT
+from suffice.policies.tasr import TEMPLATE
+from suffice.replay.sweep import SweepSettings, sweep
+from suffice.report.sweep_table import sweep_table
+
+__all__ = ["add_command"]
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "sweep",
+        help="sweep the open number of a rule",
+        description="Sweeps the number written '?' in a rule: out of fold on tune, then on eval, with the "
+        "knee of the curve and a five-fold cross-validation of the choice.",
+    )
+    add_traces(parser)
+    parser.add_argument(
+        "--rule",
+        default=TEMPLATE,
+        metavar="RULE",
+        help=f"a rule with one '?' (default: {TEMPLATE})",
+    )
+    parser.add_argument(
+        "--grid",
+        type=grid,
+        metavar="LOW:HIGH:STEP|A,B,...",
+        help="thresholds (default: 0.20:0.35:0.01 for a calibrated value, else quantiles on tune)",
+    )
+    parser.add_argument(
+        "--tune-split", default=FIT_SPLIT, metavar="S", help=f"default: {FIT_SPLIT}"
+    )
+    parser.add_argument("--eval-split", default="eval", metavar="S", help="default: eval")
+    parser.add_argument(
+        "--calibrator",
+        choices=tuple(CALIBRATORS),
+        default="isotonic",
+        help="how calibrated(...) is fitted (default: isotonic, one map a round)",
+    )
+    add_resampling(parser)
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Sweep and print."""
+    settings = SweepSettings(
+        rule=arguments.rule,
+        thresholds=arguments.grid,
+        tune_split=arguments.tune_split,
+        eval_split=arguments.eval_split,
+        calibrator=arguments.calibrator,
+        f1_kind=arguments.f1,
+        resamples=arguments.bootstrap,
+        seed=arguments.seed,
+    )
+    result = sweep(open_traces(arguments, say), settings)
+    if arguments.json:
+        print_json(result.to_json())
+        for note in result.notes:
+            say(note)
+    else:
+        print(sweep_table(result))
+    return 0

@@ -1,0 +1,238 @@
+"""Prices in US dollars: from a maintained list, or by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from difflib import get_close_matches
+from typing import Any
+
+from suffice._optional import require
+from suffice.costs.tariff import Tariff, parse_rates
+from suffice.errors import UsageError
+
+__all__ = ["PriceTier", "Prices", "parse_prices", "prices_of"]
+
+_MILLION = 1e6
+_BY_HAND = "--prices input=0.15,cached=0.075,output=0.60 (USD per million tokens)"
+_HAND_NAMES = ("input", "cached", "output", "call", "retrieval", "rerank")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTier:
+    """Other prices, in USD per million tokens, for requests of more than ``above`` prompt tokens."""
+
+    above: int
+    input: float
+    cached: float
+    output: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What a model costs in US dollars.
+
+    Parameters
+    ----------
+    input, cached, output
+        USD per million prompt tokens evaluated, prompt tokens reused, and generated tokens.
+    call, retrieval, rerank
+        USD for each model call, query to the retriever and call to a reranker, on top.
+    tiers
+        Prices of long requests, in order of ``above``; all tokens of such a request pay them.
+    source
+        Where the prices are from.
+    date
+        The day they held; ``None``: not stated.
+    """
+
+    input: float
+    cached: float
+    output: float
+    call: float = 0.0
+    retrieval: float = 0.0
+    rerank: float = 0.0
+    tiers: tuple[PriceTier, ...] = ()
+    source: str = "by hand"
+    date: date | None = None
+
+    def __post_init__(self) -> None:
+        starts = [each.above for each in self.tiers]
+        if starts != sorted(set(starts)):
+            raise UsageError(f"price tiers must be in increasing order, found {starts}")
+        _ = self.tariffs  # refuses what cannot be charged
+
+    @property
+    def tariffs(self) -> tuple[tuple[int, Tariff], ...]:
+        """(prompt tokens above which it holds, charges in USD); the first holds for every request."""
+        levels = [(-1, self.input, self.cached, self.output)]
+        levels += [(each.above, each.input, each.cached, each.output) for each in self.tiers]
+        return tuple(
+            (
+                above,
+                Tariff(
+                    prompt=prompt / _MILLION,
+                    cached=cached / _MILLION,
+                    completion=output / _MILLION,
+                    call=self.call,
+                    retrieval=self.retrieval,
+                    rerank=self.rerank,
+                ),
+            )
+            for above, prompt, cached, output in levels
+        )
+
+    @property
+    def summary(self) -> str:
+        """The prices in words."""
+        text = (
+            f"USD per million tokens: input {self.input:g}, cached {self.cached:g}, "
+            f"output {self.output:g}"
+        )
+        text += "".join(
+            f"; above {each.above:,} prompt tokens {each.input:g}, {each.cached:g}, {each.output:g}"
+            for each in self.tiers
+        )
+        extra = {"call": self.call, "retrieval": self.retrieval, "reranker call": self.rerank}
+        text += "".join(f"; {value:g} USD a {name}" for name, value in extra.items() if value)
+        on = "" if self.date is None else f", {self.date.isoformat()}"
+        return f"{text} ({self.source}{on})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON: USD per million tokens, USD a call, where from and of which day."""
+        return {
+            "input": self.input,
+            "cached": self.cached,
+            "output": self.output,
+            "call": self.call,
+            "retrieval": self.retrieval,
+            "rerank": self.rerank,
+            "tiers": [
+                {
+                    "above": each.above,
+                    "input": each.input,
+                    "cached": each.cached,
+                    "output": each.output,
+                }
+                for each in self.tiers
+            ],
+            "source": self.source,
+            "date": None if self.date is None else self.date.isoformat(),
+        }
+
+
+def parse_prices(text: str) -> Prices:
+    """Prices by hand: ``input=0.15,cached=0.075,output=0.60``, in USD per million tokens.
+
+    ``cached`` defaults to ``input``: every prompt token then pays the same, so that no cached tokens
+    need be recorded. ``call``, ``retrieval`` and ``rerank`` are USD each, 0 by default.
+
+    Raises
+    ------
+    UsageError
+        When the text is not of that form, or lacks ``input`` or ``output``.
+
+    Examples
+    --------
+    >>> parse_prices("input=0.15,output=0.60").cached
+    0.15
+    """
+    rates = parse_rates(text, option="--prices", known=_HAND_NAMES)
+    missing = [name for name in ("input", "output") if name not in rates]
+    if missing:
+        raise UsageError(f"--prices lacks {' and '.join(missing)}; an example: {_BY_HAND}")
+    return Prices(
+        input=rates["input"],
+        cached=rates.get("cached", rates["input"]),
+        output=rates["output"],
+        call=rates.get("call", 0.0),
+        retrieval=rates.get("retrieval", 0.0),
+        rerank=rates.get("rerank", 0.0),
+    )
+
+
+def prices_of(model: str, provider: str | None = None, *, on: date | None = None) -> Prices:
+    """Prices of a model by the list of the package ``genai-prices``; nothing is downloaded.
+
+    Parameters
+    ----------
+    model
+        A name the list knows, perhaps with its provider before a colon: ``openai:gpt-5-mini``.
+    provider
+        The list's name of who sells it; ``None``: the one that the model's name suggests.
+    on
+        The day whose prices hold (default: today). Where they change within a day, those of noon, UTC.
+
+    Raises
+    ------
+    MissingExtra
+        When the package is not installed.
+    UsageError
+        When the list has no such model, with near names, or no prices per token for it.
+    """
+    listed = require("genai_prices", extra="prices", purpose="prices by a model's name")
+    snapshot = require("genai_prices.data_snapshot", extra="prices", purpose="a price list")
+    found = snapshot.get_snapshot()
+    if provider is None:
+        head, colon, rest = model.partition(":")
+        if colon and any(each.id == head.lower() for each in found.providers):
+            provider, model = head, rest
+    try:
+        seller, entry = found.find_provider_model(model, None, provider, None)
+    except LookupError as error:
+        raise UsageError(_unknown(found.providers, model, provider)) from error
+    day = datetime.now(tz=UTC).date() if on is None else on
+    rates = entry.get_prices(datetime.combine(day, time(12), tzinfo=UTC))
+    source = f"genai-prices {listed.__version__}, {seller.id}:{entry.id}"
+    return _prices(rates, source, day)
+
+
+def _unknown(providers: Any, model: str, provider: str | None) -> str:
+    """What is wrong with a model's name, with names near it."""
+    sellers = [each for each in providers if provider is None or each.id == provider.lower()]
+    if not sellers:
+        known = ", ".join(each.id for each in providers)
+        return f"the price list has no provider {provider!r}; known: {known}"
+    names = {entry.id.lower(): entry.id for each in sellers for entry in each.models}
+    near = [names[each] for each in get_close_matches(model.lower(), names, n=5, cutoff=0.5)]
+    hint = f"near: {', '.join(near)}; " if near else ""
+    return (
+        f"the price list has no model {model!r}"
+        f"{'' if provider is None else f' of provider {provider!r}'}; {hint}"
+        f"name the provider as in openai:gpt-5-mini, or give prices by hand: {_BY_HAND}"
+    )
+
+
+def _prices(rates: Any, source: str, day: date) -> Prices:
+    """One level of prices for every prompt length at which any of them changes."""
+    if rates.input_mtok is None or rates.output_mtok is None:
+        raise UsageError(
+            f"{source} has no price per input and output token; give prices by hand: {_BY_HAND}"
+        )
+    cached = rates.input_mtok if rates.cache_read_mtok is None else rates.cache_read_mtok
+    by_name = {"input": rates.input_mtok, "cached": cached, "output": rates.output_mtok}
+    call = 0.0 if rates.requests_kcount is None else _at(rates.requests_kcount, 0) / 1000
+    starts = {tier.start for each in by_name.values() for tier in getattr(each, "tiers", ())}
+    tiers = tuple(
+        PriceTier(above=start, **{name: _at(each, start + 1) for name, each in by_name.items()})
+        for start in sorted(starts)
+    )
+    base = {name: _at(each, 0) for name, each in by_name.items()}
+    return Prices(
+        input=base["input"],
+        cached=base["cached"],
+        output=base["output"],
+        call=call,
+        tiers=tiers,
+        source=source,
+        date=day,
+    )
+
+
+def _at(price: Any, prompt_tokens: int) -> float:
+    """A price, perhaps by prompt length, for a request of that many prompt tokens."""
+    chosen = getattr(price, "base", price)
+    for tier in getattr(price, "tiers", ()):
+        if prompt_tokens > tier.start:
+            chosen = tier.price
+    return float(chosen)

@@ -1,0 +1,142 @@
+"""Controls: simpler rules that a method must beat to have earned its parts (paper 0).
+
+``published`` sets thresholds as the paper's search did (fixed 0.25, or best tune F1 of 40 evenly
+spaced ones at no more than 3 rounds); ``corrected`` takes the cheapest threshold within one standard
+error of the best out-of-fold tune F1. The fifth control, a random mix of the neighbouring fixed
+budgets at equal cost, needs no fitting: it is what ``frontier_gain`` of a replay compares with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from suffice.errors import UsageError
+from suffice.policies.fitting import CalibratorKind, FitData, Preset, fit_rule
+from suffice.policies.rule import RulePolicy
+from suffice.policies.sweeping import (
+    ThresholdScore,
+    cheapest_within_one_error,
+    fill,
+    sweep_rule,
+)
+from suffice.policies.tasr import FLOORS, MARGIN, PUBLISHED_FLOOR
+
+__all__ = ["CONTROLS", "Control", "fit_control"]
+
+_COST_CAP = 3.0
+_GRID = 40
+_FIRST_ROUND = tuple(round(0.05 * step, 2) for step in range(1, 20))
+_BASE = {
+    "published": f"answer_stable_published and calibrated({MARGIN}) > {PUBLISHED_FLOOR}",
+    "corrected": f"answer_stable and not abstained and calibrated({MARGIN}) > ?",
+}
+
+_Build = Callable[[FitData, Preset, CalibratorKind], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A control: the signals it reads and how its rule is found on tune."""
+
+    name: str
+    summary: str
+    signals: tuple[str, ...]
+    rule: _Build
+
+
+def fit_control(
+    control: Control, data: FitData, preset: Preset, calibrator: CalibratorKind = "isotonic"
+) -> RulePolicy:
+    """The control's rule with its maps fitted."""
+    return fit_rule(control.rule(data, preset, calibrator), data, calibrator=calibrator)
+
+
+def _choose(
+    template: str,
+    data: FitData,
+    thresholds: tuple[float, ...],
+    preset: Preset,
+    calibrator: CalibratorKind,
+) -> str:
+    scores = sweep_rule(template, data, thresholds, calibrator=calibrator)
+    chosen = cheapest_within_one_error(scores) if preset == "corrected" else _best_under_cap(scores)
+    return fill(template, chosen.threshold)
+
+
+def _best_under_cap(scores: tuple[ThresholdScore, ...]) -> ThresholdScore:
+    """Best tune F1 at no more than three rounds, ties to the lowest; the cheapest where none is."""
+    under = [each for each in scores if each.mean_rounds <= _COST_CAP]
+    if not under:
+        return min(scores, key=lambda each: (each.mean_rounds, each.threshold))
+    return max(under, key=lambda each: (each.f1, -each.threshold))
+
+
+def _margin_alone(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:
+    template = f"calibrated({MARGIN}) > ?"
+    if preset == "published":
+        return fill(template, PUBLISHED_FLOOR)
+    return _choose(template, data, FLOORS, preset, calibrator)
+
+
+def _overlap_alone(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:
+    values = data.table.signal("overlap")
+    finite = values[np.isfinite(values)]
+    if not finite.size or finite.min() == finite.max():
+        raise UsageError(
+            "overlap takes fewer than two values on the fitting questions: no threshold on it can "
+            "be chosen"
+        )
+    grid = np.linspace(finite.min(), finite.max(), _GRID)[:-1]  # nothing passes the greatest
+    return _choose("overlap > ?", data, tuple(grid.tolist()), preset, calibrator)
+
+
+def _stable_base_rate(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:
+    del data, calibrator  # the gate is the paper's, the rates are fitted with the rule
+    stable = "answer_stable_published" if preset == "published" else "answer_stable"
+    return f"{stable} and base_rate() > {PUBLISHED_FLOOR}"
+
+
+def _early_stop(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:
+    base = _BASE[preset]
+    if preset == "corrected":
+        base = _choose(base, data, FLOORS, preset, calibrator)
+    template = f"(round == 1 and calibrated({MARGIN}) > ?) or ({base})"
+    return _choose(template, data, _FIRST_ROUND, preset, calibrator)
+
+
+_STABLE = ("answer_stable", "answer_stable_published")
+CONTROLS: Mapping[str, Control] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            Control(
+                name="margin-alone",
+                summary="stop when the calibrated margin clears a floor, stable or not",
+                signals=(MARGIN,),
+                rule=_margin_alone,
+            ),
+            Control(
+                name="overlap-alone",
+                summary="stop when the new passage repeats the earlier ones",
+                signals=("overlap",),
+                rule=_overlap_alone,
+            ),
+            Control(
+                name="stable-base-rate",
+                summary="stop when the answer repeats in a round whose mean tune EM is above 0.25",
+                signals=_STABLE,
+                rule=_stable_base_rate,
+            ),
+            Control(
+                name="early-stop",
+                summary="TASR that may also stop in round 1 at a high calibrated margin",
+                signals=(*_STABLE, "abstained", MARGIN),
+                rule=_early_stop,
+            ),
+        )
+    }
+)

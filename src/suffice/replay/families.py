@@ -1,0 +1,280 @@
+"""Families of policies that certified choice picks from, fitted on one half and run on both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.calibration.per_round import PerRoundCalibrator
+from suffice.costs.usage import CostModel, CostReads
+from suffice.errors import UsageError
+from suffice.policies.fitting import FitData, fit_calibrator, fit_data, fit_rule
+from suffice.policies.rule import rule_needs
+from suffice.policies.sweeping import fill, sweep_rule
+from suffice.policies.tasr import TEMPLATE
+from suffice.replay.conditions import Operand, Side, operands_of, scoring_side, tuning_side
+from suffice.replay.costing import CostBook, cost_reads
+from suffice.replay.engine import stop_rounds
+from suffice.replay.packed import RuleBatch, pack, stop_rounds_of
+from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
+from suffice.signals.registry import SIGNALS
+from suffice.signals.table import missing_inputs
+from suffice.trace.table import TraceSet
+
+__all__ = ["FAMILIES", "Family", "FamilySettings", "build_family"]
+
+_ASKED = frozenset({JUDGE_SUPPORT.name, LLM_STOP.name, "answer_stable_published"})
+_FLOORS = tuple(round(0.05 * step, 2) for step in range(20))
+_MOST_MEMBERS = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilySettings:
+    """What is in the family.
+
+    Parameters
+    ----------
+    family
+        ``fixed``: every K; ``thresholds``: one rule over a grid; ``rule``: OR and AND rules.
+    rule, thresholds
+        Of ``thresholds``: a rule with one ``?`` and its grid (0.00, 0.05, ... 0.95).
+    signals
+        Of ``rule``; ``None``: every signal the trace defines without asking a model.
+    levels
+        Of ``rule``: thresholds a signal, evenly spaced quantiles on the first half.
+    max_signals
+        Of ``rule``: how many signals one rule combines at most.
+    """
+
+    family: str = "rule"
+    rule: str = TEMPLATE
+    thresholds: tuple[float, ...] | None = None
+    signals: tuple[str, ...] | None = None
+    levels: int = 9
+    max_signals: int = 2
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise UsageError(f"unknown family {self.family!r}; known: {', '.join(FAMILIES)}")
+        if self.levels < 1 or self.max_signals < 1:
+            raise UsageError(
+                f"levels and max_signals must be at least 1, found {self.levels} and {self.max_signals}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Members on both halves.
+
+    ``rules`` are their texts, the full budget (``full``) among them; ``learn_stops`` and
+    ``test_stops`` (n_members, n_questions); ``reads`` what each pays for; ``calibrators`` are fitted
+    on the first half.
+    """
+
+    rules: tuple[str, ...]
+    full: int
+    learn_stops: NDArray[np.int16]
+    test_stops: NDArray[np.int16]
+    reads: tuple[CostReads, ...]
+    calibrators: Mapping[str, PerRoundCalibrator]
+    base_rates: tuple[float, ...]
+    own_signals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Halves:
+    learn: TraceSet
+    test: TraceSet
+    split: str
+
+
+def build_family(learn: TraceSet, test: TraceSet, split: str, settings: FamilySettings) -> Family:
+    """Fit on ``learn``, run every member on both halves (calibrated values of ``learn`` out of fold).
+
+    Raises
+    ------
+    UsageError
+        For signals the trace lacks, a rule without exactly one ``?``, a family that is too large.
+    """
+    return FAMILIES[settings.family](_Halves(learn, test, split), settings)
+
+
+def _fixed(halves: _Halves, settings: FamilySettings) -> Family:  # noqa: ARG001 - one signature
+    budget = max(halves.learn.n_rounds, halves.test.n_rounds)
+    rules = tuple(f"round >= {k}" for k in range(1, budget + 1))
+    stops = [
+        np.minimum(np.arange(1, budget + 1)[:, None], each.last_rounds[None, :]).astype(np.int16)
+        for each in (halves.learn, halves.test)
+    ]
+    return Family(
+        rules=rules,
+        full=budget - 1,
+        learn_stops=stops[0],
+        test_stops=stops[1],
+        reads=tuple(CostReads() for _ in rules),
+        calibrators={},
+        base_rates=(),
+        own_signals=(),
+    )
+
+
+def _with_fixed(family: Family, halves: _Halves) -> Family:
+    """The same with every fixed budget, the full one included."""
+    fixed = _fixed(halves, FamilySettings())
+    return replace(
+        family,
+        rules=(*family.rules, *fixed.rules),
+        full=len(family.rules) + fixed.full,
+        learn_stops=np.concatenate([family.learn_stops, fixed.learn_stops]),
+        test_stops=np.concatenate([family.test_stops, fixed.test_stops]),
+        reads=(*family.reads, *fixed.reads),
+    )
+
+
+# --- thresholds: one rule over a grid ------------------------------------------------------------
+def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
+    grid = _FLOORS if settings.thresholds is None else settings.thresholds
+    grid = tuple(sorted(set(grid)))
+    if not grid:
+        raise UsageError("the grid holds no threshold")
+    needs = rule_needs(fill(settings.rule, grid[0]))
+    data = fit_data(halves.learn, needs.signals, split=halves.split)
+    swept = sweep_rule(settings.rule, data, grid)
+    own = _own(needs.signals, halves.learn)
+    policies = [fit_rule(fill(settings.rule, each), data, own_signals=own) for each in grid]
+    family = Family(
+        rules=tuple(policy.rule for policy in policies),
+        full=0,
+        learn_stops=np.stack([each.stops for each in swept]),
+        test_stops=np.stack([stop_rounds(policy, halves.test) for policy in policies]),
+        reads=tuple(cost_reads(policy.specs) for policy in policies),
+        calibrators=policies[0].calibrators,
+        base_rates=policies[0].base_rates,
+        own_signals=own,
+    )
+    return _with_fixed(family, halves)
+
+
+def _own(names: Sequence[str], traces: TraceSet) -> tuple[str, ...]:
+    return tuple(each for each in names if each in traces.signal_names and each not in SIGNALS)
+
+
+# --- rule: OR and AND over the trace's signals ---------------------------------------------------
+def _rules(halves: _Halves, settings: FamilySettings) -> Family:
+    operands = _operands(halves, settings)
+    data = fit_data(
+        halves.learn, dict.fromkeys(each.spec.name for each in operands), split=halves.split
+    )
+    learn = tuning_side(data, halves.learn, operands, CostBook(halves.learn, CostModel()))
+    test = scoring_side(data, halves.test, operands, CostBook(halves.test, CostModel()))
+    conditions = _conditions(operands, learn, settings)
+    texts = [text for text, _ in conditions]
+    packed = [pack(side.fires(texts, operands)) for side in (learn, test)]
+    rules: list[str] = []
+    stops: list[list[NDArray[np.int16]]] = [[], []]
+    reads: list[CostReads] = []
+    for size, members in _combinations(conditions, settings).items():
+        words = ("",) if size == 1 else (" and ", " or ")
+        for word in words:
+            batch = RuleBatch(members, (1,) * size if word == " or " else (size,))
+            for index, half in enumerate((halves.learn, halves.test)):
+                stops[index].append(stop_rounds_of(packed[index], batch, half.last_rounds))
+            rules += [word.join(texts[each] for each in row) for row in members.tolist()]
+            reads += [
+                cost_reads(operands[conditions[each][1]].spec for each in row)
+                for row in members.tolist()
+            ]
+    family = Family(
+        rules=tuple(rules),
+        full=0,
+        learn_stops=np.concatenate(stops[0]),
+        test_stops=np.concatenate(stops[1]),
+        reads=tuple(reads),
+        calibrators={
+            each.spec.name: fit_calibrator(data, each.spec.name)
+            for each in operands
+            if each.calibrated
+        },
+        base_rates=(),
+        own_signals=_own([each.spec.name for each in operands], halves.learn),
+    )
+    return _with_fixed(family, halves)
+
+
+def _operands(halves: _Halves, settings: FamilySettings) -> tuple[Operand, ...]:
+    if settings.signals is not None:
+        return operands_of(settings.signals, halves.learn)
+    names = [
+        name
+        for name, spec in SIGNALS.items()
+        if name not in _ASKED and not missing_inputs(spec, halves.learn)
+    ]
+    names += [name for name in halves.learn.signal_names if name not in SIGNALS]
+    data = fit_data(halves.learn, names, split=halves.split)
+    varied = [name for name in names if _varies(name, data)]
+    if not varied:
+        raise UsageError(
+            f"{halves.learn.origin.source} defines no signal that varies; choose --family fixed"
+        )
+    return operands_of(varied, halves.learn)
+
+
+def _varies(name: str, data: FitData) -> bool:
+    values = data.table.signal(name)
+    finite = values[np.isfinite(values)]
+    return bool(finite.size and finite.min() < finite.max())
+
+
+def _conditions(
+    operands: Sequence[Operand], learn: Side, settings: FamilySettings
+) -> list[tuple[str, int]]:
+    """Each condition's text with the number of its operand."""
+    found = []
+    for number, operand in enumerate(operands):
+        if operand.binary:
+            found.append((operand.condition(), number))
+            continue
+        values = operand.values(learn.columns)
+        values = values[np.isfinite(values)]
+        if not values.size:
+            continue
+        shares = np.arange(1, settings.levels + 1) / (settings.levels + 1)
+        found += [
+            (operand.condition(threshold), number)
+            for threshold in np.unique(np.quantile(values, shares)).tolist()
+            if operand.can_hold(threshold)
+        ]
+    return found
+
+
+def _combinations(
+    conditions: Sequence[tuple[str, int]], settings: FamilySettings
+) -> dict[int, NDArray[np.intp]]:
+    """By size, every choice of conditions over different signals, (n, size)."""
+    chosen: dict[int, NDArray[np.intp]] = {}
+    total = 0
+    for size in range(1, settings.max_signals + 1):
+        rows = [
+            row
+            for row in combinations(range(len(conditions)), size)
+            if len({conditions[each][1] for each in row}) == size
+        ]
+        total += len(rows) * (1 if size == 1 else 2)
+        if total > _MOST_MEMBERS:
+            raise UsageError(
+                f"the family has more than {_MOST_MEMBERS} members; name fewer --signals, or lower "
+                "--levels or --max-signals"
+            )
+        if rows:
+            chosen[size] = np.array(rows, np.intp)
+    return chosen
+
+
+FAMILIES: Mapping[str, Callable[[_Halves, FamilySettings], Family]] = MappingProxyType(
+    {"rule": _rules, "thresholds": _thresholds, "fixed": _fixed}
+)

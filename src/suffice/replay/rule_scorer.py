@@ -1,0 +1,108 @@
+"""Conditions and formulas of a search on one split: stop rounds, scores, costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.costs.usage import CostReads
+from suffice.errors import UsageError
+from suffice.policies.rule_columns import first_stops
+from suffice.replay.conditions import Operand, Side
+from suffice.replay.costing import CostAxis, cost_reads
+from suffice.replay.formulas import Formula
+from suffice.replay.frontier import interpolate
+from suffice.replay.packed import RuleBatch, pack, stop_rounds_of
+
+__all__ = ["OBJECTIVES", "RuleScorer"]
+
+OBJECTIVES = ("f1", "em", "gain-at-cost")
+_BLOCK = 512
+Array = NDArray[np.float64]
+
+
+class RuleScorer:
+    """Evaluates conditions and formulas on one split."""
+
+    def __init__(self, side: Side, operands: Sequence[Operand], cost: str | None) -> None:
+        self.side = side
+        self._operands = operands
+        self.last = side.traces.last_rounds
+        self.labelled = side.scored.labelled
+        reads = {each.text: cost_reads((each.spec,)) for each in operands}
+        self.axis: CostAxis = side.book.axis(cost, reads)
+        fixed = np.minimum(np.arange(1, side.traces.n_rounds + 1)[:, None], self.last[None, :])
+        self._frontier = (
+            self._cost(fixed, CostReads()),
+            self.means(side.scored.f1, fixed),
+        )
+
+    # --- rules ---------------------------------------------------------------------------------
+    def use(self, conditions: Sequence[str]) -> None:
+        """Pack the chosen conditions."""
+        self._packed = pack(self.side.fires(conditions, self._operands))
+
+    def stops(self, formulas: Sequence[Formula]) -> NDArray[np.int16]:
+        """(n_formulas, n_questions)."""
+        stops = np.empty((len(formulas), self.side.traces.n_questions), np.int16)
+        shapes: dict[tuple[tuple[int, ...], int], list[int]] = {}
+        for number, formula in enumerate(formulas):
+            sizes = tuple(len(clause) for clause in formula.clauses)
+            shapes.setdefault((sizes, formula.votes), []).append(number)
+        for (sizes, votes), numbers in shapes.items():
+            conditions = np.array(
+                [[each for clause in formulas[n].clauses for each in clause] for n in numbers]
+            )
+            batch = RuleBatch(conditions, sizes, votes)
+            stops[numbers] = stop_rounds_of(self._packed, batch, self.last)
+        return stops
+
+    def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> NDArray[np.int16]:
+        """(n_thresholds, n_questions)."""
+        conditions = [operand.condition(each) for each in thresholds]
+        fires = self.side.fires(conditions, self._operands)
+        exists = self.side.traces.exists
+        return np.stack([first_stops(each, exists) for each in fires])
+
+    # --- figures -------------------------------------------------------------------------------
+    def at(self, values: Array, stops: NDArray[np.int16]) -> Array:
+        """Values (n_questions, n_rounds) at stop rounds, (n_labelled, n_rules)."""
+        taken = np.take_along_axis(values, stops.T.astype(np.int64) - 1, axis=1)
+        return taken[self.labelled]
+
+    def means(self, values: Array, stops: NDArray[np.int16]) -> Array:
+        """Their means over labelled questions, (n_rules,)."""
+        parts = [
+            self.at(values, stops[start : start + _BLOCK]).mean(axis=0)
+            for start in range(0, len(stops), _BLOCK)
+        ]
+        return np.concatenate(parts)
+
+    def costs(self, stops: NDArray[np.int16], reads: Sequence[CostReads]) -> Array:
+        """Mean cost per question of every rule, (n_rules,)."""
+        costs = np.empty(len(stops))
+        for kind in dict.fromkeys(reads):
+            rows = np.array([each == kind for each in reads])
+            costs[rows] = self._cost(stops[rows], kind)
+        return costs
+
+    def _cost(self, stops: NDArray[np.int16], reads: CostReads) -> Array:
+        paid = self.side.book.sums(reads)[self.axis.name]
+        if paid is None:
+            raise UsageError(
+                f"cost {self.axis.name!r} is unknown in {self.side.traces.origin.source}"
+            )
+        rows = np.arange(stops.shape[1])
+        return np.array([paid[rows, each - 1].mean() for each in stops])
+
+    def objective(self, name: str, stops: NDArray[np.int16], costs: Array) -> Array:
+        """What rules are ordered by, one of ``OBJECTIVES``, (n_rules,)."""
+        if name == "em":
+            return self.means(self.side.scored.em, stops)
+        f1 = self.means(self.side.scored.f1, stops)
+        if name == "f1":
+            return f1
+        frontier_costs, frontier_f1 = (np.tile(each, (len(f1), 1)) for each in self._frontier)
+        return f1 - interpolate(frontier_costs, frontier_f1, costs)

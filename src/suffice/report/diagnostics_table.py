@@ -1,0 +1,350 @@
+"""The diagnosis as plain-text tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
+
+from suffice.replay.breakdown import TypeBreakdown
+from suffice.replay.diagnosis import Diagnosis
+from suffice.replay.diagnostics_results import Diagnostics, Part, SignalDiagnostics
+from suffice.replay.estimate import Estimate
+from suffice.replay.selective import AnswerGroup, SelectiveResult
+from suffice.report.formats import UNKNOWN, count, counted, decimal, percent, points
+from suffice.report.markup import shorten, visible
+
+__all__ = ["diagnosis_tables"]
+
+_WIDTH = 100
+_NAME_WIDTH = 24
+_MOST_IN_DETAIL = 3  # signals whose means by round are printed; --json has those of all
+_MOST_CORRELATED = 18  # signals whose matrix fits a line
+
+
+def diagnosis_tables(found: Diagnosis) -> str:
+    """Every table, each under its title, then notes; without colour codes or a final line feed."""
+    blocks = [
+        *_signal_tables(found.signals),
+        _flags(found.signals.signals),
+        *_type_tables(found.types, found.replayed.baseline),
+        _selective_table(found.selective),
+        _footnotes(found),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _title(text: str) -> list[str]:
+    return wrap(text, _WIDTH)
+
+
+def _table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, gap: int = 2
+) -> list[str]:
+    """Aligned columns, the first ``left`` to the left; those empty throughout are left out."""
+    grid = [list(head), *(list(row) for row in rows)]
+    kept = [c for c in range(len(head)) if c == 0 or any(row[c] for row in grid[1:])]
+    widths = [max(len(row[c]) for row in grid) for c in kept]
+    lines = [
+        (" " * gap)
+        .join(
+            row[c].ljust(width) if c < left else row[c].rjust(width)
+            for c, width in zip(kept, widths, strict=True)
+        )
+        .rstrip()
+        for row in grid
+    ]
+    return [lines[0], "-" * (sum(widths) + gap * (len(widths) - 1)), *lines[1:]]
+
+
+def _estimate(found: Estimate | None, *, signed: bool = False) -> str:
+    if found is None or found.value is None:
+        return UNKNOWN
+    value = f"{found.value:+z.2f}" if signed else f"{found.value:z.2f}"
+    if found.low is None or found.high is None:
+        return f"{value} [{UNKNOWN}]"
+    return f"{value} [{found.low:z.2f}, {found.high:z.2f}]"
+
+
+def _value(found: Estimate) -> str:
+    return decimal(found.value)
+
+
+def _name(text: str) -> str:
+    return shorten(visible(text).replace("\n", " "), _NAME_WIDTH, "...")
+
+
+def _oriented(each: SignalDiagnostics) -> str:
+    return f"{_name(each.name)} (low)" if each.direction == "low" else _name(each.name)
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.3g}"
+
+
+# --- signals -------------------------------------------------------------------------------------
+def _signal_tables(found: Diagnostics) -> Iterator[list[str]]:
+    if not found.signals:
+        yield ["No signal is defined in these traces."]
+        return
+    yield _areas(found)
+    yield _distances(found)
+    yield from _by_round(found)
+    if len(found.signals) <= _MOST_IN_DETAIL:
+        yield from _in_detail(found)
+    yield _concentrations(found)
+    yield from (_correlated(part) for part in found.parts[-1:])
+    yield _by_type(found)
+
+
+def _areas(found: Diagnostics) -> list[str]:
+    parts = [part.name for part in found.parts]
+    rows = [
+        [
+            _oriented(each),
+            "/".join(f"{100 * each.parts[part].defined:.0f}" for part in parts),
+            *(_estimate(each.parts[part].pooled.auroc) for part in parts),
+            _estimate(each.drift_auroc, signed=True) if len(parts) > 1 else "",
+        ]
+        for each in found.signals
+    ]
+    head = [
+        "signal",
+        "% defined",
+        *(f"AUROC {part}" for part in parts),
+        "drift",
+    ]
+    title = (
+        "AUROC of each signal against exact match, all rounds pooled (0.5: no better than chance). "
+        "(low): low values speak for stopping, and AUROC is that of the negated signal."
+    )
+    return [*_title(title), *_table(head, rows)]
+
+
+def _distances(found: Diagnostics) -> list[str]:
+    parts = [part.name for part in found.parts]
+    rows = [
+        [
+            _name(each.name),
+            *(_estimate(each.parts[part].pooled.d_signed, signed=True) for part in parts),
+            _estimate(each.drift_d, signed=True) if len(parts) > 1 else "",
+        ]
+        for each in found.signals
+    ]
+    head = ["signal", *(f"d {part}" for part in parts), "drift"]
+    title = "Cohen's d, signed: positive where right answers have the higher values."
+    return [*_title(title), *_table(head, rows)]
+
+
+def _by_round(found: Diagnostics) -> Iterator[list[str]]:
+    for part in found.parts:
+        rounds = max(len(each.parts[part.name].rounds) for each in found.signals)
+        rows = [
+            [
+                _name(each.name),
+                *(_value(one.separation.auroc) for one in each.parts[part.name].rounds),
+            ]
+            for each in found.signals
+        ]
+        head = ["signal", *(f"round {number}" for number in range(1, rounds + 1))]
+        yield [*_title(f"AUROC by round on {part.name}."), *_table(head, rows)]
+
+
+def _in_detail(found: Diagnostics) -> Iterator[list[str]]:
+    for each in found.signals:
+        for part, on in each.parts.items():
+            rows = [
+                [
+                    str(one.round),
+                    f"{100 * one.defined:.0f}",
+                    f"{_number(one.separation.mean_right)} ({_number(one.separation.sd_right)})",
+                    count(one.separation.right),
+                    f"{_number(one.separation.mean_wrong)} ({_number(one.separation.sd_wrong)})",
+                    count(one.separation.wrong),
+                    _estimate(one.separation.d_signed, signed=True),
+                    _estimate(one.separation.auroc),
+                ]
+                for one in on.rounds
+            ]
+            head = ["round", "% defined", "right", "n", "wrong", "n", "d", "AUROC"]
+            yield [
+                *_title(f"{visible(each.name)} by round on {part}, mean (SD)."),
+                *_table(head, rows),
+            ]
+
+
+def _concentrations(found: Diagnostics) -> list[str]:
+    rows = [
+        [
+            _name(each.name),
+            part,
+            str(on.distinct),
+            f"{on.concentration.entropy_bits:z.2f}",
+            f"{on.concentration.mode:g}",
+            f"{100 * on.concentration.mode_share:.1f}",
+        ]
+        for each in found.signals
+        for part, on in each.parts.items()
+        if on.concentration is not None
+    ]
+    if not rows:
+        return []
+    head = ["signal", "on", "values", "entropy, bits", "mode", "mode's share, %"]
+    title = "Signals of at most 12 values: near 0 bits, one value is given nearly always."
+    return [*_title(title), *_table(head, rows, left=2)]
+
+
+def _correlated(part: Part) -> list[str]:
+    found = part.correlations
+    names = found.signals[:_MOST_CORRELATED]
+    if len(names) < 2:
+        return []
+    rows = [
+        [f"{row:2d} {_name(name)}", *(_hundredths(rho) for rho in found.rho[row - 1][: row - 1])]
+        + [""] * (len(names) - row + 1)
+        for row, name in enumerate(names, start=1)
+    ]
+    head = ["signal", *(str(column) for column in range(1, len(names) + 1))]
+    left_out = len(found.signals) - len(names)
+    more = f" The first {len(names)} signals; --json has all." if left_out else ""
+    title = f"Spearman's rank correlation in hundredths, on {part.name}.{more}"
+    return [*_title(title), *_table(head, rows, gap=1)]
+
+
+def _hundredths(rho: float | None) -> str:
+    return UNKNOWN if rho is None else f"{100 * rho:z.0f}"
+
+
+def _by_type(found: Diagnostics) -> list[str]:
+    part = found.parts[-1].name
+    types = list(found.signals[0].parts[part].types)
+    if len(types) < 2:
+        return []
+    rows = [
+        [_name(each.name), *(_estimate(each.parts[part].types[kind].auroc) for kind in types)]
+        for each in found.signals
+    ]
+    blocks = []
+    for start in range(0, len(types), 3):
+        head = ["signal", *(shorten(visible(kind), 18, "...") for kind in types[start : start + 3])]
+        blocks += _table(head, ([row[0], *row[1 + start : 4 + start]] for row in rows))
+    return [*_title(f"AUROC by question type on {part}, all rounds pooled."), *blocks]
+
+
+def _flags(signals: Sequence[SignalDiagnostics]) -> list[str]:
+    lines = [
+        line
+        for each in signals
+        for flag in each.flags
+        for line in wrap(
+            f"{flag.kind}: {visible(each.name)} {visible(flag.message)}",
+            _WIDTH,
+            subsequent_indent="    ",
+        )
+    ]
+    return ["What speaks against signals:", *lines] if lines else []
+
+
+# --- policies ------------------------------------------------------------------------------------
+def _type_tables(types: Sequence[TypeBreakdown], baseline: str) -> Iterator[list[str]]:
+    if not any(each.type is not None for each in types):
+        return
+    rows = []
+    for each in types:
+        name = "(no type)" if each.type is None else _name(each.type)
+        few = " (few)" if each.few else ""
+        for number, scores in enumerate(each.policies):
+            delta = "(baseline)" if scores.policy == baseline else points(scores.delta_f1)
+            rows.append(
+                [
+                    f"{name}{few}" if number == 0 else "",
+                    _name(scores.policy),
+                    count(each.labelled),
+                    percent(scores.em),
+                    percent(scores.f1),
+                    decimal(scores.mean_rounds),
+                    delta,
+                ]
+            )
+    head = ["type", "policy", "n", "EM", "F1", "rounds", "delta F1 [95%]"]
+    title = "Policies by question type; EM, F1 and differences in percent. Few: under 10 questions."
+    yield [*_title(title), *_table(head, rows, left=2)]
+
+
+def _selective_table(found: Sequence[SelectiveResult]) -> list[str]:
+    if not found:
+        return []
+    rows = [
+        [
+            _name(each.policy),
+            _estimate(each.auroc),
+            _estimate(each.aurc),
+            _estimate(each.excess_aurc),
+            str(each.undefined) if each.undefined else "",
+        ]
+        for each in found
+    ]
+    head = ["policy", "AUROC", "AURC", "excess AURC", "undefined"]
+    cuts = [
+        [
+            _name(each.policy),
+            _number(each.threshold),
+            *_scores(each.above),
+            *_scores(each.below),
+        ]
+        for each in found
+    ]
+    cut_head = ["policy", "threshold", "n above", "EM [95%]", "F1", "n below", "EM [95%]", "F1"]
+    abstaining = [
+        [
+            _name(each.policy),
+            percent(each.abstentions.share),
+            *_scores(each.answers)[1:],
+            *_scores(each.abstentions.others)[1:],
+        ]
+        for each in found
+        if each.abstentions.count
+    ]
+    abstain_head = ["policy", "abstain, %", "EM of all", "F1 of all", "EM without", "F1 without"]
+    confidence = found[0].confidence
+    whose = "its own" if confidence == "policy" else f"signal {visible(confidence)}"
+    title = (
+        f"Selective prediction by the confidence at the stop ({whose}). AURC: mean risk (1 - EM) over "
+        "all coverages; excess: above the best possible order. Above: confidence of at least the "
+        f"threshold{' (its median)' if found[0].threshold_is_median else ''}."
+    )
+    return [
+        *_title(title),
+        *_table(head, rows),
+        "",
+        *_table(cut_head, cuts, gap=1),
+        *(["", *_table(abstain_head, abstaining)] if abstaining else ()),
+    ]
+
+
+def _scores(group: AnswerGroup) -> tuple[str, str, str]:
+    em = group.em
+    if em.value is None or em.low is None or em.high is None:
+        return str(group.questions), UNKNOWN, UNKNOWN
+    shown = f"{percent(em.value)} [{percent(em.low)}, {percent(em.high)}]"
+    return str(group.questions), shown, percent(group.f1.value)
+
+
+def _footnotes(found: Diagnosis) -> list[str]:
+    signals = found.signals
+    parts = "; ".join(
+        f"{part.name}: {counted(part.questions, 'question')}, {count(part.labelled)} with gold answers, "
+        f"{counted(part.rounds, 'round')}"
+        for part in signals.parts
+    )
+    names = [part.name for part in signals.parts]
+    drift = f"drift: {names[1]} minus {names[0]}. " if len(names) > 1 else ""
+    text = (
+        f"{parts}. Brackets: 95% intervals of {signals.resamples} resamples of the questions (seed "
+        f"{signals.seed}). {drift}{UNKNOWN}: undefined; --json says why."
+    )
+    notes = [line for note in found.notes for line in wrap(f"Note: {visible(note)}", _WIDTH)]
+    policies = (each.name for each in found.replayed.policies)
+    full = [
+        f"{_name(name)} is in full: {visible(name)}" for name in policies if len(name) > _NAME_WIDTH
+    ]
+    return [*wrap(text, _WIDTH), *full, *notes]

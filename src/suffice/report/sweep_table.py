@@ -1,0 +1,88 @@
+"""A threshold sweep as an aligned plain-text table."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+
+from suffice.replay.sweep import SweepResult
+from suffice.report.formats import decimal, percent, points, signed
+from suffice.report.markup import visible
+
+__all__ = ["sweep_table"]
+
+_WIDTH = 100
+
+
+def sweep_table(result: SweepResult) -> str:
+    """Every threshold on both splits, the choice, the knee and the gaps."""
+    heads = ["threshold", "tune F1", "s.e.", "rounds", "F1/round", "eval F1", "EM", "rounds"]
+    cells = [
+        [
+            f"{each.threshold:.6g}",
+            percent(each.tune_f1),
+            percent(each.tune_error),
+            decimal(each.tune_rounds),
+            signed(each.gain),
+            percent(each.eval_f1),
+            percent(each.eval_em),
+            decimal(each.eval_rounds),
+        ]
+        for each in result.points
+    ]
+    table = [heads, *cells]
+    widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
+    lines = [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in table
+    ]
+    marks = ["", *(_marks(result, each.threshold) for each in result.points)]
+    lines = [f"{line}  {mark}".rstrip() for line, mark in zip(lines, marks, strict=True)]
+    return "\n".join(
+        [
+            visible(result.settings.rule),
+            "",
+            lines[0],
+            "-" * len(lines[0]),
+            *lines[1:],
+            "",
+            *_explained(result),
+        ]
+    )
+
+
+def _marks(result: SweepResult, threshold: float) -> str:
+    marks = []
+    if threshold == result.chosen:
+        marks.append("chosen")
+    if threshold == result.knee.threshold:
+        marks.append("knee")
+    return ", ".join(marks)
+
+
+def _explained(result: SweepResult) -> list[str]:
+    tune, held = result.settings.tune_split, result.settings.eval_split
+    texts = [
+        f"Tune: out of fold on {result.questions[0]} labelled questions of split {tune}; eval: fitted "
+        f"on {tune}, scored on {result.questions[1]} of split {held}. Scores in percent; F1/round: "
+        "points of tune F1 gained per extra round over the next cheaper threshold.",
+        "Chosen: the cheapest within one standard error of the best tune F1: "
+        f"{visible(result.chosen_rule)}",
+        "Knee: " + _knee(result),
+        "Held-out folds (fitted and chosen without them): F1 "
+        f"{percent(result.held_out_f1)}, choices {_choices(result)}.",
+        f"Selection gap, tune minus held-out folds: {points(result.selection_gap)}. "
+        f"Difference of the splits, {held} minus held-out folds: {points(result.split_gap)}.",
+        *(f"Note: {visible(note)}" for note in result.notes),
+    ]
+    return [line for text in texts for line in wrap(text, _WIDTH)]
+
+
+def _knee(result: SweepResult) -> str:
+    knee = result.knee
+    if knee.warning is not None:
+        return f"{knee.warning}."
+    return f"{knee.threshold:.6g}, where {knee.share:.0%} of the resamples put it or a neighbour."
+
+
+def _choices(result: SweepResult) -> str:
+    return ", ".join(f"{each:.6g}" for each in result.fold_choices)

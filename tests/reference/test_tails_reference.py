@@ -1,0 +1,83 @@
+"""Tail probabilities and tests against scipy and textbook values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+scipy_special = pytest.importorskip("scipy.special")
+scipy_stats = pytest.importorskip("scipy.stats")
+
+from suffice.calibration.multiple import holm  # noqa: E402
+from suffice.calibration.p_values import (  # noqa: E402
+    binomial_p_values,
+    hoeffding_bentkus_p_values,
+)
+from suffice.calibration.tails import (  # noqa: E402
+    binomial_cdf,
+    regularised_beta,
+    student_t_upper,
+)
+
+
+def test_incomplete_beta() -> None:
+    generator = np.random.default_rng(1)
+    a = 10 ** generator.uniform(-1, 4, 4000)
+    b = 10 ** generator.uniform(-1, 4, 4000)
+    centre = a / (a + b)
+    x = np.clip(
+        centre + generator.normal(0, 1, 4000) * np.sqrt(centre * (1 - centre) / (a + b)), 0, 1
+    )
+    expected = scipy_special.betainc(a, b, x)
+    np.testing.assert_allclose(regularised_beta(a, b, x), expected, rtol=1e-8, atol=1e-14)
+    assert regularised_beta(2.0, 3.0, [0.0, 1.0]).tolist() == [0.0, 1.0]
+
+
+def test_binomial_cdf() -> None:
+    for n in (1, 7, 100, 10_000):
+        k = np.unique(np.linspace(-1, n + 1, 50).round())
+        for p in (0.0, 0.02, 0.5, 0.98, 1.0):
+            expected = scipy_stats.binom.cdf(k, n, p)
+            np.testing.assert_allclose(binomial_cdf(k, n, p), expected, rtol=1e-9, atol=1e-200)
+
+
+def test_student_t() -> None:
+    t = np.array([-np.inf, -40.0, -2.0, -0.1, 0.0, 0.3, 2.5, 9.0, 60.0, np.inf])
+    for degrees in (1, 4, 74, 3000):
+        np.testing.assert_allclose(
+            student_t_upper(t, degrees), scipy_stats.t.sf(t, degrees), rtol=1e-8, atol=1e-290
+        )
+
+
+def test_exact_binomial_test() -> None:
+    losses = np.zeros((200, 3))
+    losses[:1, 1] = 1
+    losses[:9, 2] = 1
+    expected = [
+        scipy_stats.binomtest(int(count), 200, 0.04, alternative="less").pvalue
+        for count in (0, 1, 9)
+    ]
+    np.testing.assert_allclose(binomial_p_values(losses, 0.04), expected, rtol=1e-9)
+
+
+def test_hoeffding_bentkus_by_hand() -> None:
+    losses = np.zeros((100, 2))
+    losses[:5, 0] = 1.0
+    losses[:, 1] = 0.5
+    entropy = 0.05 * np.log(0.05 / 0.1) + 0.95 * np.log(0.95 / 0.9)
+    expected = min(np.exp(-100 * entropy), np.e * scipy_stats.binom.cdf(5, 100, 0.1))
+    np.testing.assert_allclose(hoeffding_bentkus_p_values(losses, 0.1), [expected, 1.0])
+
+
+def test_holm_rejects_what_its_definition_rejects() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(50):
+        p = generator.random(8) ** 3
+        adjusted = holm(p)
+        order = np.argsort(p)
+        rejected = []
+        for step, index in enumerate(order):
+            if p[index] > 0.05 / (8 - step):
+                break
+            rejected.append(int(index))
+        assert sorted(rejected) == np.flatnonzero(adjusted <= 0.05).tolist()

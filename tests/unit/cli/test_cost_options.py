@@ -1,0 +1,106 @@
+"""``--cost`` and what prices usage, through the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import suffice
+from suffice.cli.main import main
+from suffice.costs.usage import COSTS
+from suffice.testing.traces import make_record
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> str:
+    """Two rounds a question: 100 and 200 prompt tokens, of them 0 and 80 cached, 10 generated each."""
+    made = make_record("a", ["x", "y"], gold=["y"], split="eval")
+    rounds = tuple(
+        dataclasses.replace(each, usage=dataclasses.replace(each.usage, completion_tokens=10))
+        for each in made.rounds
+    )
+    path = tmp_path / "traces.parquet"
+    suffice.write_traces([dataclasses.replace(made, rounds=rounds)], path)
+    return str(path)
+
+
+def replayed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["replay", *arguments, "--json"]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_prices_by_hand(traces: str, capsys: pytest.CaptureFixture[str]) -> None:
+    prices = ("--prices", "input=2,cached=0.5,output=10")
+    found = replayed(capsys, traces, "--policy", "fixed-2", "--cost", "usd", *prices)
+    assert found["cost"] == "usd"
+    assert found["policies"][0]["usd"] == pytest.approx((220 * 2 + 80 * 0.5 + 20 * 10) / 1e6)
+    assert found["frontier"]["costs"][0] == pytest.approx((100 * 2 + 10 * 10) / 1e6)
+    assert found["prices"]["source"] == "by hand"
+
+
+def test_prices_of_a_model(traces: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("genai_prices")
+    found = replayed(capsys, traces, "--policy", "fixed-2", "--price-model", "openai:gpt-4o-mini")
+    assert found["cost"] == "llm_calls"  # priced, and compared at calls still
+    assert found["policies"][0]["usd"] == pytest.approx((220 * 0.15 + 80 * 0.075 + 20 * 0.6) / 1e6)
+    assert "openai:gpt-4o-mini" in found["prices"]["source"]
+
+
+def test_energy_by_hand(traces: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = replayed(
+        capsys, traces, "--policy", "fixed-1", "--cost", "joules", "--energy", "prompt=2"
+    )
+    assert found["policies"][0]["joules"] == pytest.approx(100 * 2 + 10 * 0.35)
+    assert found["energy"]["joules_per_prompt_token"] == 2.0
+    assert any(note.startswith("energy: 2 J a prompt token") for note in found["notes"])
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_every_cost_is_taken_or_refused_with_what_is_missing(
+    name: str, traces: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(
+        ["replay", traces, "--policy", "fixed-1", "--cost", name, "--prices", "input=1,output=1"]
+    )
+    said = capsys.readouterr().err
+    missing = {"retrievals": "retrievals", "seconds": "latency_s"}
+    if name in missing:
+        assert code == 2
+        assert f"cost '{name}' is unknown: {traces} has no column '{missing[name]}'; known" in said
+    else:
+        assert (code, said) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--cost", "usd"), "no prices were given; type --price-model MODEL"),
+        (("--prices", "input=1"), "--prices lacks output"),
+        (("--energy", "input=1"), "--energy takes name=number"),
+    ],
+)
+def test_refusals(
+    options: tuple[str, ...], said: str, traces: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", traces, "--policy", "fixed-1", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_one_price_list_at_a_time(traces: str) -> None:
+    both = ("--price-model", "gpt-5-mini", "--prices", "input=1,output=1")
+    with pytest.raises(SystemExit) as stopped:
+        main(["replay", traces, "--policy", "fixed-1", *both])
+    assert stopped.value.code == 2
+
+
+def test_every_cost_is_documented() -> None:
+    text = (DOCS / "costs.md").read_text(encoding="utf-8")
+    for name in COSTS:
+        assert f"| `{name}` |" in text

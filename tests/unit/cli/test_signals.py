@@ -1,0 +1,101 @@
+"""``suffice signals``: what it prints and returns when a judge fails or a reranker scores."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.cli import signals
+from suffice.cli.main import main
+from suffice.testing.models import Failures, ScriptedModel
+from suffice.testing.traces import make_record
+from suffice.trace.reader import read_traces
+from suffice.trace.records import Passage
+from suffice.trace.writer import write_traces
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    write_traces(
+        [make_record("p", ["a", "b"]), make_record("q", ["c", "d"])], tmp_path / "t.parquet"
+    )
+    return tmp_path / "t.parquet"
+
+
+def judged_by(monkeypatch: pytest.MonkeyPatch, model: ScriptedModel) -> None:
+    def connect(arguments: Any) -> ScriptedModel:
+        assert arguments.llm == "embedded"
+        return model
+
+    monkeypatch.setattr(signals, "connect_model", connect)
+
+
+def test_failed_calls_are_told_kept_out_and_asked_again(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = traces.with_name("out.parquet")
+    command = ["signals", str(traces), "--out", str(out), "--only", "judge_support"]
+    judged_by(monkeypatch, ScriptedModel(failures=Failures(containing=("Answer: c",))))
+    assert main([*command, "--llm", "embedded"]) == 1
+    printed = capsys.readouterr()
+    assert "rated 3 rounds in 4 calls; 0 undefined, 1 failed" in printed.out
+    assert "1 calls of the judge failed, the first: scripted failure" in printed.err
+    assert f"run the same command on {out}" in printed.err
+    assert read_traces(out).stored_signal("judge_support")[1].sum() == 3
+    # --model alone means the embedded model; in place, since a file is replaced whole
+    judged_by(monkeypatch, ScriptedModel(["unsure"]))
+    assert main([command[0], str(out), *command[2:], "--model", "m.gguf", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["judge"] | {"prompt_tokens": 0, "completion_tokens": 0} == {
+        "calls": 1,
+        "rated": 0,
+        "undefined": 1,
+        "failed": 0,
+        "left": 0,
+        "prompt_tokens": 0,
+        "cached_tokens": 0,
+        "completion_tokens": 0,
+    }
+    assert read_traces(out).table.column("judge_calls").to_pylist() == [1, 1, 2, 1]
+
+
+def test_a_model_that_never_answers_writes_nothing(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = traces.with_name("out.parquet")
+    judged_by(monkeypatch, ScriptedModel(failures=Failures(first=99)))
+    command = ["signals", str(traces), "--out", str(out), "--only", "judge_support"]
+    assert main([*command, "--llm", "embedded"]) == 1
+    assert "all 4 calls of the judge failed, the first" in capsys.readouterr().err
+    assert not out.exists()
+
+
+class Flat:
+    """Every passage scores 1.5."""
+
+    @classmethod
+    def load(cls, path: str) -> Flat:
+        assert path == "folder"
+        return cls()
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [dataclasses.replace(each, rerank_score=1.5) for each in passages]
+
+
+def test_a_reranker_by_its_path(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signals, "CrossEncoderReranker", Flat)
+    out = traces.with_name("out.parquet")
+    assert main(["signals", str(traces), "--out", str(out), "--reranker", "folder"]) == 0
+    printed = capsys.readouterr()
+    assert "the reranker scored 4 passages" in printed.out
+    assert "questions reranked 2/2" in printed.err
+    found = read_traces(out)
+    assert found.stored_signal("rerank_top_score")[0].tolist() == [[1.5, 1.5]] * 2
+    assert found.table.column("rerank_calls").to_pylist() == [1] * 4

@@ -1,0 +1,184 @@
+"""Prices against the price list's own arithmetic, and by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+from suffice.costs.prices import Prices, PriceTier, parse_prices, prices_of
+from suffice.costs.usage import CostModel, cost_matrix
+from suffice.errors import MissingExtra, UsageError
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.records import Round, Usage
+
+DAY = date(2026, 6, 1)
+
+
+def ours(prices: Prices, prompt: int, cached: int, completion: int) -> float:
+    usage = Usage(
+        llm_calls=1, prompt_tokens=prompt, cached_tokens=cached, completion_tokens=completion
+    )
+    record = dataclasses.replace(make_record("q", ["x"]), rounds=(Round(answer="x", usage=usage),))
+    return float(cost_matrix(to_trace_set([record]), "usd", model=CostModel(prices=prices))[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        ("gpt-5-mini", None),
+        ("gpt-4o-mini", "openai"),
+        ("openai:gpt-4o-mini", None),
+        ("gemini-2.5-pro", "google"),  # more for prompts above 200,000 tokens
+        ("claude-sonnet-4-5", "anthropic"),
+        ("sonar", "perplexity"),  # by the request as well
+        ("deepseek-chat", "deepseek"),
+    ],
+)
+@pytest.mark.parametrize(
+    "tokens",
+    [(0, 0, 0), (10_000, 6_000, 200), (10_000, 0, 0), (7, 7, 1), (200_000, 9, 5), (200_001, 9, 5)],
+)
+def test_a_request_costs_what_the_list_says(
+    model: str, provider: str | None, tokens: tuple[int, int, int]
+) -> None:
+    genai_prices = pytest.importorskip("genai_prices")
+    prompt, cached, completion = tokens
+    theirs = genai_prices.calc_price(
+        genai_prices.Usage(input_tokens=prompt, cache_read_tokens=cached, output_tokens=completion),
+        model_ref=model.removeprefix("openai:"),
+        provider_id="openai" if model.startswith("openai:") else provider,
+        genai_request_timestamp=datetime(2026, 6, 1, 12, tzinfo=UTC),
+    )
+    found = prices_of(model, provider, on=DAY)
+    assert ours(found, *tokens) == pytest.approx(float(theirs.total_price), rel=1e-12, abs=1e-18)
+    assert found.date == DAY
+    assert f"{theirs.provider.id}:{theirs.model.id}" in found.source
+    assert genai_prices.__version__ in found.source
+
+
+def test_two_models_by_the_figures_of_their_makers() -> None:
+    """USD per million tokens, as published: gpt-4o-mini 0.15, 0.075 and 0.60; gpt-5-mini 0.25, 0.025, 2."""
+    pytest.importorskip("genai_prices")
+    small = prices_of("openai:gpt-4o-mini", on=DAY)
+    assert (small.input, small.cached, small.output, small.tiers) == (0.15, 0.075, 0.60, ())
+    newer = prices_of("gpt-5-mini", on=DAY)
+    assert (newer.input, newer.cached, newer.output) == (0.25, 0.025, 2.0)
+    assert ours(newer, 10_000, 6_000, 200) == pytest.approx(0.00155)
+
+
+def test_the_list_decides_by_day() -> None:
+    """Prices that changed: the entry of the list with the most dated prices, before and after one."""
+    snapshot = pytest.importorskip("genai_prices.data_snapshot").get_snapshot()
+    dated = [
+        (seller.id, entry.id, change.constraint.start_date)
+        for seller in snapshot.providers
+        for entry in seller.models
+        if isinstance(entry.prices, list)
+        for change in entry.prices
+        if hasattr(change.constraint, "start_date")
+        and entry.prices[0].prices.output_mtok != change.prices.output_mtok
+        and isinstance(entry.prices[0].prices.output_mtok, Decimal)
+        and change.prices.output_mtok is not None
+    ]
+    seller, model, start = dated[0]
+    before = prices_of(model, seller, on=date(2000, 1, 1))
+    after = prices_of(model, seller, on=start)
+    assert before.output != after.output
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("gpt-5-mnii", "the price list has no model 'gpt-5-mnii'; near: gpt-5-mini"),
+        ("openai:gpt-5-mnii", "no model 'gpt-5-mnii' of provider 'openai'; near: gpt-5-mini"),
+        ("zzzzzz", "no model 'zzzzzz'; name the provider .* --prices input=0.15"),
+    ],
+)
+def test_an_unknown_model_is_refused_with_near_names(model: str, said: str) -> None:
+    pytest.importorskip("genai_prices")
+    with pytest.raises(UsageError, match=said):
+        prices_of(model)
+
+
+def test_an_unknown_provider_and_a_model_without_prices_are_refused() -> None:
+    pytest.importorskip("genai_prices")
+    with pytest.raises(UsageError, match=r"no provider 'nobody'; known: .*openai"):
+        prices_of("gpt-5-mini", "nobody")
+    with pytest.raises(
+        UsageError, match="no price per input and output token; give prices by hand"
+    ):
+        prices_of("whisper-large-v3", "groq")
+
+
+def test_without_the_package_the_message_is_the_install_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'suffice\[prices\]'"):
+        prices_of("gpt-5-mini")
+
+
+def test_by_hand() -> None:
+    found = parse_prices("input=0.15, cached=0.075, output=0.60")
+    assert found == Prices(input=0.15, cached=0.075, output=0.60)
+    assert ours(found, 10_000, 6_000, 200) == pytest.approx(
+        (4_000 * 0.15 + 6_000 * 0.075 + 200 * 0.60) / 1e6
+    )
+    assert parse_prices("input=0.15,output=0.60").cached == 0.15
+    extra = parse_prices("input=1,output=2,call=0.01,retrieval=0.005,rerank=0.002")
+    assert (extra.call, extra.retrieval, extra.rerank) == (0.01, 0.005, 0.002)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cached=1", "--prices lacks input and output; an example: --prices input="),
+        ("input=1", "--prices lacks output"),
+        ("input=1,output=2,speed=3", "found 'speed=3'"),
+        ("input=-1,output=2", "input must be a number from 0, found '-1'"),
+    ],
+)
+def test_what_is_not_of_the_form_is_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_prices(text)
+
+
+def test_impossible_prices_are_refused_when_built() -> None:
+    with pytest.raises(UsageError, match="the charge for completion must be at least 0"):
+        Prices(input=1.0, cached=1.0, output=-1.0)
+    tier = PriceTier(above=10, input=1.0, cached=1.0, output=1.0)
+    with pytest.raises(UsageError, match=r"increasing order, found \[10, 10\]"):
+        Prices(input=1.0, cached=1.0, output=1.0, tiers=(tier, tier))
+
+
+def test_words_and_json_state_every_price() -> None:
+    tier = PriceTier(above=200_000, input=2.5, cached=0.25, output=15.0)
+    found = Prices(
+        input=1.25,
+        cached=0.125,
+        output=10.0,
+        rerank=0.002,
+        tiers=(tier,),
+        source="a list",
+        date=DAY,
+    )
+    assert found.summary == (
+        "USD per million tokens: input 1.25, cached 0.125, output 10; above 200,000 prompt tokens 2.5, "
+        "0.25, 15; 0.002 USD a reranker call (a list, 2026-06-01)"
+    )
+    assert found.to_json() == {
+        "input": 1.25,
+        "cached": 0.125,
+        "output": 10.0,
+        "call": 0.0,
+        "retrieval": 0.0,
+        "rerank": 0.002,
+        "tiers": [{"above": 200_000, "input": 2.5, "cached": 0.25, "output": 15.0}],
+        "source": "a list",
+        "date": "2026-06-01",
+    }
+    assert parse_prices("input=1,output=2").to_json()["date"] is None

@@ -1,0 +1,175 @@
+"""Storing signals: what is kept, what is added, what is skipped and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.llm.cache import CachedModel
+from suffice.policies.rule import RulePolicy
+from suffice.protocols import GenerationRequest, Reranker
+from suffice.replay.engine import stop_rounds
+from suffice.signals.store import with_signals
+from suffice.testing.models import Failures, ScriptedModel
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.reader import read_traces
+from suffice.trace.records import Passage, Round, Usage
+from suffice.trace.table import TraceSet
+from suffice.trace.writer import write_trace_set
+
+GOLD = ("a 3",)
+
+
+def rating(request: GenerationRequest, _: int) -> str:
+    """The last digit of the answer in the prompt."""
+    return str(request.prompt).rstrip().removesuffix("Rating:").strip()[-1]
+
+
+def traces() -> TraceSet:
+    first, second = (make_record(name, ["a 1", "a 9", "a 3"], gold=GOLD) for name in ("p", "q"))
+    known = [
+        dataclasses.replace(
+            each, usage=Usage(llm_calls=1, judge_calls=t), signals={"mine": float(t)}
+        )
+        for t, each in enumerate(second.rounds)
+    ]
+    closed = Round(answer="from memory", usage=Usage(llm_calls=1))
+    return to_trace_set(
+        [
+            dataclasses.replace(first, closed_book=closed),
+            dataclasses.replace(second, rounds=tuple(known)),
+        ]
+    )
+
+
+def values(found: TraceSet, name: str) -> list[list[float | None]]:
+    stored, there = found.stored_signal(name)
+    return [
+        [None if not known else float(value) for value, known in zip(row, mask, strict=True)]
+        for row, mask in zip(stored, there, strict=True)
+    ]
+
+
+def test_without_a_model_what_needs_one_is_skipped_with_its_reason() -> None:
+    stored = with_signals(traces())
+    assert stored.skipped["judge_support"] == "needs --llm"
+    assert stored.skipped["rerank_top_score"] == stored.skipped["rerank_mean"] == "needs --reranker"
+    assert stored.skipped["q_stop"] == "needs a model"
+    assert stored.skipped["self_consistency"] == "the trace has no samples"
+    assert "answer_stable" in stored.computed
+    assert not {*stored.computed} & {*stored.skipped}
+    assert (stored.judging, stored.reranking) == (None, None)
+
+
+def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path) -> None:
+    before = traces()
+    stored = with_signals(before, ("judge_support",), judge=ScriptedModel(rating))
+    assert stored.computed == ("judge_support",)
+    assert stored.skipped == {}
+    file = write_trace_set(stored.traces, tmp_path / "t.parquet")
+    found = read_traces(file)
+    np.testing.assert_array_equal(found.stored_signal("judge_support")[0], [[1, np.nan, 3]] * 2)
+    np.testing.assert_array_equal(found.column("judge_calls"), [[1, 1, 1], [1, 2, 3]])
+    assert values(found, "mine")[1] == [0.0, 1.0, 2.0]
+    assert found.closed_book.num_rows == 1
+    for name in set(before.table.column_names) - {"signals", "judge_calls"}:
+        assert found.table.column(name).to_pylist() == before.table.column(name).to_pylist(), name
+    # a rule over the verdict reads the file: 3 is reached at round 3, never 4
+    assert stop_rounds(RulePolicy(rule="judge_support >= 3"), found).tolist() == [3, 3]
+    assert stop_rounds(RulePolicy(rule="judge_support <= 1"), found).tolist() == [1, 1]
+
+
+def test_a_second_run_asks_only_where_a_call_failed() -> None:
+    broken = ScriptedModel(rating, failures=Failures(containing=("Answer: a 3",)))
+    once = with_signals(traces(), ("judge_support",), judge=broken)
+    assert once.judging is not None
+    assert list(once.judging.failures) == [2, 5]
+    assert values(once.traces, "judge_support")[0][2] is None
+    assert math.isnan(values(once.traces, "judge_support")[0][1] or 0.0)  # asked, no rating
+    again = ScriptedModel(rating)
+    twice = with_signals(once.traces, ("judge_support",), judge=again)
+    assert len(again.requests) == 2
+    assert values(twice.traces, "judge_support")[1][2] == 3.0
+    idle = ScriptedModel(rating)
+    thrice = with_signals(twice.traces, ("judge_support",), judge=idle)
+    assert (idle.requests, thrice.judging) == ((), None)
+    assert thrice.skipped == {"judge_support": "stored already"}
+    assert thrice.traces.table.equals(twice.traces.table)
+
+
+def test_with_a_cache_nothing_is_asked_twice(tmp_path: Path) -> None:
+    model = ScriptedModel(rating)
+    cached = CachedModel(model, tmp_path / "replies.sqlite")
+    first = with_signals(traces(), ("judge_support",), judge=cached)
+    asked = len(model.requests)
+    second = with_signals(traces(), ("judge_support",), judge=cached)
+    cached.close()
+    assert len(model.requests) == asked
+    assert second.traces.table.equals(first.traces.table)
+
+
+class Counting:
+    """Scores passages 3, 2, 1, ... in the order asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        self.calls += 1
+        return tuple(
+            dataclasses.replace(each, rerank_score=3.0 - n) for n, each in enumerate(passages)
+        )
+
+
+def test_a_reranker_gives_scores_signals_and_calls(tmp_path: Path) -> None:
+    reranker = Counting()
+    assert isinstance(reranker, Reranker)
+    stored = with_signals(traces(), ("rerank_top_score", "rerank_mean"), reranker=reranker)
+    assert stored.computed == ("rerank_top_score", "rerank_mean")
+    assert reranker.calls == 2
+    found = read_traces(write_trace_set(stored.traces, tmp_path / "t.parquet"))
+    scores = [
+        [passage.rerank_score for each in record.rounds for passage in each.passages or ()]
+        for record in found.records()
+    ]
+    assert scores == [[3.0, 2.0, 1.0]] * 2
+    assert values(found, "rerank_top_score") == [[3.0] * 3] * 2
+    assert values(found, "rerank_mean") == [[3.0, 2.5, 2.0]] * 2
+    np.testing.assert_array_equal(found.column("rerank_calls"), np.ones((2, 3)))
+    again = with_signals(found, ("rerank_top_score",), reranker=reranker)
+    assert reranker.calls == 2
+    assert again.skipped == {"rerank_top_score": "stored already"}
+    assert again.traces.table.equals(found.table)
+
+
+def test_scores_mend_signals_stored_as_undefined_but_not_known_ones() -> None:
+    record = make_record("p", ["x", "y"])
+    rounds = tuple(
+        dataclasses.replace(each, signals={"rerank_top_score": math.nan, "rerank_mean": 9.0})
+        for each in record.rounds
+    )
+    before = to_trace_set([dataclasses.replace(record, rounds=rounds)])
+    stored = with_signals(before, ("rerank_top_score", "rerank_mean"), reranker=Counting())
+    assert stored.skipped == {"rerank_mean": "stored already"}
+    assert values(stored.traces, "rerank_top_score") == [[3.0, 3.0]]
+    assert values(stored.traces, "rerank_mean") == [[9.0, 9.0]]
+
+
+def test_a_trace_without_passages_cannot_be_reranked() -> None:
+    record = make_record("p", ["x"])
+    bare = dataclasses.replace(record, rounds=(Round(answer="x"),))
+    stored = with_signals(to_trace_set([bare]), ("rerank_top_score",), reranker=Counting())
+    assert stored.skipped == {"rerank_top_score": "the trace has no passages"}
+
+
+def test_an_unknown_name_is_refused_before_anybody_is_asked() -> None:
+    model = ScriptedModel()
+    with pytest.raises(UsageError, match="unknown signal 'judge'"):
+        with_signals(traces(), ("judge",), judge=model)
+    assert model.requests == ()
