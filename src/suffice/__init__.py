@@ -15,6 +15,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from suffice.costs.prices import prices_of
+    from suffice.costs.usage import CostModel
     from suffice.errors import BackendError, DataError, SufficeError, SufficeWarning, UsageError
     from suffice.pipelines.controller import Controller
     from suffice.policies.file import load_policy, save_policy
@@ -22,7 +24,14 @@ if TYPE_CHECKING:
     from suffice.policies.methods import fit_method
     from suffice.policies.rule import RulePolicy
     from suffice.protocols import Action, Decision
+    from suffice.replay.certified import CertifySettings
+    from suffice.replay.certified_fit import CertifiedSettings, fit_certified
     from suffice.replay.compare import ComparisonSettings, compare
+    from suffice.replay.diagnosis import DiagnosisSettings, diagnosis
+    from suffice.replay.families import FamilySettings
+    from suffice.replay.macro import macro_means
+    from suffice.replay.search import SearchSettings, search
+    from suffice.replay.sweep import SweepSettings, sweep
     from suffice.trace.reader import read_traces
     from suffice.trace.records import (
         Gold,
@@ -40,10 +49,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "BackendError",
+    "CertifiedSettings",
+    "CertifySettings",
     "ComparisonSettings",
     "Controller",
+    "CostModel",
     "DataError",
     "Decision",
+    "DiagnosisSettings",
+    "FamilySettings",
     "FixedPolicy",
     "Gold",
     "Passage",
@@ -51,18 +65,26 @@ __all__ = [
     "QuestionRecord",
     "Round",
     "RulePolicy",
+    "SearchSettings",
     "SufficeError",
     "SufficeWarning",
+    "SweepSettings",
     "Token",
     "TopToken",
     "TraceSet",
     "Usage",
     "UsageError",
     "compare",
+    "diagnosis",
+    "fit_certified",
     "fit_method",
     "load_policy",
+    "macro_means",
+    "prices_of",
     "read_traces",
     "save_policy",
+    "search",
+    "sweep",
     "write_traces",
 ]
 
@@ -70,10 +92,15 @@ __all__ = [
 _HOMES = {
     "Action": "protocols",
     "BackendError": "errors",
+    "CertifiedSettings": "replay.certified_fit",
+    "CertifySettings": "replay.certified",
     "ComparisonSettings": "replay.compare",
     "Controller": "pipelines.controller",
+    "CostModel": "costs.usage",
     "DataError": "errors",
     "Decision": "protocols",
+    "DiagnosisSettings": "replay.diagnosis",
+    "FamilySettings": "replay.families",
     "FixedPolicy": "policies.fixed",
     "Gold": "trace.records",
     "Passage": "trace.records",
@@ -81,18 +108,26 @@ _HOMES = {
     "QuestionRecord": "trace.records",
     "Round": "trace.records",
     "RulePolicy": "policies.rule",
+    "SearchSettings": "replay.search",
     "SufficeError": "errors",
     "SufficeWarning": "errors",
+    "SweepSettings": "replay.sweep",
     "Token": "trace.records",
     "TopToken": "trace.records",
     "TraceSet": "trace.table",
     "Usage": "trace.records",
     "UsageError": "errors",
     "compare": "replay.compare",
+    "diagnosis": "replay.diagnosis",
+    "fit_certified": "replay.certified_fit",
     "fit_method": "policies.methods",
     "load_policy": "policies.file",
+    "macro_means": "replay.macro",
+    "prices_of": "costs.prices",
     "read_traces": "trace.reader",
     "save_policy": "policies.file",
+    "search": "replay.search",
+    "sweep": "replay.sweep",
     "write_traces": "trace.writer",
 }
 

@@ -12,8 +12,13 @@ from typing import Any
 
 import pytest
 
-from suffice.replay.candidates import candidates
+from suffice.replay.candidates import Candidate, candidates
+from suffice.replay.certified_fit import CertifiedSettings, fit_certified
+from suffice.replay.compare import Comparison
 from suffice.replay.engine import ReplaySettings, replay
+from suffice.replay.families import FamilySettings
+from suffice.replay.report_parts import PartsSettings, report_parts
+from suffice.replay.search import SearchSettings
 from suffice.replay.story import report_data
 from suffice.report.html import render_report
 from suffice.testing.traces import make_record, to_trace_set
@@ -86,13 +91,23 @@ def _hostile(record: QuestionRecord) -> QuestionRecord:
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five hundred questions, the first of them hostile, eight policies."""
+    """Five hundred questions, the first of them hostile, nine policies, every part."""
     records = _records(500)
     traces = to_trace_set([_hostile(records[0]), *records[1:]])
     names = ["fixed-1", "fixed-2", "fixed-3", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
-    built = candidates(traces, names, [LONG_RULE])
+    family = FamilySettings(family="fixed")
+    certified = fit_certified(traces, CertifiedSettings(family=family)).policy
+    built = [
+        *candidates(traces, names, [LONG_RULE]),
+        Candidate(name="certified", kind="certified", preset=None, policy=certified),
+    ]
     settings = ReplaySettings(baseline="fixed-3", resamples=100, notes=("a note",))
-    data = report_data(traces, replay(traces, built, settings))
+    comparison = Comparison(traces=traces, result=replay(traces, built, settings))
+    search = SearchSettings(
+        signals=("answer_stable", "answer_token_margin", "overlap"), form="dnf", grid=10
+    )
+    parts = report_parts(traces, comparison, PartsSettings(search=search, naive=True))
+    data = report_data(traces, comparison.result, parts)
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_report(data), encoding="utf-8")
     return path

@@ -112,6 +112,61 @@ def test_the_explorer_works_by_keyboard(visit: Visit) -> None:
     assert page.locator("#detail h3").text_content() == "What is q002?"
 
 
+FOLDED = [
+    "guarantees", "search", "thresholds", "calibration", "selective", "signals", "costs",
+]  # fmt: skip
+
+
+def test_new_sections_are_folded_and_say_what_they_found(visit: Visit) -> None:
+    page = visit.page
+    for name in FOLDED:
+        assert page.locator(f"#{name} > details").get_attribute("open") is None
+        assert page.locator(f"#{name} .finding").is_visible()
+        assert page.locator(f"#{name} .finding").text_content().strip()
+    for name in ("comparison", "charts", "reliability", "questions", "reading"):
+        assert page.locator(f"#{name} > details").get_attribute("open") is not None
+
+
+def test_sections_fold_by_keyboard(visit: Visit) -> None:
+    page = visit.page
+    summary = page.locator("#search > details > summary")
+    table = page.locator("#search .rules").last
+    summary.focus()
+    assert summary.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
+    assert table.is_hidden()
+    page.keyboard.press("Enter")
+    assert table.is_visible()
+    page.keyboard.press("Space")
+    assert table.is_hidden()
+    page.keyboard.press("Tab")
+    assert page.locator("#thresholds summary").first.evaluate(
+        "each => each === document.activeElement"
+    )
+
+
+def test_a_link_to_a_section_unfolds_it(visit: Visit, chromium: Any, report: Path) -> None:
+    page = visit.page
+    page.locator("nav a", has_text="Signals").focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#signals svg").first.is_visible()
+    page.locator("#signals > details > summary").click()
+    assert page.locator("#signals svg").first.is_hidden()
+    page.locator("nav a", has_text="Signals").click()
+    assert page.locator("#signals svg").first.is_visible()
+    other = Visit(chromium, report, viewport=DESK).page
+    other.goto(f"{report.as_uri()}#costs")
+    assert other.locator("#costs table").is_visible()
+    other.context.close()
+
+
+def test_nothing_but_tables_scrolls_sideways_when_all_is_open(visit: Visit) -> None:
+    page = visit.page
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
+    bottom = "document.querySelector('footer').getBoundingClientRect().bottom + scrollY"
+    assert page.evaluate(f"document.documentElement.scrollHeight - ({bottom})") < 2
+
+
 def test_paging_by_keyboard_moves_focus_to_the_new_page(visit: Visit) -> None:
     page = visit.page
     page.locator("#page-on").focus()
@@ -210,7 +265,9 @@ def test_without_javascript_all_but_the_explorer_is_there(chromium: Any, report:
     assert page.locator("#explorer").is_hidden()
     assert page.locator("#theme").is_hidden()
     assert page.locator("svg").first.is_visible()
-    assert page.locator(".comparison tbody tr").count() == 8
+    page.locator("#signals summary").first.click()
+    assert page.locator("#signals svg").first.is_visible()
+    assert page.locator(".comparison tbody tr").count() == 9
     page.context.close()
 
 
@@ -220,8 +277,9 @@ def test_paper_shows_the_numbers_and_not_the_controls(visit: Visit) -> None:
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("figure details .scroll").first.is_visible()
     assert page.locator(".filters").is_hidden()
+    assert page.locator("details:not([open])").count() == 0
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.locator("details[open]").count() == 0
+    assert page.locator("details[open]").count() == page.locator(".fold[open]").count() == 5
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -243,6 +301,7 @@ def test_axe_finds_nothing_serious(
 
 
 def test_labels_do_not_overlap_in_the_charts(visit: Visit) -> None:
+    visit.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     overlaps = visit.page.evaluate(
         """[...document.querySelectorAll('svg')].flatMap((svg) => {
             const boxes = [...svg.querySelectorAll('text')]

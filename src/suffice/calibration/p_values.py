@@ -15,22 +15,26 @@ from suffice.errors import UsageError
 __all__ = ["betting_p_values", "binomial_p_values", "hoeffding_bentkus_p_values"]
 
 _BET_CAP = 0.75
-_PRIOR_VARIANCE = 0.25
-_SHARES = (0.1, 0.35, 1.0)
+_LEAST_VARIANCE = 1e-6
 _MOST_CAPITAL = 1e200
 _BLOCK = 2048  # members whose gamblers stay in cache together
 
 
 def betting_p_values(
-    losses: NDArray[np.float64], limit: float, *, delta: float = 0.05
+    losses: NDArray[np.float64],
+    limit: float,
+    *,
+    delta: float = 0.05,
+    prior_variance: NDArray[np.float64] | None = None,
+    prior_weight: float = 1.0,
 ) -> NDArray[np.float64]:
-    """Test by betting on bounded losses (Waudby-Smith and Ramdas 2024, sections 4 and 5).
+    """Test by betting on bounded losses (Waudby-Smith and Ramdas 2024, sections 3.2 and 4).
 
     A gambler starts with one unit and bets before each question that its loss is below the limit;
     under H no strategy gains in expectation, so by Ville's inequality the inverse of the greatest
-    capital is a p-value. The capital is the mean of three gamblers that bet 0.1, 0.35 and 1 times
-    the approximate growth-optimal stake (aGRAPA, their section B.3) from mean and variance of
-    earlier losses; the stake never exceeds 3/4 of what ruin would take.
+    capital is a p-value. The stake is ``sqrt(2 log(1 / delta) / (n v))`` with v the variance of
+    earlier losses, which suits a test at level delta with n questions; it never exceeds 3/4 of what
+    ruin would take.
 
     Parameters
     ----------
@@ -39,40 +43,53 @@ def betting_p_values(
     limit
         In (0, 1).
     delta
-        The level that will be tested at; the first stakes, when no loss was seen, aim at it.
+        The level that will be tested at.
+    prior_variance, prior_weight
+        (n_members,), of losses of other questions, and how many those were: known before the first
+        bet. Default: 0.25, the greatest possible, as if seen once.
 
     Returns
     -------
     (n_members,), in (0, 1].
     """
     _check(losses, limit)
+    n_members = losses.shape[1]
+    prior = np.full(n_members, 0.25) if prior_variance is None else prior_variance
     parts = [
-        _betting(losses[:, start : start + _BLOCK], limit, delta)
-        for start in range(0, losses.shape[1], _BLOCK)
+        _betting(
+            losses[:, start : start + _BLOCK],
+            limit,
+            delta,
+            prior[start : start + _BLOCK],
+            prior_weight,
+        )
+        for start in range(0, n_members, _BLOCK)
     ]
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _betting(losses: NDArray[np.float64], limit: float, delta: float) -> NDArray[np.float64]:
+def _betting(
+    losses: NDArray[np.float64],
+    limit: float,
+    delta: float,
+    prior: NDArray[np.float64],
+    weight: float,
+) -> NDArray[np.float64]:
     n_questions, n_members = losses.shape
-    shares = np.array(_SHARES)[:, None]
-    capital = np.ones((len(_SHARES), n_members))
-    greatest = np.ones(n_members)
-    total, squares = np.full(n_members, limit), np.full(n_members, _PRIOR_VARIANCE)
+    capital, greatest = np.ones(n_members), np.ones(n_members)
     most = _BET_CAP / (1.0 - limit)
-    first = np.sqrt(2.0 * np.log(1.0 / delta) / (_PRIOR_VARIANCE * n_questions))
-    stake = np.full(n_members, min(float(first), most))
+    aim = 2.0 * np.log(1.0 / delta) / n_questions
+    total = np.zeros(n_members)
+    squares = np.maximum(prior, _LEAST_VARIANCE) * weight
     for index in range(n_questions):
         loss = losses[index]
-        capital *= 1.0 + shares * (stake * (limit - loss))
+        stake = np.minimum(np.sqrt(aim * (index + weight) / squares), most)
+        capital *= 1.0 + stake * (limit - loss)
         np.minimum(capital, _MOST_CAPITAL, out=capital)  # less than won: still a valid bet
-        np.maximum(greatest, capital.mean(axis=0), out=greatest)
+        np.maximum(greatest, capital, out=greatest)
         total += loss
-        mean = total / (index + 2.0)
-        squares += (loss - mean) ** 2
-        edge = limit - mean
-        stake = np.clip(edge / (squares / (index + 2.0) + edge * edge), 0.0, most)
-    return 1.0 / greatest
+        squares += (loss - total / (index + 1.0)) ** 2
+    return np.asarray(1.0 / greatest)
 
 
 def hoeffding_bentkus_p_values(losses: NDArray[np.float64], limit: float) -> NDArray[np.float64]:

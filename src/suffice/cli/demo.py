@@ -20,6 +20,7 @@ from suffice.policies.file import save_policy
 from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.methods import fit_method
 from suffice.replay.compare import ComparisonSettings, compare
+from suffice.replay.report_parts import report_parts
 from suffice.report.table import comparison_table
 from suffice.trace.reader import read_traces
 
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     comparison = compare(traces, ComparisonSettings(policies=usual_policies(traces)))
     say("4/4 writing the report")
     report = out / "report.html"
-    write_report(comparison, report)
+    write_report(comparison, report, report_parts(traces, comparison))
     if arguments.json:
         print_json(
             {

@@ -23,7 +23,8 @@ def add_command(commands: Any) -> None:
         help="what signals say about right and wrong answers",
         description="Looks at every signal on the tune and the eval split: separation of right from "
         "wrong answers (Cohen's d, AUROC) with intervals and drift, collapse, correlation, constant "
-        "and look-ahead values; and at policies by question type and by their confidence.",
+        "and look-ahead values; at policies by question type and by their confidence; and, where both "
+        "splits hold token margins, at which calibrator is better.",
     )
     add_traces(parser)
     parser.add_argument(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from types import MappingProxyType
 from typing import Any
 
 from suffice.cli.options import (
@@ -18,6 +19,7 @@ from suffice.cli.options import (
     positive,
 )
 from suffice.cli.output import print_json, say
+from suffice.errors import UsageError
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import CALIBRATORS, FIT_SPLIT
 from suffice.policies.methods import METHODS, fit_method
@@ -31,6 +33,17 @@ from suffice.trace.table import TraceSet
 __all__ = ["add_command"]
 
 _CERTIFIED = "certified"
+_ANY_CERTIFIED = f"with 'fit {_CERTIFIED}' only"
+_GOES_WITH = MappingProxyType(
+    {
+        **dict.fromkeys(("preset", "calibrator"), f"with every method but {_CERTIFIED}"),
+        **dict.fromkeys(
+            ("family", "max_loss", "confidence", "metric", "loss", "correction"), _ANY_CERTIFIED
+        ),
+        **dict.fromkeys(("rule", "grid"), "with --family thresholds only"),
+        **dict.fromkeys(("signals", "levels", "max_signals"), "with --family rule only"),
+    }
+)
 
 
 def add_command(commands: Any) -> None:
@@ -43,7 +56,10 @@ def add_command(commands: Any) -> None:
         "the cheapest policy of a family whose loss against the full budget is proven small.",
     )
     parser.add_argument(
-        "method", metavar="POLICY", choices=(*sorted(METHODS), _CERTIFIED), help="which method"
+        "method",
+        metavar="POLICY",
+        choices=(*sorted(METHODS), _CERTIFIED),
+        help="a method, see above",
     )
     add_traces(parser)
     parser.add_argument(
@@ -56,10 +72,13 @@ def add_command(commands: Any) -> None:
         "--preset",
         choices=("corrected", "published"),
         default="corrected",
-        help="as the paper's code ran it, or with its defects mended (default: corrected)",
+        help="with the paper's defects mended, or as its code ran (default: corrected)",
     )
     parser.add_argument(
-        "--split", default=FIT_SPLIT, help=f"which questions (default: {FIT_SPLIT})"
+        "--split",
+        default=FIT_SPLIT,
+        metavar="S",
+        help=f"questions to fit on (default: {FIT_SPLIT})",
     )
     parser.add_argument(
         "--calibrator",
@@ -71,6 +90,7 @@ def add_command(commands: Any) -> None:
     add_costs(parser)
     add_json(parser)
     parser.set_defaults(run=run)
+    parser.set_defaults(unset={each: parser.get_default(each) for each in _GOES_WITH})
 
 
 def _add_certified(parser: argparse.ArgumentParser) -> None:
@@ -159,6 +179,7 @@ def _add_family(group: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit and write the policy file."""
+    _refuse_unread(arguments)
     traces = open_traces(arguments, say)
     if arguments.method == _CERTIFIED:
         return _certified(traces, arguments)
@@ -180,6 +201,22 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"  fitted on {fitted['labelled']} labelled questions of split {fitted['split']}")
         print(f"  use    suffice replay {arguments.traces} --policy {written}")
     return 0
+
+
+def _refuse_unread(arguments: argparse.Namespace) -> None:
+    """Refuse an option that this method or family would pass over in silence."""
+    certified = arguments.method == _CERTIFIED
+    family = arguments.family if certified else None
+    read = {
+        f"with every method but {_CERTIFIED}": not certified,
+        _ANY_CERTIFIED: certified,
+        "with --family thresholds only": family == "thresholds",
+        "with --family rule only": family == "rule",
+    }
+    for name, goes_with in _GOES_WITH.items():
+        if getattr(arguments, name) != arguments.unset[name] and not read[goes_with]:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} goes {goes_with}; leave it out")
 
 
 def _certified(traces: TraceSet, arguments: argparse.Namespace) -> int:

@@ -33,6 +33,7 @@ __all__ = [
     "names",
     "natural",
     "number",
+    "open_more",
     "open_traces",
     "positive",
     "seconds",
@@ -130,16 +131,17 @@ def open_traces(
     arguments: argparse.Namespace, say: Callable[[str], None], *, keep_unknown: bool = False
 ) -> TraceSet:
     """Read TRACES as asked, and say what was skipped."""
-    return _opened(arguments.traces, arguments, say, keep_unknown=keep_unknown)
+    return open_more(arguments.traces, arguments, say, keep_unknown=keep_unknown)
 
 
-def _opened(
+def open_more(
     path: str,
     arguments: argparse.Namespace,
     say: Callable[[str], None],
     *,
     keep_unknown: bool = False,
 ) -> TraceSet:
+    """Read further traces with the same options."""
     found = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
     if found.origin.skipped:
         say(
@@ -286,7 +288,7 @@ def cost_model(arguments: argparse.Namespace) -> CostModel:
 
 def comparison_settings(arguments: argparse.Namespace) -> ComparisonSettings:
     """What :func:`add_replay`'s options ask for; reads the traces of ``--fit-on``."""
-    fit_on = None if arguments.fit_on is None else _opened(arguments.fit_on, arguments, say)
+    fit_on = None if arguments.fit_on is None else open_more(arguments.fit_on, arguments, say)
     return ComparisonSettings(
         policies=tuple(arguments.policy),
         rules=tuple(arguments.stop_when),

@@ -5,9 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from suffice.cli.options import add_json, add_replay, add_traces, comparison_settings, open_traces
+from suffice.cli.options import (
+    add_json,
+    add_replay,
+    add_traces,
+    comparison_settings,
+    open_more,
+    open_traces,
+)
 from suffice.cli.output import print_json, say
 from suffice.replay.compare import compare
+from suffice.replay.macro import macro_means
+from suffice.report.macro_table import macro_table
 from suffice.report.table import comparison_table
 
 __all__ = ["add_command"]
@@ -24,6 +33,14 @@ def add_command(commands: Any) -> None:
     add_traces(parser)
     add_replay(parser)
     parser.add_argument(
+        "--macro",
+        action="append",
+        default=[],
+        metavar="TRACES2",
+        help="replay these traces too and average over the sets, each counting the same; questions "
+        "that stand in several sets are resampled together; may be given several times",
+    )
+    parser.add_argument(
         "--per-question", action="store_true", help="with --json: the stop round of every question"
     )
     add_json(parser)
@@ -32,11 +49,22 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
-    comparison = compare(open_traces(arguments, say), comparison_settings(arguments))
+    settings = comparison_settings(arguments)
+    comparison = compare(open_traces(arguments, say), settings)
+    others = [compare(open_more(path, arguments, say), settings) for path in arguments.macro]
+    macro = macro_means([comparison, *others]) if others else None
     if arguments.json:
-        print_json(comparison.result.to_json(per_question=arguments.per_question))
-    else:
-        print(comparison_table(comparison.result))
-    for note in comparison.result.notes if arguments.json else ():
-        say(note)
+        document = comparison.result.to_json(per_question=arguments.per_question)
+        print_json(document if macro is None else {**document, "macro": macro.to_json()})
+        for note in comparison.result.notes:
+            say(note)
+        return 0
+    for each in (comparison, *others):
+        if macro is not None:
+            print(f"{each.result.source}\n")
+        print(comparison_table(each.result))
+        if macro is not None:
+            print()
+    if macro is not None:
+        print(macro_table(macro))
     return 0

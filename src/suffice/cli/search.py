@@ -52,9 +52,17 @@ def add_command(commands: Any) -> None:
         help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs (default: or)",
     )
     parser.add_argument(
-        "--tune-split", default=FIT_SPLIT, metavar="S", help=f"default: {FIT_SPLIT}"
+        "--tune-split",
+        default=FIT_SPLIT,
+        metavar="S",
+        help=f"where thresholds and order are chosen (default: {FIT_SPLIT})",
     )
-    parser.add_argument("--eval-split", default="eval", metavar="S", help="default: eval")
+    parser.add_argument(
+        "--eval-split",
+        default="eval",
+        metavar="S",
+        help="where the figures come from (default: eval)",
+    )
     parser.add_argument(
         "--threshold-grid",
         type=_grid,
@@ -62,19 +70,7 @@ def add_command(commands: Any) -> None:
         metavar="N|quantiles",
         help="N evenly spaced thresholds a signal, or quantiles of its tune values (default: 40)",
     )
-    parser.add_argument(
-        "--max-calls", type=number, metavar="C", help="cap on the mean calls a question on tune"
-    )
-    parser.add_argument(
-        "--max-cost", type=number, metavar="C", help="the same for the cost that --cost names"
-    )
-    parser.add_argument(
-        "--objective",
-        choices=OBJECTIVES,
-        default="f1",
-        help="what thresholds and order are chosen by on tune (default: f1); gain-at-cost: F1 over "
-        "the fixed-k frontier at equal cost",
-    )
+    _add_choice(parser)
     parser.add_argument(
         "--report-naive",
         action="store_true",
@@ -83,11 +79,36 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--top", type=positive, default=15, metavar="N", help="rules to print (default: 15)"
     )
-    parser.add_argument("--baseline", metavar="P", help="differences are against it (fixed-3)")
+    parser.add_argument(
+        "--baseline",
+        metavar="P",
+        help="what differences are taken against: fixed-K, a method or a policy file (default: fixed-3)",
+    )
     add_costs(parser)
     add_resampling(parser)
     add_json(parser)
     parser.set_defaults(run=run)
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    """What thresholds and rules are chosen by."""
+    parser.add_argument(
+        "--max-calls",
+        type=number,
+        metavar="C",
+        help="cap on the mean model calls a question on tune: thresholds above it are not taken, rules "
+        "above it are listed last",
+    )
+    parser.add_argument(
+        "--max-cost", type=number, metavar="C", help="the same cap on the cost that --cost names"
+    )
+    parser.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        default="f1",
+        help="what thresholds and order are chosen by on tune (default: f1); gain-at-cost: F1 over "
+        "the fixed-k frontier at equal cost",
+    )
 
 
 def _grid(text: str) -> int | None:
@@ -100,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(result.to_json(naive=arguments.report_naive))
         for note in result.notes:
-            say(note)
+            say(f"note: {note}")
     else:
         print(search_table(result, top=arguments.top, naive=arguments.report_naive))
     return 0

@@ -20,8 +20,8 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "sweep",
         help="sweep the open number of a rule",
-        description="Sweeps the number written '?' in a rule: out of fold on tune, then on eval, with the "
-        "knee of the curve and a five-fold cross-validation of the choice.",
+        description="Tries a grid of numbers in place of the '?' in a rule: out of fold on tune, then on "
+        "eval, with the knee of the curve and a five-fold cross-validation of the choice.",
     )
     add_traces(parser)
     parser.add_argument(
@@ -34,12 +34,18 @@ def add_command(commands: Any) -> None:
         "--grid",
         type=grid,
         metavar="LOW:HIGH:STEP|A,B,...",
-        help="thresholds (default: 0.20:0.35:0.01 for a calibrated value, else quantiles on tune)",
+        help="thresholds; write --grid=-1:1:0.5 where the first is negative (default: 0.20:0.35:0.01 for "
+        "a calibrated value, else quantiles on tune)",
     )
     parser.add_argument(
-        "--tune-split", default=FIT_SPLIT, metavar="S", help=f"default: {FIT_SPLIT}"
+        "--tune-split",
+        default=FIT_SPLIT,
+        metavar="S",
+        help=f"where the threshold is chosen (default: {FIT_SPLIT})",
     )
-    parser.add_argument("--eval-split", default="eval", metavar="S", help="default: eval")
+    parser.add_argument(
+        "--eval-split", default="eval", metavar="S", help="where it is scored (default: eval)"
+    )
     parser.add_argument(
         "--calibrator",
         choices=tuple(CALIBRATORS),
@@ -67,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(result.to_json())
         for note in result.notes:
-            say(note)
+            say(f"note: {note}")
     else:
         print(sweep_table(result))
     return 0

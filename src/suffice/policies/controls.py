@@ -17,12 +17,7 @@ import numpy as np
 from suffice.errors import UsageError
 from suffice.policies.fitting import CalibratorKind, FitData, Preset, fit_rule
 from suffice.policies.rule import RulePolicy
-from suffice.policies.sweeping import (
-    ThresholdScore,
-    cheapest_within_one_error,
-    fill,
-    sweep_rule,
-)
+from suffice.policies.sweeping import cheapest_within_one_error, fill, sweep_rule
 from suffice.policies.tasr import FLOORS, MARGIN, PUBLISHED_FLOOR
 
 __all__ = ["CONTROLS", "Control", "fit_control"]
@@ -63,16 +58,12 @@ def _choose(
     calibrator: CalibratorKind,
 ) -> str:
     scores = sweep_rule(template, data, thresholds, calibrator=calibrator)
-    chosen = cheapest_within_one_error(scores) if preset == "corrected" else _best_under_cap(scores)
-    return fill(template, chosen.threshold)
-
-
-def _best_under_cap(scores: tuple[ThresholdScore, ...]) -> ThresholdScore:
-    """Best tune F1 at no more than three rounds, ties to the lowest; the cheapest where none is."""
+    if preset == "corrected":
+        return fill(template, cheapest_within_one_error(scores).threshold)
     under = [each for each in scores if each.mean_rounds <= _COST_CAP]
     if not under:
-        return min(scores, key=lambda each: (each.mean_rounds, each.threshold))
-    return max(under, key=lambda each: (each.f1, -each.threshold))
+        return f"round >= {data.table.n_rounds}"  # never fires: every rule stops there
+    return fill(template, max(under, key=lambda each: (each.f1, -each.threshold)).threshold)
 
 
 def _margin_alone(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:

@@ -21,8 +21,12 @@ __all__ = ["RuleColumns", "first_stops", "rule_fires"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleColumns:
-    """Operands of every question and round, each (n_questions, n_rounds), NaN where undefined."""
+    """Operands of every question and round, each of ``shape``, NaN where undefined.
 
+    ``shape`` is (n_questions, n_rounds): a rule over ``round`` alone has no operand to tell it.
+    """
+
+    shape: tuple[int, int]
     signals: Mapping[str, NDArray[np.float64]]
     calibrations: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     base_rates: NDArray[np.float64] | None = None
@@ -41,9 +45,9 @@ def rule_fires(
     expression = parse(rule)
     check_reachable(expression, specs)
     holds = compile_rule(expression, specs)
-    shape = next(iter(columns.signals.values())).shape
-    fires = np.empty(shape[::-1], np.bool_)
-    for index in range(shape[1]):
+    n_questions, n_rounds = columns.shape
+    fires = np.empty((n_rounds, n_questions), np.bool_)
+    for index in range(n_rounds):
         fires[index] = holds(_Round(columns, index + 1))
     return fires.T
 

@@ -93,6 +93,7 @@ def sweep_rule(
     needs = rule_needs(fill(template, 0.0))
     specs = {name: resolve(name, also=data.table.values) for name in needs.signals}
     columns = RuleColumns(
+        shape=(data.table.n_questions, data.table.n_rounds),
         signals={name: data.table.signal(name) for name in needs.signals},
         calibrations={name: out_of_fold(data, name, kind=calibrator) for name in needs.calibrated},
         base_rates=base_rates_out_of_fold(data) if needs.base_rate else None,

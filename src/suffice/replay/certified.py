@@ -45,7 +45,7 @@ CORRECTIONS = ("fixed-sequence", "holm")
 _BLOCK_CELLS = 16_000_000  # losses held at a time
 _MOST_ESTIMATED = 200
 _MOST_LISTED = 200
-_STAKES = np.linspace(0.0, 0.75, 61)[1:]
+_STAKES = np.linspace(0.0, 1.0, 81)[1:-1]  # shares of what ruin would take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +103,10 @@ class CertifySettings:
 class Half:
     """One half of the questions under every member of the family.
 
-    ``stops`` (n_members, n_questions) are 1-based rounds, ``scores`` (n_questions, n_rounds) what is
-    lost, ``last`` (n_questions,) the full budget: each question's last recorded round. ``costs``
+    Questions stand in random order: the betting test looks at one after another, and is misled by an
+    order that tells losses (ids that begin with the name of a harder data set, say). ``stops``
+    (n_members, n_questions) are 1-based rounds, ``scores`` (n_questions, n_rounds) what is lost,
+    ``last`` (n_questions,) the full budget: each question's last recorded round. ``costs``
     (n_members,) is what a question costs on average.
     """
 
@@ -143,7 +145,8 @@ class Certification:
     certified it is the full budget, ``fell_back`` is true and ``reason`` says why.
     ``questions_needed`` estimates how many labelled questions, both halves together, would certify
     some member below the full budget (``None``: none looks safe enough at any size, or not asked).
-    ``order`` holds the members tested, safest first; untested ones have p-value NaN.
+    ``order`` holds the members tested, safest first; untested ones have p-value NaN. The full budget is
+    never among them: it loses nothing by definition, and ``certified`` does not count it.
     """
 
     chosen: int
@@ -177,18 +180,14 @@ def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Ce
     """
     sizes = len(learn.last), len(test.last)
     costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
-    limit = _limit(settings)
-    distinct = _first_of_equals(learn)
+    distinct = _cheapest_of_equals(learn, full)
     everyone = np.arange(len(costs))
     learned = _over_members(everyone, learn, lambda part: _mean_and_error(learn, part, settings))
-    safety = _safety(learned, limit)
-    candidates = distinct
-    if settings.only_front:
-        candidates = _front(distinct, learned[:, 0], learn.costs)
-    candidates = np.union1d(candidates, [full])
-    order = candidates[np.argsort(-safety[candidates], kind="stable")]
+    order = _order(learn, distinct, learned, full, settings)
     p_values = np.full(len(costs), np.nan)
-    p_values[order] = _over_members(order, test, lambda part: _p_values(test, part, settings))
+    p_values[order] = _over_members(
+        order, test, lambda part: _p_values(learn, test, part, settings)
+    )
     passed = (
         fixed_sequence(p_values[order], settings.delta)
         if settings.correction == "fixed-sequence"
@@ -198,9 +197,7 @@ def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Ce
     certified[order[passed]] = True
     cheaper = np.flatnonzero(certified & (costs < costs[full]))
     chosen = int(cheaper[np.lexsort((cheaper, costs[cheaper]))[0]]) if len(cheaper) else full
-    needed = None
-    if not len(cheaper):
-        needed = _needed(order[costs[order] < costs[full]], (learn, test), len(order), settings)
+    needed = None if len(cheaper) else _needed(order, (learn, test), settings)
     tested = _over_members(everyone, test, lambda part: _means(test, part, settings))
     return Certification(
         chosen=chosen,
@@ -227,6 +224,8 @@ def _over_members(
     members: NDArray[np.intp], half: Half, of: Callable[[NDArray[np.intp]], Array]
 ) -> Array:
     """``of`` blocks of members, so that their losses fit into memory."""
+    if not len(members):
+        return np.empty(0)
     step = max(1, _BLOCK_CELLS // max(len(half.last), 1))
     parts = [of(members[start : start + step]) for start in range(0, len(members), step)]
     return np.concatenate(parts)
@@ -242,10 +241,18 @@ def _means(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> 
     return np.asarray(half.losses(members, settings.loss).mean(axis=0))
 
 
-def _p_values(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> Array:
-    limit, losses = _limit(settings), half.losses(members, settings.loss)
+def _p_values(
+    learn: Half, test: Half, members: NDArray[np.intp], settings: CertifySettings
+) -> Array:
+    limit, losses = _limit(settings), test.losses(members, settings.loss)
     if settings.loss == "signed":
-        return betting_p_values(losses, limit, delta=settings.delta)
+        return betting_p_values(
+            losses,
+            limit,
+            delta=settings.delta,
+            prior_variance=learn.losses(members, settings.loss).var(axis=0),
+            prior_weight=float(len(learn.last)),
+        )
     if settings.loss == "drop":
         return hoeffding_bentkus_p_values(losses, limit)
     return binomial_p_values(losses, limit)
@@ -261,12 +268,27 @@ def _plain(means: Array, settings: CertifySettings) -> Array:
     return 2.0 * means - 1.0 if settings.loss == "signed" else means
 
 
-def _first_of_equals(learn: Half) -> NDArray[np.intp]:
-    """Members without those that stop every question of the half like an earlier one."""
-    seen: dict[bytes, int] = {}
-    for number, stops in enumerate(learn.stops):
-        seen.setdefault(stops.tobytes(), number)
-    return np.array(list(seen.values()), np.intp)
+def _order(
+    learn: Half,
+    members: NDArray[np.intp],
+    learned: Array,
+    full: int,
+    settings: CertifySettings,
+) -> NDArray[np.intp]:
+    """What is tested, safest first: members that cost less than the full budget."""
+    candidates = members[learn.costs[members] < learn.costs[full]]
+    if settings.only_front:
+        candidates = _front(candidates, learned[:, 0], learn.costs)
+    safety = _safety(learned, _limit(settings))
+    return np.asarray(candidates[np.argsort(-safety[candidates], kind="stable")])
+
+
+def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
+    """One of the members that stop every question of the half alike: the full budget, else the cheapest."""
+    seen = {learn.stops[full].tobytes(): full}
+    for number in np.argsort(learn.costs, kind="stable").tolist():
+        seen.setdefault(learn.stops[number].tobytes(), number)
+    return np.sort(np.array(list(seen.values()), np.intp))
 
 
 def _front(members: NDArray[np.intp], losses: Array, costs: Array) -> NDArray[np.intp]:
@@ -279,19 +301,27 @@ def _front(members: NDArray[np.intp], losses: Array, costs: Array) -> NDArray[np
 
 
 def _needed(
-    cheaper: NDArray[np.intp], halves: tuple[Half, Half], tests: int, settings: CertifySettings
+    order: NDArray[np.intp], halves: tuple[Half, Half], settings: CertifySettings
 ) -> int | None:
-    """Questions after which a bet at the best constant stake would be expected to be won."""
+    """Questions after which a bet at the best constant stake would be expected to be won.
+
+    More than there are, which were not enough. The betting test never risks more than 3/4; the others
+    are about as strong as the best stake.
+    """
     limit = _limit(settings)
+    stakes = _STAKES[_STAKES <= 0.75] if settings.loss == "signed" else _STAKES
     growth = [0.0]
-    for number in cheaper[:_MOST_ESTIMATED]:
+    for number in order[:_MOST_ESTIMATED]:
         member = np.array([number])
         losses = np.concatenate([half.losses(member, settings.loss)[:, 0] for half in halves])
         edge = (limit - losses) / (1.0 - limit)
-        growth.append(float(np.log1p(_STAKES[:, None] * edge[None, :]).mean(axis=1).max()))
+        growth.append(float(np.log1p(stakes[:, None] * edge[None, :]).mean(axis=1).max()))
     best = max(growth)
-    level = settings.delta / (tests if settings.correction == "holm" else 1)
-    return None if best <= 1e-9 else int(np.ceil(2.0 * -np.log(level) / best))
+    if best <= 1e-9:
+        return None
+    level = settings.delta / (len(order) if settings.correction == "holm" else 1)
+    questions = int(np.ceil(2.0 * -np.log(level) / best))
+    return max(questions, sum(len(half.last) for half in halves) + 1)
 
 
 def _reason(
@@ -300,6 +330,10 @@ def _reason(
     promise = f"an expected {settings.loss} loss of at most {settings.max_loss:g}"
     if found:
         return f"{found} of {tested} members tested keep {promise} at confidence {settings.confidence:g}"
+    if not tested:
+        return (
+            "no member costs less than the full budget on the first half, so there was none to test"
+        )
     if needed is None:
         return (
             f"no member cheaper than the full budget appears to keep {promise}; more questions would "
@@ -307,7 +341,7 @@ def _reason(
         )
     return (
         f"no member cheaper than the full budget could be shown to keep {promise} at confidence "
-        f"{settings.confidence:g} with {questions} labelled questions; about {max(needed, questions + 1)} "
+        f"{settings.confidence:g} with {questions} labelled questions; about {needed} "
         "would be needed"
     )
 

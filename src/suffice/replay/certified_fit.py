@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,7 @@ def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPol
     )
     family = build_family(learn, test, settings.split, settings.family)
     axis, halves = _halves(family, (learn, test), settings)
+    halves = halves[0], _reordered(halves[1], _positions(test.question_ids, shuffled[middle:]))
     outcome = certify(*halves, family.full, settings.promise)
     guarantee = {
         **describe(outcome),
@@ -122,7 +124,7 @@ def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPol
         outcome=outcome,
         rules=family.rules,
         cost=axis,
-        notes=tuple(_notes(chosen, len(labelled), outcome)),
+        notes=(*_notes(chosen, len(labelled), outcome), *family.notes),
     )
 
 
@@ -142,6 +144,18 @@ def _halves(
         for part, book, stop in zip(parts, books, stops, strict=True)
     )
     return axis, (learn, test)
+
+
+def _positions(ids: Sequence[str], shuffled: NDArray[np.object_]) -> NDArray[np.intp]:
+    """Where the shuffled ids stand in ``ids``."""
+    place = {question: number for number, question in enumerate(ids)}
+    return np.array([place[each] for each in shuffled], np.intp)
+
+
+def _reordered(half: Half, order: NDArray[np.intp]) -> Half:
+    return replace(
+        half, stops=half.stops[:, order], scores=half.scores[order], last=half.last[order]
+    )
 
 
 def _half(

@@ -99,7 +99,10 @@ class Side:
     def fires(self, conditions: Sequence[str], operands: Sequence[Operand]) -> NDArray[np.bool_]:
         """Where each condition holds, (n_conditions, n_questions, n_rounds)."""
         specs = {each.spec.name: each.spec for each in operands}
-        return np.stack([rule_fires(text, specs, self.columns) for text in conditions])
+        fires = np.empty((len(conditions), *self.columns.shape), np.bool_)
+        for number, text in enumerate(conditions):
+            fires[number] = rule_fires(text, specs, self.columns)
+        return fires
 
 
 def tuning_side(
@@ -108,6 +111,7 @@ def tuning_side(
     """The split that thresholds are chosen on; calibrated values are out of fold."""
     names = dict.fromkeys(each.spec.name for each in operands)
     columns = RuleColumns(
+        shape=(data.table.n_questions, data.table.n_rounds),
         signals={name: data.table.signal(name) for name in names},
         calibrations={
             each.spec.name: out_of_fold(data, each.spec.name)
@@ -128,6 +132,7 @@ def scoring_side(
     """The split that figures are of; maps of calibrated values are fitted on all of ``data``."""
     table = signal_table(traces, dict.fromkeys(each.spec.name for each in operands))
     columns = RuleColumns(
+        shape=(table.n_questions, table.n_rounds),
         signals=table.values,
         calibrations={
             each.spec.name: _mapped(

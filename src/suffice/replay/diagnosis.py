@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from suffice.errors import UsageError
+from suffice.policies.tasr import MARGIN
+from suffice.replay.attempt import attempt
 from suffice.replay.breakdown import TypeBreakdown, breakdown
+from suffice.replay.calibrator_study import CalibratorStudy, calibrator_study
 from suffice.replay.compare import ComparisonSettings, compare
 from suffice.replay.diagnostics import DiagnosticsSettings, diagnose
 from suffice.replay.diagnostics_results import Diagnostics
+from suffice.replay.report_parts import of_rounds
 from suffice.replay.results import ReplayResult
 from suffice.replay.selective import SelectiveResult, SelectiveSettings, selective_prediction
 from suffice.scoring import F1Kind
@@ -35,12 +40,18 @@ class DiagnosisSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Signals on both splits; the replay of the policies on eval, by type and by confidence."""
+    """Signals on both splits; the replay of the policies on eval, by type and by confidence.
+
+    ``calibrators`` compares the kinds of calibrators, fitted on tune and scored on eval; where the
+    record does not allow it, ``no_calibrators`` says why.
+    """
 
     signals: Diagnostics
     replayed: ReplayResult
     types: tuple[TypeBreakdown, ...]
     selective: tuple[SelectiveResult, ...]
+    calibrators: CalibratorStudy | None
+    no_calibrators: str | None
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -56,6 +67,8 @@ class Diagnosis:
             },
             "types": [each.to_json() for each in self.types],
             "selective": [each.to_json() for each in self.selective],
+            "calibrators": None if self.calibrators is None else self.calibrators.to_json(),
+            "no_calibrators": self.no_calibrators,
             "notes": list(self.notes),
         }
 
@@ -85,9 +98,10 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
             seed=settings.signals.seed,
         ),
     )
+    in_rounds = of_rounds(comparison.result)
     selective = selective_prediction(
         comparison.traces,
-        comparison.result,
+        in_rounds,
         SelectiveSettings(
             confidence=settings.confidence,
             threshold=settings.threshold,
@@ -104,10 +118,19 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
             for each in comparison.result.policies
             if each.name not in confident and each.name != comparison.result.baseline
         ]
+    calibrators, no_calibrators = attempt(lambda: _calibrators(traces, settings.signals))
     return Diagnosis(
         signals=signals,
         replayed=comparison.result,
-        types=breakdown(comparison.traces, comparison.result),
+        types=breakdown(comparison.traces, in_rounds),
         selective=selective,
+        calibrators=calibrators,
+        no_calibrators=no_calibrators,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _calibrators(traces: TraceSet, settings: DiagnosticsSettings) -> CalibratorStudy:
+    if settings.signals is not None and MARGIN not in settings.signals:
+        raise UsageError(f"{MARGIN} is not among the signals asked for")
+    return calibrator_study(traces, tune_split=settings.tune_split, eval_split=settings.eval_split)

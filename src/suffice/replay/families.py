@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product, zip_longest
 from types import MappingProxyType
 
 import numpy as np
@@ -13,17 +14,17 @@ from numpy.typing import NDArray
 from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
-from suffice.policies.fitting import FitData, fit_calibrator, fit_data, fit_rule
+from suffice.policies.fitting import fit_calibrator, fit_data, fit_rule
 from suffice.policies.rule import rule_needs
 from suffice.policies.sweeping import fill, sweep_rule
 from suffice.policies.tasr import TEMPLATE
 from suffice.replay.conditions import Operand, Side, operands_of, scoring_side, tuning_side
 from suffice.replay.costing import CostBook, cost_reads
-from suffice.replay.engine import stop_rounds
 from suffice.replay.packed import RuleBatch, pack, stop_rounds_of
+from suffice.replay.signal_flags import UNUSABLE, refuse_unusable, signal_flags
 from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
 from suffice.signals.registry import SIGNALS
-from suffice.signals.table import missing_inputs
+from suffice.signals.table import missing_inputs, signal_table
 from suffice.trace.table import TraceSet
 
 __all__ = ["FAMILIES", "Family", "FamilySettings", "build_family"]
@@ -84,6 +85,7 @@ class Family:
     calibrators: Mapping[str, PerRoundCalibrator]
     base_rates: tuple[float, ...]
     own_signals: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +149,14 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
     swept = sweep_rule(settings.rule, data, grid)
     own = _own(needs.signals, halves.learn)
     policies = [fit_rule(fill(settings.rule, each), data, own_signals=own) for each in grid]
+    table = signal_table(halves.test, policies[0].specs)
     family = Family(
         rules=tuple(policy.rule for policy in policies),
         full=0,
         learn_stops=np.stack([each.stops for each in swept]),
-        test_stops=np.stack([stop_rounds(policy, halves.test) for policy in policies]),
+        test_stops=np.stack(
+            [np.minimum(policy.stop_rounds(table), halves.test.last_rounds) for policy in policies]
+        ),
         reads=tuple(cost_reads(policy.specs) for policy in policies),
         calibrators=policies[0].calibrators,
         base_rates=policies[0].base_rates,
@@ -166,7 +171,7 @@ def _own(names: Sequence[str], traces: TraceSet) -> tuple[str, ...]:
 
 # --- rule: OR and AND over the trace's signals ---------------------------------------------------
 def _rules(halves: _Halves, settings: FamilySettings) -> Family:
-    operands = _operands(halves, settings)
+    operands, notes = _operands(halves, settings)
     data = fit_data(
         halves.learn, dict.fromkeys(each.spec.name for each in operands), split=halves.split
     )
@@ -192,8 +197,8 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
     family = Family(
         rules=tuple(rules),
         full=0,
-        learn_stops=np.concatenate(stops[0]),
-        test_stops=np.concatenate(stops[1]),
+        learn_stops=_stacked(stops[0], halves.learn),
+        test_stops=_stacked(stops[1], halves.test),
         reads=tuple(reads),
         calibrators={
             each.spec.name: fit_calibrator(data, each.spec.name)
@@ -202,32 +207,55 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
         },
         base_rates=(),
         own_signals=_own([each.spec.name for each in operands], halves.learn),
+        notes=(*notes, *_without_condition(operands, conditions)),
     )
     return _with_fixed(family, halves)
 
 
-def _operands(halves: _Halves, settings: FamilySettings) -> tuple[Operand, ...]:
+def _stacked(parts: Sequence[NDArray[np.int16]], half: TraceSet) -> NDArray[np.int16]:
+    return np.concatenate([np.empty((0, half.n_questions), np.int16), *parts])
+
+
+def _without_condition(
+    operands: Sequence[Operand], conditions: Sequence[tuple[str, int]]
+) -> list[str]:
+    used = {number for _, number in conditions}
+    return [
+        f"left out: no quantile of {operand.text} on the first half is a threshold that can be passed"
+        for number, operand in enumerate(operands)
+        if number not in used
+    ]
+
+
+def _operands(
+    halves: _Halves, settings: FamilySettings
+) -> tuple[tuple[Operand, ...], tuple[str, ...]]:
+    """Signals to combine, and what a reader must know of those left out."""
     if settings.signals is not None:
-        return operands_of(settings.signals, halves.learn)
+        operands = operands_of(settings.signals, halves.learn)
+        named = (each.spec.name for each in operands)
+        refuse_unusable(halves.learn, named, tune_split=halves.split)
+        return operands, ()
     names = [
         name
         for name, spec in SIGNALS.items()
         if name not in _ASKED and not missing_inputs(spec, halves.learn)
     ]
     names += [name for name in halves.learn.signal_names if name not in SIGNALS]
-    data = fit_data(halves.learn, names, split=halves.split)
-    varied = [name for name in names if _varies(name, data)]
+    flags = signal_flags(halves.learn, names, tune_split=halves.split)
+    unusable = {name: [each for each in flags[name] if each.kind in UNUSABLE] for name in names}
+    varied = [name for name in names if not unusable[name]]
     if not varied:
         raise UsageError(
             f"{halves.learn.origin.source} defines no signal that varies; choose --family fixed"
         )
-    return operands_of(varied, halves.learn)
-
-
-def _varies(name: str, data: FitData) -> bool:
-    values = data.table.signal(name)
-    finite = values[np.isfinite(values)]
-    return bool(finite.size and finite.min() < finite.max())
+    notes = tuple(
+        f"left out: signal {name!r} {flag.message}"
+        for name, found in unusable.items()
+        for flag in found
+        if flag.kind == "look_ahead"
+    )
+    return operands_of(varied, halves.learn), notes
 
 
 def _conditions(
@@ -257,22 +285,28 @@ def _combinations(
 ) -> dict[int, NDArray[np.intp]]:
     """By size, every choice of conditions over different signals, (n, size)."""
     chosen: dict[int, NDArray[np.intp]] = {}
-    total = 0
-    for size in range(1, settings.max_signals + 1):
-        rows = [
-            row
-            for row in combinations(range(len(conditions)), size)
-            if len({conditions[each][1] for each in row}) == size
-        ]
-        total += len(rows) * (1 if size == 1 else 2)
-        if total > _MOST_MEMBERS:
-            raise UsageError(
-                f"the family has more than {_MOST_MEMBERS} members; name fewer --signals, or lower "
-                "--levels or --max-signals"
-            )
-        if rows:
-            chosen[size] = np.array(rows, np.intp)
+    _check_size(conditions, settings.max_signals)
+    of_signal: dict[int, list[int]] = {}
+    for number, (_, operand) in enumerate(conditions):
+        of_signal.setdefault(operand, []).append(number)
+    for size in range(1, min(settings.max_signals, len(of_signal)) + 1):
+        rows = [row for each in combinations(of_signal.values(), size) for row in product(*each)]
+        chosen[size] = np.array(sorted(rows), np.intp)
     return chosen
+
+
+def _check_size(conditions: Sequence[tuple[str, int]], max_signals: int) -> None:
+    """Count the members before they are listed: choices of conditions over different signals."""
+    choices = [1]  # by size
+    for count in Counter(number for _, number in conditions).values():
+        longer = [0, *(count * each for each in choices)]
+        choices = [a + b for a, b in zip_longest(choices, longer, fillvalue=0)]
+    total = sum(choices[1:2]) + 2 * sum(choices[2 : max_signals + 1])
+    if total > _MOST_MEMBERS:
+        raise UsageError(
+            f"the family has {total} members, more than {_MOST_MEMBERS}; name fewer --signals, or lower "
+            "--levels or --max-signals"
+        )
 
 
 FAMILIES: Mapping[str, Callable[[_Halves, FamilySettings], Family]] = MappingProxyType(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 __all__ = ["PackedConditions", "RuleBatch", "StopMeans", "fired_by", "pack", "stop_rounds_of"]
 
 _Words = NDArray[np.uint64]
-_CELLS = 1 << 16  # words of one condition in flight: what stays in cache
+_CELLS = 1 << 14  # words of one condition in flight: what stays in cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.policies.rule_columns import first_stops
 from suffice.replay.conditions import Operand, Side
-from suffice.replay.costing import CostAxis, cost_reads
+from suffice.replay.costing import CostAxis
 from suffice.replay.formulas import Formula
 from suffice.replay.frontier import interpolate
 from suffice.replay.packed import RuleBatch, pack, stop_rounds_of
@@ -26,13 +26,12 @@ Array = NDArray[np.float64]
 class RuleScorer:
     """Evaluates conditions and formulas on one split."""
 
-    def __init__(self, side: Side, operands: Sequence[Operand], cost: str | None) -> None:
+    def __init__(self, side: Side, operands: Sequence[Operand], axis: CostAxis) -> None:
         self.side = side
         self._operands = operands
         self.last = side.traces.last_rounds
         self.labelled = side.scored.labelled
-        reads = {each.text: cost_reads((each.spec,)) for each in operands}
-        self.axis: CostAxis = side.book.axis(cost, reads)
+        self.axis = axis
         fixed = np.minimum(np.arange(1, side.traces.n_rounds + 1)[:, None], self.last[None, :])
         self._frontier = (
             self._cost(fixed, CostReads()),
@@ -60,11 +59,15 @@ class RuleScorer:
         return stops
 
     def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> NDArray[np.int16]:
-        """(n_thresholds, n_questions)."""
-        conditions = [operand.condition(each) for each in thresholds]
-        fires = self.side.fires(conditions, self._operands)
+        """(n_thresholds, n_questions); a threshold at the end of the range never fires."""
         exists = self.side.traces.exists
-        return np.stack([first_stops(each, exists) for each in fires])
+        stops = np.tile(self.last, (len(thresholds), 1))
+        reachable = [n for n, each in enumerate(thresholds) if operand.can_hold(each)]
+        if reachable:
+            conditions = [operand.condition(thresholds[n]) for n in reachable]
+            fires = self.side.fires(conditions, self._operands)
+            stops[reachable] = [first_stops(each, exists) for each in fires]
+        return stops
 
     # --- figures -------------------------------------------------------------------------------
     def at(self, values: Array, stops: NDArray[np.int16]) -> Array:

@@ -22,7 +22,7 @@ from suffice.replay.conditions import (
     scoring_side,
     tuning_side,
 )
-from suffice.replay.costing import CostBook, cost_reads
+from suffice.replay.costing import CostAxis, CostBook, cost_reads
 from suffice.replay.engine import stop_rounds
 from suffice.replay.formulas import Formula, enumerate_formulas
 from suffice.replay.rule_scorer import OBJECTIVES, RuleScorer
@@ -35,6 +35,7 @@ from suffice.trace.table import TraceSet
 __all__ = ["OBJECTIVES", "SearchSettings", "search"]
 
 _BLOCK = 512
+_DIGITS = 12  # of a mean: beyond lies the rounding of sums
 Array = NDArray[np.float64]
 
 
@@ -111,19 +112,26 @@ def search(traces: TraceSet, settings: SearchSettings) -> SearchResult:
     eval_traces = traces.only_split(settings.eval_split)
     data = fit_data(traces, names, split=settings.tune_split)
     data = replace(data, outcomes=outcomes(tune_traces, settings.f1_kind))
-    books = [CostBook(each, settings.cost_model) for each in (tune_traces, eval_traces)]
-    tune = RuleScorer(tuning_side(data, tune_traces, operands, books[0]), operands, settings.cost)
-    scored = RuleScorer(
-        scoring_side(data, eval_traces, operands, books[1], settings.f1_kind),
-        operands,
-        settings.cost,
-    )
-    if not scored.side.scored.labelled.any():
+    if not any(each.answers for each in eval_traces.gold):
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
-    chosen = [_choose(tune, each, settings) for each in operands]
+    books = [CostBook(each, settings.cost_model) for each in (tune_traces, eval_traces)]
+    axis = _axis(books, operands, settings.cost)
+    tune = RuleScorer(tuning_side(data, tune_traces, operands, books[0]), operands, axis)
+    scored = RuleScorer(
+        scoring_side(data, eval_traces, operands, books[1], settings.f1_kind), operands, axis
+    )
+    budget = max(tune_traces.n_rounds, eval_traces.n_rounds)
+    chosen = [_choose(tune, each, settings, budget) for each in operands]
     tune.use([each.condition for each in chosen])
     scored.use([each.condition for each in chosen])
     return _result(traces, _Found(tune, scored, tuple(formulas), tuple(chosen)), settings)
+
+
+def _axis(books: Sequence[CostBook], operands: Sequence[Operand], cost: str | None) -> CostAxis:
+    """One cost for both splits: model calls only where both know them."""
+    reads = {each.text: cost_reads((each.spec,)) for each in operands}
+    axes = [book.axis(cost, reads) for book in books]
+    return axes[0] if axes[0] == axes[1] else books[0].axis("rounds", reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,25 +142,26 @@ class _Found:
     chosen: tuple[ChosenThreshold, ...]
 
 
-def _choose(tune: RuleScorer, operand: Operand, settings: SearchSettings) -> ChosenThreshold:
-    """One signal's threshold on tune."""
+def _choose(
+    tune: RuleScorer, operand: Operand, settings: SearchSettings, budget: int
+) -> ChosenThreshold:
+    """One signal's threshold on tune; ``budget`` is the last round of tune and eval."""
     if operand.binary:
         return ChosenThreshold(
             signal=operand.text, condition=operand.condition(), threshold=None, tried=0
         )
-    grid = grid_of(operand.values(tune.side.columns), settings.grid)
-    grid = np.array([each for each in grid if operand.can_hold(float(each))])
-    tried = grid.tolist()
+    tried = grid_of(operand.values(tune.side.columns), settings.grid).tolist()
     if not tried:
-        return _never(operand, tune, 0)
+        return _never(operand, budget, ())
     stops = tune.threshold_stops(operand, tried)
     costs = tune.costs(stops, [cost_reads((operand.spec,))] * len(tried))
     objective = tune.objective(settings.objective, stops, costs)
     if settings.max_cost is not None:
         objective = np.where(costs <= settings.max_cost, objective, -np.inf)
-    best = int(objective.argmax())  # the first of equals: the lowest threshold
-    if objective[best] == -np.inf:
-        return replace(_never(operand, tune, len(tried)), grid=tuple(tried))
+    # the first of equals: the lowest threshold; sums in another order differ by rounding alone
+    best = int(np.round(objective, _DIGITS).argmax())
+    if objective[best] == -np.inf or not operand.can_hold(tried[best]):
+        return _never(operand, budget, tuple(tried))
     return ChosenThreshold(
         signal=operand.text,
         condition=operand.condition(tried[best]),
@@ -162,14 +171,15 @@ def _choose(tune: RuleScorer, operand: Operand, settings: SearchSettings) -> Cho
     )
 
 
-def _never(operand: Operand, tune: RuleScorer, tried: int) -> ChosenThreshold:
+def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThreshold:
     """A condition that holds in the last round only, where every rule stops."""
     return ChosenThreshold(
         signal=operand.text,
-        condition=f"round >= {tune.side.traces.n_rounds}",
+        condition=f"round >= {budget}",
         threshold=None,
-        tried=tried,
+        tried=len(tried),
         never=True,
+        grid=tried,
     )
 
 
@@ -188,7 +198,12 @@ class _OnTune:
     def order(self) -> list[int]:
         """Those within the cap first, best objective first, then the cheaper, then the earlier."""
         numbers = np.arange(len(self.costs))
-        keys = (numbers, self.costs, -self.objective, ~self.within)
+        keys = (
+            numbers,
+            np.round(self.costs, _DIGITS),
+            -np.round(self.objective, _DIGITS),
+            ~self.within,
+        )
         return [int(each) for each in np.lexsort(keys)]
 
 
@@ -210,7 +225,12 @@ def _on_tune(found: _Found, reads: Sequence[CostReads], settings: SearchSettings
 def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> SearchResult:
     operands = operands_of(settings.signals, traces)
     reads = [
-        cost_reads(operands[each].spec for clause in formula.clauses for each in clause)
+        cost_reads(
+            operands[each].spec
+            for clause in formula.clauses
+            for each in clause
+            if not found.chosen[each].never  # its text does not name the signal
+        )
         for formula in found.formulas
     ]
     tune, scored = found.tune, found.scored
@@ -234,7 +254,7 @@ def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> Search
         cost=scored.axis,
         settings=settings,
         source=traces.origin.source,
-        notes=tuple(_notes(found, settings, rules)),
+        notes=tuple(_notes(found, operands, settings, rules)),
     )
 
 
@@ -287,6 +307,8 @@ def _baseline(traces: TraceSet, scored: RuleScorer, settings: SearchSettings) ->
     if candidate.policy is None:
         raise UsageError(f"baseline {name!r} is no policy a rule can be compared with; use fixed-K")
     stops = stop_rounds(candidate.policy, scored.side.traces)
+    if candidate.max_rounds is not None:
+        stops = np.minimum(stops, candidate.max_rounds).astype(np.int16)
     return name, scored.at(scored.side.scored.f1, stops[None, :])[:, 0]
 
 
@@ -319,6 +341,7 @@ def _interval(band: Band, number: int, *, naive: bool = False) -> Interval:
 
 def _pareto(costs: Array, scores: Array) -> NDArray[np.bool_]:
     """Which rules no other beats in cost and score; of equal ones the first."""
+    costs, scores = np.round(costs, _DIGITS), np.round(scores, _DIGITS)
     order = np.lexsort((np.arange(len(costs)), -scores, costs))
     best, front = -np.inf, np.zeros(len(costs), bool)
     for number in order:
@@ -327,22 +350,42 @@ def _pareto(costs: Array, scores: Array) -> NDArray[np.bool_]:
     return front
 
 
-def _notes(found: _Found, settings: SearchSettings, rules: Sequence[SearchedRule]) -> list[str]:
+def _why_never(chosen: ChosenThreshold, settings: SearchSettings) -> str:
+    """Why a condition was left without a threshold."""
+    if not chosen.grid:
+        return "it is undefined on tune"
+    if settings.max_cost is None:
+        return "no threshold does better on tune than one that nothing passes"
+    return "no threshold keeps the cost cap on tune"
+
+
+def _notes(
+    found: _Found,
+    operands: Sequence[Operand],
+    settings: SearchSettings,
+    rules: Sequence[SearchedRule],
+) -> list[str]:
     notes = list(found.scored.side.book.notes(found.scored.axis))
-    never = [each.signal for each in found.chosen if each.never]
-    if never:
-        notes.append(
-            f"{', '.join(never)}: no threshold keeps the cost cap on tune, so the condition never "
-            f"fires (written round >= {found.scored.side.traces.n_rounds}, where every rule stops)"
-        )
+    notes += [
+        f"{each.signal}: {_why_never(each, settings)}, so the condition never fires "
+        f"(written {each.condition}, where every rule stops)"
+        for each in found.chosen
+        if each.never
+    ]
     if settings.tune_split == settings.eval_split:
         notes.append(
             f"thresholds were chosen on the questions that are scored (split {settings.eval_split}): "
             "the figures are in-sample"
         )
+    if settings.tune_split != FIT_SPLIT and any(each.calibrated for each in operands):
+        notes.append(
+            f"calibrated(...) was fitted on split {settings.tune_split}; replay --stop-when fits it on "
+            f"split {FIT_SPLIT} and so may give other figures"
+        )
     outside = sum(not each.within_cap for each in rules)
     if outside:
-        notes.append(f"{outside} rules cost more than the cap on tune; they are listed last")
+        which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
+        notes.append(f"{which} more than the cap on tune; listed last")
     short = int((found.scored.last < found.scored.side.traces.n_rounds).sum())
     if short:
         notes.append(

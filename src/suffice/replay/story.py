@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from suffice.policies.rule import RulePolicy
 from suffice.protocols import PolicyView, StopPolicy
 from suffice.replay.closed_book import CLOSED_BOOK
 from suffice.replay.reliability import Reliability, reliability
+from suffice.replay.report_parts import ReportParts
 from suffice.replay.results import PolicyResult, ReplayResult
 from suffice.signals.registry import SIGNALS, is_usual
 from suffice.signals.table import SignalTable, missing_inputs, signal_table
@@ -61,7 +62,8 @@ class QuestionStory:
 class ReportData:
     """Everything a report shows; it computes no number itself.
 
-    ``left_out`` questions are not among the stories; ``run`` is what produced the traces.
+    ``left_out`` questions are not among the stories; ``run`` is what produced the traces; ``parts`` is
+    what goes beyond the comparison.
     """
 
     result: ReplayResult
@@ -69,10 +71,17 @@ class ReportData:
     left_out: int
     reliability: Mapping[str, tuple[Reliability, ...]]
     run: Mapping[str, object]
+    parts: ReportParts = field(default_factory=ReportParts)
 
 
-def report_data(traces: TraceSet, result: ReplayResult, *, most_stories: int = 500) -> ReportData:
-    """Gather what the report shows of a replay of ``traces``."""
+def report_data(
+    traces: TraceSet,
+    result: ReplayResult,
+    parts: ReportParts | None = None,
+    *,
+    most_stories: int = 500,
+) -> ReportData:
+    """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
     scored = outcomes(traces, result.f1_kind)
     names = [name for name, spec in SIGNALS.items() if not missing_inputs(spec, traces)]
     names += [name for name in traces.signal_names if name not in SIGNALS]
@@ -97,6 +106,7 @@ def report_data(traces: TraceSet, result: ReplayResult, *, most_stories: int = 5
             if isinstance(each.policy, RulePolicy) and each.policy.calibrators
         },
         run=traces.origin.run,
+        parts=ReportParts() if parts is None else parts,
     )
 
 

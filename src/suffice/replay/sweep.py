@@ -37,7 +37,7 @@ from suffice.trace.table import TraceSet
 __all__ = ["Knee", "SweepResult", "SweepSettings", "SweptThreshold", "find_knee", "sweep"]
 
 TASR_GRID = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
-_CLEAR_SHARE = 0.5
+_CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]
 
 
@@ -77,7 +77,7 @@ class SweptThreshold:
 class Knee:
     """Where the curve of tune F1 over rounds bends most: farthest above its chord.
 
-    ``share`` of the resamples put it at the same or a neighbouring threshold; below one half, or with
+    ``share`` of the resamples put it at the same or a neighbouring threshold; below 0.8, or with
     fewer than three different points, there is no single knee and ``warning`` says so.
     """
 
@@ -186,10 +186,7 @@ def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
     scored = outcomes(evaluated, settings.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
-    on_eval = [
-        _on_eval(settings, each, data, evaluated, scored, traces.signal_names)
-        for each in thresholds
-    ]
+    on_eval = _on_eval(settings, thresholds, data, evaluated, scored)
     choices, held_out = _cross_validate(settings, data, thresholds)
     f1 = _f1_at(data.outcomes, chosen.stops)
     eval_f1 = _f1_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
@@ -205,10 +202,22 @@ def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
         questions=(int(data.outcomes.labelled.sum()), int(scored.labelled.sum())),
         settings=settings,
         source=traces.origin.source,
-        notes=("thresholds were chosen on the questions that are scored: eval is in-sample",)
-        if settings.tune_split == settings.eval_split
-        else (),
+        notes=tuple(_notes(settings, (tune, evaluated))),
     )
+
+
+def _notes(settings: SweepSettings, parts: Sequence[TraceSet]) -> list[str]:
+    notes = []
+    if settings.tune_split == settings.eval_split:
+        notes.append("thresholds were chosen on the questions that are scored: eval is in-sample")
+    budget = max(part.n_rounds for part in parts)
+    short = [int((part.last_rounds < budget).sum()) for part in parts]
+    if any(short):
+        notes.append(
+            f"{short[0]} questions of tune and {short[1]} of eval end before round {budget}; their last "
+            "recorded round stands for later ones"
+        )
+    return notes
 
 
 def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
@@ -219,7 +228,7 @@ def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
     swept = settings.rule.partition("?")[0].rstrip(" <>=")
     if swept.endswith(")"):
         return TASR_GRID
-    name = swept.rsplit(maxsplit=1)[-1].lstrip("(")
+    name = swept.replace("(", " ").rpartition(" ")[2]
     if name not in data.table.values:
         raise UsageError(
             f"which signal '?' is compared with is not plain in {settings.rule!r}; give the grid"
@@ -232,21 +241,23 @@ def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
 
 def _on_eval(
     settings: SweepSettings,
-    threshold: float,
+    thresholds: Sequence[float],
     data: FitData,
     evaluated: TraceSet,
     scored: Outcomes,
-    recorded: Sequence[str],
-) -> ThresholdScore:
-    policy = fit_rule(
-        fill(settings.rule, threshold),
-        data,
-        own_signals=tuple(recorded),
-        calibrator=settings.calibrator,
-    )
-    table = signal_table(evaluated, policy.specs)
-    stops = np.minimum(policy.stop_rounds(table), evaluated.last_rounds)
-    return score_stops(threshold, stops.astype(np.int16), scored)
+) -> list[ThresholdScore]:
+    """Every threshold on eval, with maps fitted on all of ``data``."""
+    own = tuple(evaluated.signal_names)
+    policies = [
+        fit_rule(fill(settings.rule, each), data, own_signals=own, calibrator=settings.calibrator)
+        for each in thresholds
+    ]
+    table = signal_table(evaluated, policies[0].specs)
+    stops = [np.minimum(each.stop_rounds(table), evaluated.last_rounds) for each in policies]
+    return [
+        score_stops(threshold, each, scored)
+        for threshold, each in zip(thresholds, stops, strict=True)
+    ]
 
 
 def _f1_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:
@@ -325,14 +336,13 @@ def _cross_validate(
     settings: SweepSettings, data: FitData, thresholds: tuple[float, ...]
 ) -> tuple[tuple[float, ...], Array]:
     """Per fold the choice made without it; F1 of every labelled question under its fold's choice."""
+    data = _only(data, data.outcomes.labelled)
     fold = folds(len(data.outcomes.labelled), settings.seed)
-    f1 = np.full(len(fold), np.nan)
+    f1 = np.empty(len(fold))
     choices = []
     for number in np.unique(fold):
         inside = fold == number
         others = _only(data, ~inside)
-        if not others.outcomes.labelled.any():
-            continue
         scores = sweep_rule(settings.rule, others, thresholds, calibrator=settings.calibrator)
         choice = cheapest_within_one_error(scores).threshold
         choices.append(choice)
@@ -345,7 +355,7 @@ def _cross_validate(
         held = _only(data, inside)
         stops = np.minimum(policy.stop_rounds(held.table), held.table.exists.sum(axis=1))
         f1[inside] = held.outcomes.f1[np.arange(len(stops)), stops - 1]
-    return tuple(choices), f1[data.outcomes.labelled]
+    return tuple(choices), f1
 
 
 def _only(data: FitData, rows: NDArray[np.bool_]) -> FitData:

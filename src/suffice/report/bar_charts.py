@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from suffice.replay.costing import CostAxis
 from suffice.replay.results import PolicyResult, ReplayResult
-from suffice.report.charts import figure, name_of
+from suffice.report.charts import figure, legend, name_of
 from suffice.report.formats import amount, count, decimal
 from suffice.report.marks import Marked
 from suffice.report.markup import Html, data_table, element, join, shorten, visible
@@ -141,12 +141,12 @@ def cost_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html:
         ("output", "completion"),
     ]
     used = {class_ for parts in tokens for _, class_, _ in parts}
-    legend = element("span", *(_key(*key) for key in keys if key[0] in used), class_="keys")
+    swatches = legend(key for key in keys if key[0] in used)
     named = _in_words(cost)
     means = (
         f"{named[:1].upper()}{named[1:]} and tokens, means per question, of what each policy reads."
     )
-    caption = join([legend, means + _left_to_table(policies)])
+    caption = join([swatches, means + _left_to_table(policies)])
     return figure(picture, caption, _cost_table(policies, cost), "What policies cost")
 
 
@@ -162,11 +162,6 @@ def _short(cost: CostAxis) -> str:
 
 def _in_words(cost: CostAxis) -> str:
     return "model calls" if cost is _CALLS else _named(cost)
-
-
-def _key(class_: str, label: str) -> Html:
-    swatch = element("i", class_=f"swatch {class_}")
-    return element("span", swatch, label, class_="key")
 
 
 def _cost_table(policies: Sequence[Marked], cost: CostAxis) -> Html:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from suffice.replay.bootstrap import Interval
 from suffice.replay.costing import CostAxis
 from suffice.replay.results import PolicyResult, ReplayResult
-from suffice.report.formats import amount, bracket, percent, tick
+from suffice.report.axes import FRAME, SIZE, enclosing
+from suffice.report.formats import amount, bracket, percent
 from suffice.report.marks import Marked
-from suffice.report.markup import Html, data_table, element, join
-from suffice.report.svg import Box, Scale, badge, canvas, dot, line, place_badges, text, ticks
+from suffice.report.markup import Html, data_table, element
+from suffice.report.svg import Scale, badge, canvas, dot, line, place_badges, whisker
 
-__all__ = ["em_figure", "f1_figure", "figure", "name_of"]
-
-_SIZE = (460.0, 360.0)
-_FRAME = Box(46, 34, 448, 310)
+__all__ = ["em_figure", "f1_figure", "figure", "legend", "name_of"]
 
 
 def figure(picture: Html, caption: object, table: Html, heading: str) -> Html:
@@ -30,6 +28,15 @@ def figure(picture: Html, caption: object, table: Html, heading: str) -> Html:
         element("figcaption", caption),
         numbers,
     )
+
+
+def legend(keys: Iterable[tuple[str, str]]) -> Html:
+    """What the colours mean: (class, name) each."""
+    swatches = (
+        element("span", element("i", class_=f"swatch {class_}"), name, class_="key")
+        for class_, name in keys
+    )
+    return element("span", *swatches, class_="keys")
 
 
 def _cost(policy: PolicyResult, axis: CostAxis) -> float:
@@ -124,11 +131,10 @@ def _scatter(plot: _Plot) -> Html:
     intervals = [each.interval for each in plot.points if each.interval is not None]
     heights += [end for each in intervals for end in (each.low, each.high)]
     reached = [each.cost for each in plot.points] + [cost for cost, _ in plot.curve]
-    x_ticks, y_ticks = ticks(min(reached), max(reached)), ticks(min(heights), max(heights))
-    x = Scale(x_ticks[0], x_ticks[-1], _FRAME.left + 14, _FRAME.right - 14)
-    y = Scale(y_ticks[0], y_ticks[-1], _FRAME.bottom - 6, _FRAME.top + 6)
+    axes = enclosing(reached, heights)
+    x, y = axes.x, axes.y
     path = [(x(cost), y(value)) for cost, value in plot.curve]
-    drawn = _axes(x, y, (x_ticks, y_ticks), plot)
+    drawn = axes.drawn(f"mean {plot.cost}", f"{plot.score}, %")
     drawn += [line(*ends, class_="frontier") for ends in pairwise(path)]
     drawn += [
         element("circle", cx=f"{px:.1f}", cy=f"{py:.1f}", r="2.5", class_="frontier-point")
@@ -136,7 +142,7 @@ def _scatter(plot: _Plot) -> Html:
     ]
     drawn += _policies(plot, x, y, path)
     described = f"{len(plot.points)} policies; the key names the marks, the table has the numbers."
-    return canvas(_SIZE, f"{plot.score} against mean {plot.cost}", described, drawn)
+    return canvas(SIZE, f"{plot.score} against mean {plot.cost}", described, drawn)
 
 
 def _policies(plot: _Plot, x: Scale, y: Scale, path: Sequence[tuple[float, float]]) -> list[Html]:
@@ -147,40 +153,15 @@ def _policies(plot: _Plot, x: Scale, y: Scale, path: Sequence[tuple[float, float
         for each in plot.points
         if each.interval is not None
     ]
-    places = place_badges(_FRAME, at, [*whiskers, *pairwise(path)])
+    places = place_badges(FRAME, at, [*whiskers, *pairwise(path)])
     families = [each.marked.family for each in plot.points if each.interval is not None]
-    drawn = [_whisker(ends, family) for ends, family in zip(whiskers, families, strict=True)]
+    drawn = [
+        whisker(ends, f"whisker {family}") for ends, family in zip(whiskers, families, strict=True)
+    ]
     drawn += [line(start, end, "leader") for start, end in zip(at, places, strict=True)]
     for point, place in zip(plot.points, at, strict=True):
         scored = f"{plot.score} {percent(point.value)}%, {amount(point.cost)} {plot.cost}"
         drawn.append(dot(place, point.marked.family, f"{_name(point)}: {scored}"))
     for point, place in zip(plot.points, places, strict=True):
         drawn.append(badge(place, point.marked.mark, point.marked.family))
-    return drawn
-
-
-def _whisker(ends: tuple[tuple[float, float], tuple[float, float]], family: str) -> Html:
-    (x, low), (_, high) = ends
-    return join(
-        [
-            line((x, low), (x, high), f"whisker {family}"),
-            line((x - 3, low), (x + 3, low), f"whisker {family}"),
-            line((x - 3, high), (x + 3, high), f"whisker {family}"),
-        ]
-    )
-
-
-def _axes(
-    x: Scale, y: Scale, at: tuple[Sequence[float], Sequence[float]], plot: _Plot
-) -> list[Html]:
-    bottom = _FRAME.bottom
-    drawn = [line((_FRAME.left, y(v)), (_FRAME.right, y(v)), "grid") for v in at[1]]
-    drawn += [text((_FRAME.left - 6, y(v) + 4), f"{100 * v:g}", "tick end") for v in at[1]]
-    drawn += [line((x(v), bottom), (x(v), bottom + 4), "axis") for v in at[0]]
-    drawn += [text((x(v), bottom + 18), tick(v), "tick mid") for v in at[0]]
-    drawn.append(line((_FRAME.left, bottom), (_FRAME.right, bottom), "axis"))
-    drawn.append(
-        text(((_FRAME.left + _FRAME.right) / 2, bottom + 40), f"mean {plot.cost}", "axis-name mid")
-    )
-    drawn.append(text((_FRAME.left - 40, 16), f"{plot.score}, %", "axis-name"))
     return drawn

@@ -10,7 +10,8 @@ from suffice.replay.diagnosis import Diagnosis
 from suffice.replay.diagnostics_results import Diagnostics, Part, SignalDiagnostics
 from suffice.replay.estimate import Estimate
 from suffice.replay.selective import AnswerGroup, SelectiveResult
-from suffice.report.formats import UNKNOWN, count, counted, decimal, percent, points
+from suffice.report.calibrator_table import calibrator_tables
+from suffice.report.formats import UNKNOWN, count, counted, decimal, estimated, percent, points
 from suffice.report.markup import shorten, visible
 
 __all__ = ["diagnosis_tables"]
@@ -28,6 +29,7 @@ def diagnosis_tables(found: Diagnosis) -> str:
         _flags(found.signals.signals),
         *_type_tables(found.types, found.replayed.baseline),
         _selective_table(found.selective),
+        *_calibrators(found),
         _footnotes(found),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -54,15 +56,6 @@ def _table(
         for row in grid
     ]
     return [lines[0], "-" * (sum(widths) + gap * (len(widths) - 1)), *lines[1:]]
-
-
-def _estimate(found: Estimate | None, *, signed: bool = False) -> str:
-    if found is None or found.value is None:
-        return UNKNOWN
-    value = f"{found.value:+z.2f}" if signed else f"{found.value:z.2f}"
-    if found.low is None or found.high is None:
-        return f"{value} [{UNKNOWN}]"
-    return f"{value} [{found.low:z.2f}, {found.high:z.2f}]"
 
 
 def _value(found: Estimate) -> str:
@@ -102,8 +95,8 @@ def _areas(found: Diagnostics) -> list[str]:
         [
             _oriented(each),
             "/".join(f"{100 * each.parts[part].defined:.0f}" for part in parts),
-            *(_estimate(each.parts[part].pooled.auroc) for part in parts),
-            _estimate(each.drift_auroc, signed=True) if len(parts) > 1 else "",
+            *(estimated(each.parts[part].pooled.auroc) for part in parts),
+            estimated(each.drift_auroc, sign=True) if len(parts) > 1 else "",
         ]
         for each in found.signals
     ]
@@ -125,8 +118,8 @@ def _distances(found: Diagnostics) -> list[str]:
     rows = [
         [
             _name(each.name),
-            *(_estimate(each.parts[part].pooled.d_signed, signed=True) for part in parts),
-            _estimate(each.drift_d, signed=True) if len(parts) > 1 else "",
+            *(estimated(each.parts[part].pooled.d_signed, sign=True) for part in parts),
+            estimated(each.drift_d, sign=True) if len(parts) > 1 else "",
         ]
         for each in found.signals
     ]
@@ -160,8 +153,8 @@ def _in_detail(found: Diagnostics) -> Iterator[list[str]]:
                     count(one.separation.right),
                     f"{_number(one.separation.mean_wrong)} ({_number(one.separation.sd_wrong)})",
                     count(one.separation.wrong),
-                    _estimate(one.separation.d_signed, signed=True),
-                    _estimate(one.separation.auroc),
+                    estimated(one.separation.d_signed, sign=True),
+                    estimated(one.separation.auroc),
                 ]
                 for one in on.rounds
             ]
@@ -220,7 +213,7 @@ def _by_type(found: Diagnostics) -> list[str]:
     if len(types) < 2:
         return []
     rows = [
-        [_name(each.name), *(_estimate(each.parts[part].types[kind].auroc) for kind in types)]
+        [_name(each.name), *(estimated(each.parts[part].types[kind].auroc) for kind in types)]
         for each in found.signals
     ]
     blocks = []
@@ -276,9 +269,9 @@ def _selective_table(found: Sequence[SelectiveResult]) -> list[str]:
     rows = [
         [
             _name(each.policy),
-            _estimate(each.auroc),
-            _estimate(each.aurc),
-            _estimate(each.excess_aurc),
+            estimated(each.auroc),
+            estimated(each.aurc),
+            estimated(each.excess_aurc),
             str(each.undefined) if each.undefined else "",
         ]
         for each in found
@@ -327,6 +320,12 @@ def _scores(group: AnswerGroup) -> tuple[str, str, str]:
         return str(group.questions), UNKNOWN, UNKNOWN
     shown = f"{percent(em.value)} [{percent(em.low)}, {percent(em.high)}]"
     return str(group.questions), shown, percent(group.f1.value)
+
+
+def _calibrators(found: Diagnosis) -> list[list[str]]:
+    if found.calibrators is not None:
+        return calibrator_tables(found.calibrators)
+    return [wrap(f"Calibrators are not compared: {visible(found.no_calibrators or '')}", _WIDTH)]
 
 
 def _footnotes(found: Diagnosis) -> list[str]:

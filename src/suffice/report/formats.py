@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from suffice.replay.bootstrap import Interval
+from suffice.replay.estimate import Estimate
 
 __all__ = [
     "UNKNOWN",
@@ -13,6 +14,10 @@ __all__ = [
     "count",
     "counted",
     "decimal",
+    "estimated",
+    "fraction",
+    "fractions",
+    "p_value",
     "percent",
     "points",
     "signed",
@@ -89,3 +94,43 @@ def counted(number: int, noun: str) -> str:
     ('1 question', '3,000 questions')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def estimated(found: Estimate | None, *, sign: bool = False) -> str:
+    """An estimate with its interval, two decimals; ``sign``: as a difference.
+
+    >>> estimated(Estimate(value=0.71, low=0.65, high=0.78)), estimated(Estimate(value=0.5))
+    ('0.71 [0.65, 0.78]', '0.50 [-]')
+    """
+    if found is None or found.value is None:
+        return UNKNOWN
+    value = f"{found.value:+z.2f}" if sign else f"{found.value:z.2f}"
+    if found.low is None or found.high is None:
+        return f"{value} [{UNKNOWN}]"
+    return f"{value} [{found.low:z.2f}, {found.high:z.2f}]"
+
+
+def fraction(value: float | None, digits: int = 4) -> str:
+    """A score that is not read in percent, as it is."""
+    return UNKNOWN if value is None else f"{value:z.{digits}f}"
+
+
+def fractions(interval: Interval, *, sign: bool = False) -> str:
+    """Such a score with its interval; ``sign``: as a difference.
+
+    >>> fractions(Interval(estimate=0.2, low=0.15, high=0.25))
+    '0.2000 [0.1500, 0.2500]'
+    """
+    value = f"{interval.estimate:+z.4f}" if sign else fraction(interval.estimate)
+    return f"{value} [{fraction(interval.low)}, {fraction(interval.high)}]"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value; tiny ones as a bound.
+
+    >>> p_value(0.0312), p_value(1e-9), p_value(1.0), p_value(None)
+    ('0.031', '< 0.0001', '1', '-')
+    """
+    if value is None:
+        return UNKNOWN
+    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"

@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import PurePath
 
 from suffice._version import VERSION
-from suffice.replay.bootstrap import Interval
-from suffice.replay.costing import CostAxis
+from suffice.replay.report_parts import ReportParts
 from suffice.replay.results import ReplayResult
 from suffice.replay.story import ReportData
 from suffice.report.bar_charts import cost_figure, stops_figure
 from suffice.report.charts import em_figure, f1_figure
 from suffice.report.explorer import explorer
-from suffice.report.formats import (
-    UNKNOWN,
-    amount,
-    bracket,
-    count,
-    counted,
-    decimal,
-    percent,
-    signed,
-)
+from suffice.report.formats import count, counted
 from suffice.report.marks import Marked, label, marked
-from suffice.report.markup import Html, data_table, element, join, shorten, visible
+from suffice.report.markup import Html, data_table, element, join, shorten
 from suffice.report.reliability_chart import reliability_figures
+from suffice.report.section import Section, folded, plain
+from suffice.report.section_calibration import calibration_section
+from suffice.report.section_comparison import comparison_section
+from suffice.report.section_costs import costs_section
+from suffice.report.section_guarantees import guarantees_section
+from suffice.report.section_search import search_section
+from suffice.report.section_selective import selective_section
+from suffice.report.section_signals import signals_section
+from suffice.report.section_thresholds import thresholds_section
 
 __all__ = ["render_report"]
 
 _LONGEST_VALUE = 300
-_COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
-_IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})
-_SECTIONS = (
-    ("comparison", "Comparison"),
-    ("charts", "Charts"),
-    ("reliability", "Reliability"),
-    ("questions", "Questions"),
-    ("reading", "How to read it"),
-)
 
 
 def render_report(data: ReportData) -> str:
@@ -52,32 +42,60 @@ def render_report(data: ReportData) -> str:
     forbids any other. Texts of the traces are escaped; without JavaScript only the question explorer
     is missing. Five hundred questions stay below 5 MB: what is cut for that is stated in place.
     """
-    policies = marked(data.result)
     style, script = _asset("page.css"), _asset("page.js")
-    sections = {
-        "comparison": _comparison(data.result, policies),
-        "charts": _charts(data.result, policies),
-        "reliability": _reliability(data, policies),
-        "questions": join([_QUESTIONS_HINT, explorer(data, policies).html()]),
-        "reading": _READING,
-    }
-    shown = [(name, heading) for name, heading in _SECTIONS if sections[name]]
+    sections = list(_sections(data))
     body = element(
         "body",
         element("a", "Skip to the comparison", href="#comparison", class_="skip"),
-        _header(data, shown),
-        element(
-            "main",
-            *(
-                element("section", element("h2", heading), sections[name], id=name)
-                for name, heading in shown
-            ),
-        ),
+        _header(data, sections),
+        element("main", *(each.html() for each in sections)),
         element("footer", f"Suffice {VERSION}. This file loads nothing from anywhere."),
         element("script", script),
     )
     html = element("html", _head(data.result, style, script), body, lang="en")
     return f"<!DOCTYPE html>\n{html}\n"
+
+
+def _sections(data: ReportData) -> Iterator[Section]:
+    policies = marked(data.result)
+    yield comparison_section(data.result, policies, data.parts.left_out)
+    yield _charts(data.result, policies)
+    yield from _parts(data.parts, policies)
+    figures = reliability_figures(data.reliability, policies)
+    if figures:
+        yield _reliability(figures)
+    yield Section(
+        name="questions",
+        heading="Questions",
+        finding=f"{counted(len(data.stories), 'question')}, round by round",
+        content=join([_QUESTIONS_HINT, explorer(data, policies).html()]),
+        opened=True,
+    )
+    yield Section(
+        name="reading",
+        heading="How to read it",
+        finding="what the words mean",
+        content=_READING,
+        opened=True,
+    )
+
+
+def _parts(parts: ReportParts, policies: Sequence[Marked]) -> Iterator[Section]:
+    """What goes beyond the comparison, as far as it is there."""
+    if parts.guarantees:
+        yield guarantees_section(parts.guarantees, policies)
+    if parts.search is not None:
+        yield search_section(parts.search, naive=parts.naive)
+    if parts.sweep is not None:
+        yield thresholds_section(parts.sweep)
+    if parts.calibrators is not None:
+        yield calibration_section(parts.calibrators)
+    if parts.selective:
+        yield selective_section(parts.selective, policies)
+    if parts.diagnostics is not None:
+        yield signals_section(parts.diagnostics, parts.types, policies)
+    if parts.costs:
+        yield costs_section(parts.costs, policies)
 
 
 def _asset(name: str) -> Html:
@@ -105,9 +123,9 @@ def _head(result: ReplayResult, style: Html, script: Html) -> Html:
 
 
 # --- what was replayed -----------------------------------------------------------------------
-def _header(data: ReportData, sections: Sequence[tuple[str, str]]) -> Html:
+def _header(data: ReportData, sections: Sequence[Section]) -> Html:
     result = data.result
-    links = (element("li", element("a", heading, href=f"#{name}")) for name, heading in sections)
+    links = (element("li", element("a", each.heading, href=f"#{each.name}")) for each in sections)
     policies = "1 policy" if len(result.policies) == 1 else f"{len(result.policies)} policies"
     questions = counted(result.questions, "question")
     return element(
@@ -150,7 +168,7 @@ def _run(run: Mapping[str, object]) -> Html:
         return Html()
     rows = [(name, _value(value)) for name, value in run.items()]
     table = data_table("How the traces were recorded", ("setting", "value"), rows)
-    return element("details", element("summary", "How the traces were recorded"), table)
+    return folded("How the traces were recorded", table)
 
 
 def _value(value: object) -> str:
@@ -158,138 +176,8 @@ def _value(value: object) -> str:
     return shorten(text, _LONGEST_VALUE)
 
 
-# --- the comparison --------------------------------------------------------------------------
-def _comparison(result: ReplayResult, policies: Sequence[Marked]) -> Html:
-    own = () if result.cost.name in _IN_TABLE else (result.cost,)
-    head = (
-        "Policy",
-        "EM %",
-        "F1 %",
-        "Acc %",
-        "Rounds",
-        "Calls",
-        *(_cost_head(each) for each in own),
-        _two_lines("Prompt", "tokens"),
-        _two_lines("Completion", "tokens"),
-        _two_lines("F1 against", shorten(visible(result.baseline), 20)),
-        _two_lines("F1", "kept %"),
-        _two_lines("F1 over", "fixed-k"),
-    )
-    table = data_table("Policies side by side", head, [_row(each, own) for each in policies])
-    notes = element("ul", *(element("li", each) for each in _notes(result)), class_="notes")
-    return join(
-        [
-            element(
-                "p",
-                "Scores are means over questions with gold answers, rounds, "
-                f"{''.join(f'{each.label}, ' for each in own)}calls and tokens are means per question. "
-                f"F1 over fixed-k is at equal {result.cost.label}. In brackets: 95% intervals.",
-                class_="plain",
-            ),
-            element("div", table, class_="comparison"),
-            _identities(policies),
-            element("h3", "Notes"),
-            notes,
-        ]
-    )
-
-
-def _two_lines(first: str, second: str) -> Html:
-    return join([first, element("br"), second])
-
-
-def _cost_head(cost: CostAxis) -> Html:
-    label = f"{cost.label[:1].upper()}{cost.label[1:]}"
-    if cost.unit:
-        return _two_lines(f"{label},", cost.unit)
-    first, _, last = label.rpartition(" ")
-    return _two_lines(first, last) if first else join([label])
-
-
-def _row(each: Marked, own: Sequence[CostAxis]) -> tuple[object, ...]:
-    result, costs = each.result, each.result.costs
-    return (
-        label(each),
-        percent(result.em),
-        _with_interval(percent(result.f1), result.f1_interval),
-        percent(result.acc),
-        decimal(result.mean_rounds),
-        decimal(costs.get("llm_calls")),
-        *(amount(costs.get(one.name)) for one in own),
-        count(costs.get("prompt_tokens")),
-        count(costs.get("completion_tokens")),
-        element("span", "baseline", class_="tag")
-        if each.baseline
-        else _difference(result.delta_f1),
-        percent(result.retained_f1),
-        _difference(result.frontier_gain),
-    )
-
-
-def _with_interval(shown: str, interval: Interval | None) -> Html:
-    if interval is None:
-        return join([shown])
-    return join([shown, " ", element("small", bracket(interval))])
-
-
-def _difference(interval: Interval | None) -> Html:
-    return _with_interval(signed(None if interval is None else interval.estimate), interval)
-
-
-def _identities(policies: Sequence[Marked]) -> Html:
-    rows = [
-        (
-            label(each, each.result.name),
-            each.result.kind,
-            each.result.preset or UNKNOWN,
-            element("code", each.result.hash),
-            element("code", getattr(each.result.policy, "rule", UNKNOWN)),
-            each.result.beyond_record,
-        )
-        for each in policies
-    ]
-    head = (
-        "policy",
-        "kind",
-        "preset",
-        "hash",
-        "rule",
-        _two_lines("questions that", "end before its round"),
-    )
-    table = data_table("What each policy is", head, rows)
-    summary = element("summary", "What each policy is: names, hashes, rules")
-    return element("details", summary, table, class_="identities")
-
-
-def _notes(result: ReplayResult) -> list[str]:
-    notes = list(result.notes)
-    unlabelled = result.questions - result.labelled
-    if not result.labelled:
-        notes.append("No question has gold answers: scores and differences are unknown (-).")
-    elif unlabelled:
-        notes.append(
-            f"{counted(unlabelled, 'question')} without gold answers: counted in costs, not in scores."
-        )
-    for name in _COSTS:
-        without = [each.name for each in result.policies if each.costs.get(name) is None]
-        if without:
-            whom = "any policy" if len(without) == len(result.policies) else ", ".join(without)
-            notes.append(f"{name} is not recorded for {whom}; unknown is shown as -.")
-    if any(each.kind == "oracle" for each in result.policies):
-        notes.append(
-            "Oracles read the gold answers: they bound what is possible and cannot be deployed."
-        )
-    if result.labelled:
-        notes.append(
-            "Intervals come from resampling these questions. They say nothing about another data set, "
-            "model, retriever or prompt, nor about what a rerun of this model would answer. With many "
-            "policies, some differ from the baseline by chance."
-        )
-    return notes
-
-
 # --- charts ----------------------------------------------------------------------------------
-def _charts(result: ReplayResult, policies: Sequence[Marked]) -> Html:
+def _charts(result: ReplayResult, policies: Sequence[Marked]) -> Section:
     key = element(
         "ul",
         *(
@@ -307,20 +195,27 @@ def _charts(result: ReplayResult, policies: Sequence[Marked]) -> Html:
         "Squares and numbers: fixed budgets. Circles and letters: policies. Diamonds: oracles.",
         class_="plain",
     )
-    return join([shapes, key, element("div", *shown, class_="figures")])
-
-
-def _reliability(data: ReportData, policies: Sequence[Marked]) -> Html:
-    figures = reliability_figures(data.reliability, policies)
-    if not figures:
-        return Html()
-    intro = element(
-        "p",
-        "Is a calibrated value what it says? Among answers with a predicted chance of 40%, "
-        "40% should be right.",
-        class_="plain",
+    return Section(
+        name="charts",
+        heading="Charts",
+        finding="scores against cost, where policies stop, what they pay",
+        content=join([shapes, key, element("div", *shown, class_="figures")]),
+        opened=True,
     )
-    return join([intro, *figures])
+
+
+def _reliability(figures: Sequence[Html]) -> Section:
+    intro = plain(
+        "Is a calibrated value what it says? Among answers with a predicted chance of 40%, "
+        "40% should be right."
+    )
+    return Section(
+        name="reliability",
+        heading="Reliability",
+        finding="calibrated values against the share that was right",
+        content=join([intro, *figures]),
+        opened=True,
+    )
 
 
 _QUESTIONS_HINT = element(

@@ -42,6 +42,17 @@
     for (const each of unfolded) each.open = false;
   });
 
+  // --- links: what they lead to is unfolded ----------------------------------------------------
+  const unfold = (hash) => {
+    const fold = byId(hash.slice(1))?.querySelector(":scope > details");
+    if (fold) fold.open = true;
+  };
+  for (const each of document.querySelectorAll('a[href^="#"]')) {
+    each.addEventListener("click", () => unfold(each.hash));
+  }
+  addEventListener("hashchange", () => unfold(location.hash));
+  unfold(location.hash);
+
   // --- data ------------------------------------------------------------------------------------
   const data = JSON.parse(byId("report-data").textContent);
   const policies = data.policies.map(([mark, family, name]) => ({ mark, family, name }));

@@ -9,7 +9,7 @@ from suffice.replay.search_results import SearchedRule, SearchResult
 from suffice.report.formats import amount, decimal, percent, points
 from suffice.report.markup import visible
 
-__all__ = ["search_table"]
+__all__ = ["search_notes", "search_table", "search_verdict"]
 
 _WIDTH = 100
 
@@ -17,9 +17,10 @@ _WIDTH = 100
 def search_table(result: SearchResult, *, top: int = 15, naive: bool = False) -> str:
     """The first rules in order, the Pareto front, the thresholds, and what the figures are."""
     lines = [
-        f"{result.evaluated} rules of form {result.settings.form!r}, {result.thresholds_tried} "
-        f"thresholds tried; ordered by {result.settings.objective} on split "
-        f"{result.settings.tune_split}, scored on split {result.settings.eval_split}.",
+        f"{result.evaluated} rule{'s' if result.evaluated != 1 else ''} of form "
+        f"{result.settings.form!r}, {result.thresholds_tried} thresholds tried; ordered by "
+        f"{result.settings.objective} on split {result.settings.tune_split}, scored on split "
+        f"{result.settings.eval_split}.",
         "",
         *_rows(result.rules[:top], result, naive=naive),
     ]
@@ -29,7 +30,7 @@ def search_table(result: SearchResult, *, top: int = 15, naive: bool = False) ->
         "Pareto front: on tune, no other rule is at once cheaper and better.",
         *_rows(sorted(front, key=lambda each: each.tune_cost), result, naive=naive),
         "",
-        *_explained(result, naive=naive),
+        *(line for text in search_notes(result, naive=naive) for line in wrap(text, _WIDTH)),
     ]
     lines += [f"Note: {visible(note)}" for note in result.notes]
     return "\n".join(line.rstrip() for line in lines)
@@ -74,7 +75,8 @@ def _rows(rules: Sequence[SearchedRule], result: SearchResult, *, naive: bool) -
     ]
 
 
-def _explained(result: SearchResult, *, naive: bool) -> list[str]:
+def search_notes(result: SearchResult, *, naive: bool) -> list[str]:
+    """What the figures are and what the correction covers, sentence by sentence."""
     texts = [
         f"F1 ({result.settings.f1_kind}), EM and differences in percent, means over "
         f"{result.labelled[1]} labelled questions of split {result.settings.eval_split}; delta F1 is "
@@ -83,18 +85,20 @@ def _explained(result: SearchResult, *, naive: bool) -> list[str]:
         f"{result.critical_f1:.2f} (F1) and {result.critical_delta:.2f} (delta F1) bootstrap standard "
         f"errors to each side, instead of 1.96 for one rule ({result.settings.resamples} paired "
         f"resamples, seed {result.settings.seed}).",
-        _verdict(result),
+        f"{search_verdict(result)} in F1 at 5% (paired t, Holm).",
     ]
     if naive and result.naive_share is not None:
         texts.append(
             f"Intervals that look at one rule alone have {result.naive_share:.0%} of that width: they "
             "hide that the rule was picked from many."
         )
-    return [line for text in texts for line in wrap(text, _WIDTH)]
+    return texts
 
 
-def _verdict(result: SearchResult) -> str:
+def search_verdict(result: SearchResult) -> str:
+    """How many rules differ from the baseline after correction, without a full stop."""
     found = sum(each.p_holm <= 0.05 for each in result.rules)
-    if not found:
-        return f"No rule differs from {visible(result.baseline)} in F1 at 5% (paired t, Holm)."
-    return f"{found} rules differ from {visible(result.baseline)} in F1 at 5% (paired t, Holm)."
+    which = (
+        "1 rule differs" if found == 1 else f"{found} rules differ" if found else "No rule differs"
+    )
+    return f"{which} from {visible(result.baseline)}"

@@ -11,7 +11,22 @@ from itertools import product
 from suffice.report.marks import Family
 from suffice.report.markup import Html, element, join
 
-__all__ = ["Box", "Scale", "badge", "bar", "canvas", "dot", "line", "place_badges", "text", "ticks"]
+__all__ = [
+    "Box",
+    "Scale",
+    "area",
+    "badge",
+    "bar",
+    "canvas",
+    "dot",
+    "line",
+    "place_badges",
+    "polyline",
+    "speck",
+    "text",
+    "ticks",
+    "whisker",
+]
 
 BADGE_RADIUS = 9.0
 _RADII = (17.0, 22.0, 28.0, 36.0, 46.0, 58.0, 72.0, 90.0)
@@ -86,6 +101,37 @@ def line(start: Point, end: Point, class_: str) -> Html:
     return element("line", x1=_at(x1), y1=_at(y1), x2=_at(x2), y2=_at(y2), class_=class_)
 
 
+def polyline(points: Iterable[Point], class_: str) -> Html:
+    """A line through points, in their order."""
+    return element("polyline", points=_path(points), class_=class_)
+
+
+def area(points: Iterable[Point], class_: str) -> Html:
+    """The filled polygon with these corners."""
+    return element("polygon", points=_path(points), class_=class_)
+
+
+def _path(points: Iterable[Point]) -> str:
+    return " ".join(f"{_at(x)},{_at(y)}" for x, y in points)
+
+
+def whisker(ends: tuple[Point, Point], class_: str, reach: float = 3.0) -> Html:
+    """An upright or level interval, capped at both ends."""
+    (x1, y1), (x2, y2) = ends
+    dx, dy = (reach, 0.0) if abs(x2 - x1) <= abs(y2 - y1) else (0.0, reach)
+    return join(
+        [
+            line((x1, y1), (x2, y2), class_),
+            *(line((x - dx, y - dy), (x + dx, y + dy), class_) for x, y in ends),
+        ]
+    )
+
+
+def speck(at: Point, class_: str) -> Html:
+    """One of many small points."""
+    return element("circle", cx=_at(at[0]), cy=_at(at[1]), r="2", class_=class_)
+
+
 def text(at: Point, content: object, class_: str = "") -> Html:
     """A line of text; classes ``mid`` and ``end`` say what of it stands at the point."""
     return element("text", content, x=_at(at[0]), y=_at(at[1]), class_=class_ or None)
@@ -116,7 +162,7 @@ def dot(at: Point, family: Family, hint: str) -> Html:
         if family == "fixed"
         else ((0.0, -reach), (reach, 0.0), (0.0, reach), (-reach, 0.0))
     )
-    points = " ".join(f"{_at(x + dx)},{_at(y + dy)}" for dx, dy in corners)
+    points = _path((x + dx, y + dy) for dx, dy in corners)
     return element("polygon", hinted, points=points, class_=f"dot {family}")
 
 

@@ -8,7 +8,7 @@ from suffice.replay.sweep import SweepResult
 from suffice.report.formats import decimal, percent, points, signed
 from suffice.report.markup import visible
 
-__all__ = ["sweep_table"]
+__all__ = ["knee_in_words", "sweep_notes", "sweep_table", "threshold_marks"]
 
 _WIDTH = 100
 
@@ -35,7 +35,7 @@ def sweep_table(result: SweepResult) -> str:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in table
     ]
-    marks = ["", *(_marks(result, each.threshold) for each in result.points)]
+    marks = ["", *(threshold_marks(result, each.threshold) for each in result.points)]
     lines = [f"{line}  {mark}".rstrip() for line, mark in zip(lines, marks, strict=True)]
     return "\n".join(
         [
@@ -45,12 +45,13 @@ def sweep_table(result: SweepResult) -> str:
             "-" * len(lines[0]),
             *lines[1:],
             "",
-            *_explained(result),
+            *(line for text in sweep_notes(result) for line in wrap(text, _WIDTH)),
         ]
     )
 
 
-def _marks(result: SweepResult, threshold: float) -> str:
+def threshold_marks(result: SweepResult, threshold: float) -> str:
+    """``chosen`` and ``knee`` where they apply."""
     marks = []
     if threshold == result.chosen:
         marks.append("chosen")
@@ -59,25 +60,26 @@ def _marks(result: SweepResult, threshold: float) -> str:
     return ", ".join(marks)
 
 
-def _explained(result: SweepResult) -> list[str]:
+def sweep_notes(result: SweepResult) -> list[str]:
+    """What the figures are, the choice, the knee and the gaps, sentence by sentence."""
     tune, held = result.settings.tune_split, result.settings.eval_split
-    texts = [
+    return [
         f"Tune: out of fold on {result.questions[0]} labelled questions of split {tune}; eval: fitted "
         f"on {tune}, scored on {result.questions[1]} of split {held}. Scores in percent; F1/round: "
         "points of tune F1 gained per extra round over the next cheaper threshold.",
         "Chosen: the cheapest within one standard error of the best tune F1: "
         f"{visible(result.chosen_rule)}",
-        "Knee: " + _knee(result),
+        "Knee: " + knee_in_words(result),
         "Held-out folds (fitted and chosen without them): F1 "
         f"{percent(result.held_out_f1)}, choices {_choices(result)}.",
         f"Selection gap, tune minus held-out folds: {points(result.selection_gap)}. "
         f"Difference of the splits, {held} minus held-out folds: {points(result.split_gap)}.",
         *(f"Note: {visible(note)}" for note in result.notes),
     ]
-    return [line for text in texts for line in wrap(text, _WIDTH)]
 
 
-def _knee(result: SweepResult) -> str:
+def knee_in_words(result: SweepResult) -> str:
+    """The knee and how sure it is, or why there is none."""
     knee = result.knee
     if knee.warning is not None:
         return f"{knee.warning}."

@@ -54,21 +54,21 @@ def test_many_members_are_the_same_as_one_at_a_time() -> None:
 
 
 def test_betting_follows_its_definition() -> None:
-    """One column, three gamblers, step by step."""
+    """One column, step by step, with and without what other questions showed."""
     losses = np.random.default_rng(2).random(30) * 0.3
-    limit, capitals, greatest = 0.25, [1.0, 1.0, 1.0], 1.0
-    total, squares = limit, 0.25
-    stake = min((2 * np.log(20) / (0.25 * 30)) ** 0.5, 0.75 / 0.75)
-    for seen, loss in enumerate(losses, start=1):
-        for gambler, share in enumerate((0.1, 0.35, 1.0)):
-            capitals[gambler] *= 1 + share * stake * (limit - loss)
-        greatest = max(greatest, sum(capitals) / 3)
-        total += loss
-        mean = total / (seen + 1)
-        squares += (loss - mean) ** 2
-        edge = limit - mean
-        stake = min(max(edge / (squares / (seen + 1) + edge**2), 0.0), 0.75 / 0.75)
-    assert betting_p_values(losses[:, None], limit)[0] == pytest.approx(1 / greatest)
+    for prior, weight in ((None, 1.0), (0.01, 20.0)):
+        limit, capital, greatest, total = 0.25, 1.0, 1.0, 0.0
+        squares = (0.25 if prior is None else prior) * weight
+        for seen, loss in enumerate(losses, start=1):
+            variance = squares / (seen - 1 + weight)
+            stake = min((2 * np.log(20) / (30 * variance)) ** 0.5, 0.75 / 0.75)
+            capital *= 1 + stake * (limit - loss)
+            greatest = max(greatest, capital)
+            total += loss
+            squares += (loss - total / seen) ** 2
+        given = None if prior is None else np.array([prior])
+        found = betting_p_values(losses[:, None], limit, prior_variance=given, prior_weight=weight)
+        assert found[0] == pytest.approx(1 / greatest)
 
 
 @pytest.mark.parametrize("values", [(0.0, 1.0), (0.0, 0.5, 1.0), (0.4, 0.6)])

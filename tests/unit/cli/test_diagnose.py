@@ -78,6 +78,17 @@ def test_tables_are_printed(traces: Path, capsys: pytest.CaptureFixture[str]) ->
     printed = capsys.readouterr().out
     assert "AUROC of each signal against exact match" in printed
     assert "answer_token_margin" in printed
+    assert "Brier score of calibrators of answer_token_margin" in printed
+    assert main(["diagnose", str(traces), "--bootstrap", "20", "--signals", "answer_stable"]) == 0
+    assert "Calibrators are not compared: answer_token_margin is" in capsys.readouterr().out
+
+
+def test_json_has_the_study_of_calibrators(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = document(capsys, traces)
+    assert found["calibrators"]["kinds"][0]["kind"] == "isotonic"
+    assert found["no_calibrators"] is None
 
 
 @pytest.mark.parametrize(

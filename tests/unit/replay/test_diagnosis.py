@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 
@@ -60,3 +61,32 @@ def test_a_named_confidence_and_other_splits() -> None:
     assert found.replayed.split == "tune"
     assert [part.name for part in found.signals.parts] == ["eval", "tune"]
     assert [each.threshold for each in found.selective] == [0.5] * 3
+
+
+def test_calibrators_are_compared_where_margins_are_looked_at() -> None:
+    found = diagnosis(traces(), DiagnosisSettings(signals=SIGNALS))
+    assert found.calibrators is not None
+    assert found.no_calibrators is None
+    assert found.calibrators.tune_questions == 15
+    narrow = DiagnosticsSettings(signals=("answer_stable",), resamples=20)
+    none = diagnosis(traces(), DiagnosisSettings(signals=narrow))
+    assert none.calibrators is None
+    assert none.no_calibrators == "answer_token_margin is not among the signals asked for"
+    assert none.to_json()["calibrators"] is None
+
+
+def test_closed_book_is_no_round_of_the_breakdown() -> None:
+    made = []
+    for number in range(20):
+        record = make_record(
+            f"q{number:02d}", ["Rome", "Rome", "Oslo"], gold=["Oslo"],
+            split="tune" if number % 2 else "eval",
+        )  # fmt: skip
+        made.append(replace(record, closed_book=replace(record.rounds[0], passages=())))
+    settings = DiagnosisSettings(
+        signals=DiagnosticsSettings(signals=("answer_stable",), resamples=20),
+        policies=("closed-book", "fixed-1"),
+    )
+    found = diagnosis(to_trace_set(made), settings)
+    assert [each.policy for each in found.types[0].policies] == ["fixed-1", "fixed-3"]
+    assert [each.name for each in found.replayed.policies] == ["closed-book", "fixed-1", "fixed-3"]

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel
-from suffice.replay.candidates import candidates
+from suffice.replay.candidates import Candidate, candidates
+from suffice.replay.certified import CertifySettings
+from suffice.replay.certified_fit import CertifiedSettings, fit_certified
+from suffice.replay.compare import Comparison
 from suffice.replay.engine import ReplaySettings, replay
+from suffice.replay.families import FamilySettings
+from suffice.replay.report_parts import PartsSettings, ReportParts, report_parts
+from suffice.replay.search import SearchSettings
 from suffice.replay.story import ReportData, report_data
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.records import QuestionRecord
@@ -62,3 +71,106 @@ def build_report() -> BuildReport:
         return report_data(traces, replay(traces, built, settings))
 
     return build
+
+
+@dataclass
+class Tables(HTMLParser):
+    """Rows of cells by caption, and every element's name."""
+
+    found: dict[str, list[list[str]]] = field(default_factory=dict)
+    tags: set[str] = field(default_factory=set)
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._rows: list[list[str]] = []
+        self._cell: list[str] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag == "table":
+            self._rows = []
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("td", "th", "caption"):
+            self._cell = []
+        elif tag in ("small", "br") and self._cell is not None:
+            self._cell.append(" ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._cell is not None and tag in ("td", "th", "caption"):
+            cell, self._cell = " ".join("".join(self._cell).split()), None
+            if tag == "caption":
+                self.found[cell] = self._rows
+            else:
+                self._rows[-1].append(cell)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._cell is not None:
+            self._cell.append(data)
+
+
+ReadTables = Callable[[str], Tables]
+
+
+@pytest.fixture(scope="session")
+def read_tables() -> ReadTables:
+    """``read_tables(html)``: what stands in the tables."""
+
+    def read(html: str) -> Tables:
+        parser = Tables()
+        parser.feed(html)
+        parser.close()
+        return parser
+
+    return read
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A replay with all its parts."""
+
+    comparison: Comparison
+    parts: ReportParts
+
+
+@pytest.fixture(scope="session")
+def gathered() -> Gathered:
+    """Eighty questions of three rounds: margins that tell, two types, tasr and a certified policy."""
+    rng = np.random.default_rng(5)
+    made = []
+    for number in range(80):
+        right = rng.random(3) < (0.3, 0.5, 0.6)
+        margins = np.where(right, rng.random(3) * 3 + 0.5, rng.random(3) * 2).tolist()
+        answers = ["Oslo" if each else rng.choice(["Rome", "Bergen"]) for each in right]
+        made.append(
+            make_record(
+                f"q{number:03d}", answers, gold=["Oslo"], margins=margins,
+                split="tune" if number % 2 else "eval",
+            )
+        )  # fmt: skip
+    typed = [
+        replace(each, question=replace(each.question, type="bridge" if n % 3 else "comparison"))
+        for n, each in enumerate(made)
+    ]
+    traces = to_trace_set(typed)
+    evaluated = traces.only_split("eval")
+    certified = fit_certified(
+        traces,
+        CertifiedSettings(
+            promise=CertifySettings(max_loss=0.9, confidence=0.5),
+            family=FamilySettings(family="fixed"),
+        ),
+    )
+    built = [
+        *candidates(traces, ["fixed-3", "fixed-1", "tasr", "tasr-corrected", "oracle-f1"]),
+        Candidate(name="certified", kind="certified", preset=None, policy=certified.policy),
+    ]
+    result = replay(
+        evaluated, built, ReplaySettings(baseline="fixed-3", split="eval", resamples=60)
+    )
+    comparison = Comparison(traces=evaluated, result=result)
+    signals = ("answer_stable", "answer_token_margin", "overlap")
+    settings = PartsSettings(search=SearchSettings(signals=signals, form="dnf", grid=5))
+    return Gathered(comparison, report_parts(traces, comparison, settings))

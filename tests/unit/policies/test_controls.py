@@ -1,0 +1,279 @@
+"""Controls: each one's rule and threshold against a loop over thresholds, questions and rounds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.cli.main import main
+from suffice.errors import UsageError
+from suffice.policies.controls import CONTROLS, fit_control
+from suffice.policies.file import load_policy, save_policy
+from suffice.policies.fitting import FitData, Preset, fit_data, out_of_fold
+from suffice.policies.methods import METHODS, fit_method, method_and_preset
+from suffice.policies.rule import RulePolicy
+from suffice.replay.engine import stop_rounds
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.records import Passage
+from suffice.trace.table import TraceSet
+from suffice.trace.writer import write_traces
+
+MARGIN = "answer_token_margin"
+FLOORS = [round(0.20 + 0.01 * step, 2) for step in range(16)]
+
+
+def made(seed: int, count: int = 50, rounds: int = 5) -> list[Any]:
+    import dataclasses
+
+    generator = np.random.default_rng(seed)
+    words = ["north", "south", "river", "bridge", "tower", "lake", "road", "hill"]
+    found = []
+    for number in range(count):
+        right = generator.random(rounds) < np.linspace(0.3, 0.7, rounds)
+        record = make_record(
+            f"q{number:03d}",
+            [str(generator.choice(["right"] if each else ["x", "y", "unknown"])) for each in right],
+            gold=["right"],
+            margins=[float(generator.normal(2.0 if each else 1.0, 0.9)) for each in right],
+            split="tune" if number % 5 else "eval",
+        )
+        kept = tuple(
+            dataclasses.replace(
+                each,
+                passages=(
+                    Passage(
+                        id=f"{number}-{t}",
+                        title="",
+                        text=" ".join(generator.choice(words, int(generator.integers(2, 6)))),
+                    ),
+                ),
+            )
+            for t, each in enumerate(record.rounds)
+        )
+        found.append(dataclasses.replace(record, rounds=kept))
+    return found
+
+
+def traces(seed: int = 1, **given: int) -> TraceSet:
+    return to_trace_set(made(seed, **given))
+
+
+class Loop:
+    """Tune questions, one at a time; calibrated margins are out of fold."""
+
+    def __init__(self, given: TraceSet) -> None:
+        names = ["answer_stable", "answer_stable_published", "abstained", MARGIN, "overlap"]
+        self.data: FitData = fit_data(given, names)
+        self.values = {name: self.data.table.signal(name) for name in names}
+        self.values["calibrated"] = out_of_fold(self.data, MARGIN)
+
+    def stops(self, fires: Callable[[dict[str, float], int], bool]) -> list[int]:
+        found = []
+        for question in range(self.data.table.n_questions):
+            last = int(self.data.table.exists[question].sum())
+            stop = last
+            for t in range(last):
+                row = {name: float(each[question, t]) for name, each in self.values.items()}
+                if fires(row, t + 1):
+                    stop = t + 1
+                    break
+            found.append(stop)
+        return found
+
+    def scored(self, fires: Callable[[dict[str, float], int], bool]) -> tuple[float, float, float]:
+        """F1, its standard error, rounds."""
+        stops = self.stops(fires)
+        f1 = [float(self.data.outcomes.f1[q, s - 1]) for q, s in enumerate(stops)]
+        mean = math.fsum(f1) / len(f1)
+        spread = math.sqrt(math.fsum((each - mean) ** 2 for each in f1) / (len(f1) - 1))
+        return mean, spread / math.sqrt(len(f1)), sum(stops) / len(stops)
+
+    def choose(
+        self,
+        grid: list[float],
+        rule: Callable[[float], Callable[[dict[str, float], int], bool]],
+        preset: str,
+    ) -> float:
+        rows = [(threshold, *self.scored(rule(threshold))) for threshold in grid]
+        if preset == "published":
+            best = None
+            for threshold, f1, _, rounds in rows:
+                if rounds <= 3.0 and (best is None or f1 > best[0]):
+                    best = (f1, threshold)
+            assert best is not None
+            return best[1]
+        top = max(rows, key=lambda each: each[1])
+        close = [each for each in rows if each[1] >= top[1] - top[2]]
+        return min(close, key=lambda each: (each[3], -each[1], each[0]))[0]
+
+
+PRESETS: list[Preset] = ["published", "corrected"]
+SEEDS = [1, 2, 3]
+
+
+def rule_of(name: str, given: TraceSet, preset: Preset) -> str:
+    policy = fit_method(name, given, preset, "tune")
+    assert isinstance(policy, RulePolicy)
+    return policy.rule
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_margin_alone(seed: int) -> None:
+    given = traces(seed)
+    assert rule_of("margin-alone", given, "published") == f"calibrated({MARGIN}) > 0.25"
+    loop = Loop(given)
+    chosen = loop.choose(FLOORS, lambda c: lambda row, _: row["calibrated"] > c, "corrected")
+    assert rule_of("margin-alone", given, "corrected") == f"calibrated({MARGIN}) > {chosen}"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_overlap_alone(seed: int, preset: Preset) -> None:
+    """Forty evenly spaced from least to greatest, of which the greatest is passed by nothing."""
+    given = traces(seed)
+    loop = Loop(given)
+    finite = loop.values["overlap"][np.isfinite(loop.values["overlap"])]
+    low, high = float(finite.min()), float(finite.max())
+    grid = [low + number * (high - low) / 39 for number in range(39)]
+    chosen = loop.choose(grid, lambda c: lambda row, _: row["overlap"] > c, preset)
+    rule = rule_of("overlap-alone", given, preset)
+    assert rule.startswith("overlap > ")
+    assert float(rule.removeprefix("overlap > ")) == pytest.approx(chosen, abs=1e-12)
+
+
+def test_stable_base_rate() -> None:
+    given = traces(rounds=5)
+    stable = {"published": "answer_stable_published", "corrected": "answer_stable"}
+    rates = fit_data(given, [MARGIN]).base_rates
+    for preset in PRESETS:
+        policy = fit_method("stable-base-rate", given, preset, "tune")
+        assert isinstance(policy, RulePolicy)
+        assert policy.rule == f"{stable[preset]} and base_rate() > 0.25"
+        assert policy.base_rates == rates
+        assert 0.0 < rates[0] < rates[-1] < 1.0
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_early_stop(seed: int, preset: Preset) -> None:
+    """TASR's own floor first, then the round-1 threshold around it."""
+    given = traces(seed)
+    loop = Loop(given)
+    stable = "answer_stable_published" if preset == "published" else "answer_stable"
+    floor = 0.25
+
+    def base(row: dict[str, float], c: float) -> bool:
+        stops = row[stable] == 1.0 and row["calibrated"] > c
+        return stops and (preset == "published" or row["abstained"] != 1.0)
+
+    if preset == "corrected":
+        floor = loop.choose(FLOORS, lambda c: lambda row, _: base(row, c), preset)
+    grid = [round(0.05 * step, 2) for step in range(1, 20)]
+    chosen = loop.choose(
+        grid,
+        lambda c: lambda row, t: (t == 1 and row["calibrated"] > c) or base(row, floor),
+        preset,
+    )
+    words = f"{stable} and " + ("" if preset == "published" else "not abstained and ")
+    assert rule_of("early-stop", given, preset) == (
+        f"(round == 1 and calibrated({MARGIN}) > {chosen}) or ({words}calibrated({MARGIN}) > {floor})"
+    )
+    if preset == "corrected":
+        tasr = fit_method("tasr", given, "corrected", "tune")
+        assert isinstance(tasr, RulePolicy)
+        assert f"({tasr.rule})" in rule_of("early-stop", given, preset)
+
+
+def test_early_stop_leaves_round_one_only_at_a_high_margin() -> None:
+    """Wherever it goes on after round 1 it does what TASR with that floor does."""
+    given = traces(4)
+    policy = fit_method("early-stop", given, "corrected", "tune")
+    tasr = fit_method("tasr", given, "corrected", "tune")
+    early, usual = stop_rounds(policy, given), stop_rounds(tasr, given)
+    later = early > 1
+    assert later.any()
+    assert (~later).any()
+    assert early[later].tolist() == usual[later].tolist()
+    assert usual.min() >= 2
+
+
+def test_short_records_are_always_under_the_cap() -> None:
+    rule = rule_of("overlap-alone", traces(1, rounds=2), "published")
+    assert rule.startswith("overlap > ")
+
+
+def test_overlap_without_two_values_is_refused() -> None:
+    given = to_trace_set(
+        [make_record(f"q{n}", ["x"], gold=["x"], split="tune") for n in range(8)]
+    )  # one round: overlap is undefined
+    with pytest.raises(UsageError, match="fewer than two values"):
+        fit_method("overlap-alone", given, "corrected", "tune")
+
+
+def test_names_and_presets() -> None:
+    assert set(CONTROLS) <= set(METHODS)
+    for name in CONTROLS:
+        assert method_and_preset(name) == (METHODS[name], "published")
+        assert method_and_preset(f"{name}-published") == (METHODS[name], "published")
+        assert method_and_preset(f"{name}-corrected") == (METHODS[name], "corrected")
+        assert method_and_preset(f"{name}-best") is None
+    with pytest.raises(UsageError, match="published preset of margin-alone is calibrated"):
+        fit_method("margin-alone", traces(), "published", "tune", calibrator="platt")
+    other = fit_method("margin-alone", traces(), "corrected", "tune", calibrator="platt")
+    assert isinstance(other, RulePolicy)
+    assert other.fitted_on["calibrator"] == "platt"
+
+
+@pytest.mark.parametrize("name", sorted(CONTROLS))
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_file_decides_the_same(name: str, preset: Preset, tmp_path: Path) -> None:
+    given = traces(5)
+    policy = fit_method(name, given, preset, "tune")
+    read = load_policy(save_policy(policy, tmp_path / "p.json")).policy
+    assert stop_rounds(read, given).tolist() == stop_rounds(policy, given).tolist()
+    data = fit_data(given, CONTROLS[name].signals)
+    assert fit_control(CONTROLS[name], data, preset) == policy
+
+
+def test_the_command_line_fits_one_and_replays_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, file = tmp_path / "t.parquet", tmp_path / "margin.json"
+    write_traces(made(6), path)
+    assert (
+        main(
+            [
+                "fit",
+                "margin-alone",
+                str(path),
+                "--out",
+                str(file),
+                "--preset",
+                "published",
+                "--json",
+            ]
+        )
+        == 0
+    )
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert document["policy"]["rule"] == f"calibrated({MARGIN}) > 0.25"
+    policies = [
+        "--policy",
+        str(file),
+        "--policy",
+        "margin-alone",
+        "--policy",
+        "margin-alone-corrected",
+    ]
+    assert main(["replay", str(path), *policies, "--bootstrap", "5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["policies"]
+    assert found[1]["name"] == "margin-alone"
+    assert found[2]["name"] == "margin-alone-corrected"
+    for key in ("f1", "em", "mean_rounds", "hash"):
+        assert found[0][key] == found[1][key]
