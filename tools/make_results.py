@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "docs" / "results" / "tables.md"
-SETS = ("hotpotqa", "2wiki")
+SETS = ("hotpotqa.parquet", "2wiki.parquet")
 SIGNALS = (
     "answer_stable,calibrated(answer_token_margin),overlap,verbalized_confidence,"
     "answer_in_evidence,retrieval_z_robust"
@@ -74,7 +74,7 @@ def sections() -> list[tuple[str, list[str]]]:
     found += [
         (
             f"Signals, calibrators, question types: {each}",
-            [f"suffice diagnose {each} --policy tasr-corrected --policy fixed-5 --calibrators"],
+            [f"suffice diagnose {each} --policy tasr-corrected --policy fixed-5"],
         )
         for each in SETS
     ]

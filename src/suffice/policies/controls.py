@@ -8,13 +8,14 @@ budgets at equal cost, needs no fitting: it is what ``frontier_gain`` of a repla
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
-from suffice.errors import UsageError
+from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.fitting import CalibratorKind, FitData, Preset, fit_rule
 from suffice.policies.rule import RulePolicy
 from suffice.policies.sweeping import cheapest_within_one_error, fill, sweep_rule
@@ -62,7 +63,14 @@ def _choose(
         return fill(template, cheapest_within_one_error(scores).threshold)
     under = [each for each in scores if each.mean_rounds <= _COST_CAP]
     if not under:
-        return f"round >= {data.table.n_rounds}"  # never fires: every rule stops there
+        budget = data.table.n_rounds
+        warnings.warn(
+            f"no threshold of {template!r} costs at most {_COST_CAP:g} rounds on the fitting questions: "
+            f"the rule never fires before round {budget}",
+            SufficeWarning,
+            stacklevel=2,
+        )
+        return f"round >= {budget}"
     return fill(template, max(under, key=lambda each: (each.f1, -each.threshold)).threshold)
 
 

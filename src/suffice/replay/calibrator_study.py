@@ -46,8 +46,8 @@ class ProbabilityScore:
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
         return {
-            "brier": _interval(self.brier),
-            "delta_brier": _interval(self.delta_brier),
+            "brier": self.brier.to_json(),
+            "delta_brier": self.delta_brier.to_json(),
             "log_loss": self.log_loss,
             "ece": self.ece,
             "rows": self.rows,
@@ -82,8 +82,8 @@ class CalibratorScore:
             "rule": {
                 "text": self.rule,
                 "floor": self.floor,
-                "f1": _interval(self.f1),
-                "delta_f1": _interval(self.delta_f1),
+                "f1": self.f1.to_json(),
+                "delta_f1": self.delta_f1.to_json(),
                 "em": self.em,
                 "mean_rounds": self.mean_rounds,
             },

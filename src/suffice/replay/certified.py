@@ -182,7 +182,7 @@ def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Ce
     costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
     distinct = _cheapest_of_equals(learn, full)
     everyone = np.arange(len(costs))
-    learned = _over_members(everyone, learn, lambda part: _mean_and_error(learn, part, settings))
+    learned = _over_members(everyone, learn, lambda part: _means(learn, part, settings))
     order = _order(learn, distinct, learned, full, settings)
     p_values = np.full(len(costs), np.nan)
     p_values[order] = _over_members(
@@ -205,7 +205,7 @@ def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Ce
         reason=_reason(len(cheaper), len(order), needed, sum(sizes), settings),
         certified=certified,
         p_values=p_values,
-        learned_loss=_plain(learned[:, 0], settings),
+        learned_loss=_plain(learned, settings),
         tested_loss=_plain(tested, settings),
         costs=costs,
         order=order,
@@ -231,12 +231,6 @@ def _over_members(
     return np.concatenate(parts)
 
 
-def _mean_and_error(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> Array:
-    losses = half.losses(members, settings.loss)
-    spread = losses.std(axis=0, ddof=1) if len(losses) > 1 else np.zeros(losses.shape[1])
-    return np.stack([losses.mean(axis=0), spread / np.sqrt(len(losses))], axis=1)
-
-
 def _means(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> Array:
     return np.asarray(half.losses(members, settings.loss).mean(axis=0))
 
@@ -258,29 +252,25 @@ def _p_values(
     return binomial_p_values(losses, limit)
 
 
-def _safety(learned: Array, limit: float) -> Array:
-    """How many standard errors the mean loss lies below the limit; one of 0 counts as tiny."""
-    return np.asarray((limit - learned[:, 0]) / np.maximum(learned[:, 1], 1e-6))
-
-
 def _plain(means: Array, settings: CertifySettings) -> Array:
     """A mean loss on its own scale."""
     return 2.0 * means - 1.0 if settings.loss == "signed" else means
 
 
 def _order(
-    learn: Half,
-    members: NDArray[np.intp],
-    learned: Array,
-    full: int,
-    settings: CertifySettings,
+    learn: Half, members: NDArray[np.intp], losses: Array, full: int, settings: CertifySettings
 ) -> NDArray[np.intp]:
-    """What is tested, safest first: members that cost less than the full budget."""
+    """What is tested, safest first: members that cost less than the full budget.
+
+    The safest is the one that the same test, run on the learning half, finds safest.
+    """
     candidates = members[learn.costs[members] < learn.costs[full]]
     if settings.only_front:
-        candidates = _front(candidates, learned[:, 0], learn.costs)
-    safety = _safety(learned, _limit(settings))
-    return np.asarray(candidates[np.argsort(-safety[candidates], kind="stable")])
+        candidates = _front(candidates, losses, learn.costs)
+    p_values = _over_members(
+        candidates, learn, lambda part: _p_values(learn, learn, part, settings)
+    )
+    return np.asarray(candidates[np.lexsort((candidates, losses[candidates], p_values))])
 
 
 def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:

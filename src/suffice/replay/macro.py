@@ -43,8 +43,8 @@ class MacroPolicy:
             "name": self.name,
             "em": self.em,
             "f1": self.f1.estimate,
-            "f1_interval": _interval(self.f1),
-            "delta_f1": _interval(self.delta_f1),
+            "f1_interval": self.f1.to_json(),
+            "delta_f1": self.delta_f1.to_json(),
             "mean_rounds": self.mean_rounds,
             "set_f1": list(self.set_f1),
         }
@@ -71,10 +71,6 @@ class MacroResult:
             "baseline": self.baseline,
             "policies": [each.to_json() for each in self.policies],
         }
-
-
-def _interval(interval: Interval) -> dict[str, float]:
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,9 +86,7 @@ class PolicyResult:
 
 
 def _interval(interval: Interval | None) -> dict[str, float] | None:
-    if interval is None:
-        return None
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+    return None if interval is None else interval.to_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

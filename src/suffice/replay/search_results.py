@@ -65,7 +65,7 @@ class SearchedRule:
             "low": self.interval.low,
             "high": self.interval.high,
             "cost": self.cost,
-            "delta_f1": _interval(self.delta_f1),
+            "delta_f1": self.delta_f1.to_json(),
             "p_holm": self.p_holm,
             "tune_f1": self.tune_f1,
             "tune_cost": self.tune_cost,
@@ -75,12 +75,8 @@ class SearchedRule:
         }
         if naive:
             entry["naive_low"], entry["naive_high"] = self.naive.low, self.naive.high
-            entry["naive_delta_f1"] = _interval(self.naive_delta_f1)
+            entry["naive_delta_f1"] = self.naive_delta_f1.to_json()
         return entry
-
-
-def _interval(interval: Interval) -> dict[str, float]:
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

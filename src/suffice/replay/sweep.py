@@ -141,8 +141,8 @@ class SweepResult:
             "cross_validation": {
                 "fold_choices": list(self.fold_choices),
                 "held_out_f1": self.held_out_f1,
-                "selection_gap": _interval(self.selection_gap),
-                "split_gap": _interval(self.split_gap),
+                "selection_gap": self.selection_gap.to_json(),
+                "split_gap": self.split_gap.to_json(),
             },
             "tune_split": self.settings.tune_split,
             "eval_split": self.settings.eval_split,
@@ -154,10 +154,6 @@ class SweepResult:
             "traces": self.source,
             "notes": list(self.notes),
         }
-
-
-def _interval(interval: Interval) -> dict[str, float]:
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
 def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
