@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 OUT = ROOT / "docs" / "results" / "tables.md"
 SETS = ("hotpotqa.parquet", "2wiki.parquet")
 SIGNALS = (
-    "answer_stable,calibrated(answer_token_margin),overlap,verbalized_confidence,"
+    "answer_stable,calibrated(answer_token_margin),overlap,token_probability,"
     "answer_in_evidence,retrieval_z_robust"
 )
 METHODS = (

@@ -116,7 +116,8 @@ def hoeffding_bentkus_p_values(losses: NDArray[np.float64], limit: float) -> NDA
     hoeffding = np.exp(-n_questions * _relative_entropy(low, limit))
     # a sum of zeros and ones may miss its whole number by rounding
     reached = np.ceil(n_questions * mean - 1e-9)
-    bentkus = np.e * binomial_cdf(reached, n_questions, limit)
+    counts, member = np.unique(reached, return_inverse=True)
+    bentkus = np.e * binomial_cdf(counts, n_questions, limit)[member]
     return np.asarray(np.minimum(1.0, np.minimum(hoeffding, bentkus)))
 
 
@@ -147,7 +148,8 @@ def binomial_p_values(losses: NDArray[np.float64], limit: float) -> NDArray[np.f
     _check(losses, limit)
     if not np.isin(losses, (0.0, 1.0)).all():
         raise UsageError("the exact binomial test needs losses of 0 or 1")
-    return binomial_cdf(losses.sum(axis=0), losses.shape[0], limit)
+    counts, member = np.unique(losses.sum(axis=0), return_inverse=True)
+    return np.asarray(binomial_cdf(counts, losses.shape[0], limit)[member])
 
 
 def _check(losses: NDArray[np.float64], limit: float) -> None:

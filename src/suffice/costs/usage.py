@@ -117,7 +117,8 @@ def _llm_calls(ledger: _Ledger) -> _Array:
     """
     calls = ledger.column("llm_calls")
     if not ledger.reads.samples:
-        calls = calls - _sample_calls(ledger, calls)
+        answering = calls - _sample_calls(ledger, calls)
+        calls = ledger.known(answering, "llm_calls less the calls of samples")
     return calls + ledger.cost("judge_calls")
 
 

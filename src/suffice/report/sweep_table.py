@@ -56,7 +56,7 @@ def threshold_marks(result: SweepResult, threshold: float) -> str:
     if threshold == result.chosen:
         marks.append("chosen")
     if threshold == result.knee.threshold:
-        marks.append("knee")
+        marks.append("knee" if result.knee.warning is None else "knee, unclear")
     return ", ".join(marks)
 
 

@@ -306,3 +306,10 @@ def test_no_cost_is_negative_and_none_falls_over_rounds(
         steps = np.diff(summed, axis=1)
         assert (steps[found.exists[:, 1:]] >= 0).all()
         np.testing.assert_allclose(summed[:, 0], values[:, 0])
+
+
+def test_a_verdict_does_not_make_up_for_impossible_calls() -> None:
+    """One sample call of no calls at all stays unknown when a judge's call is added."""
+    found = traces(a_round(llm_calls=0, sample_calls=1, judge_calls=2))
+    assert paid(found)["llm_calls"] is None
+    assert paid(found, verdicts=True)["llm_calls"] is None
