@@ -117,11 +117,13 @@ class Half:
 
     def losses(self, members: NDArray[np.intp], loss: LossName) -> Array:
         """Losses in [0, 1], (n_questions, n_members); the signed one as (loss + 1) / 2."""
-        rows = np.arange(len(self.last))
+        n_questions, n_rounds = self.scores.shape
+        rows = np.arange(n_questions)
         full = self.scores[rows, self.last - 1]
-        chosen = self.stops[members].T.astype(np.intp)
-        stopped = np.take_along_axis(self.scores, chosen - 1, axis=1)
-        return _LOSS[loss](full[:, None], stopped)
+        by_round = _LOSS[loss](full[:, None], self.scores).ravel()
+        first = rows * n_rounds - 1  # where a question's rounds begin, stops counting from 1
+        places = np.add(self.stops[members].T, first[:, None], dtype=np.intp, order="C")
+        return np.asarray(by_round.take(places))
 
 
 def _signed(full: Array, stopped: Array) -> Array:
