@@ -42,6 +42,13 @@ class PerRoundCalibrator:
             return fitted.predict(values)
         return np.full(values.shape, math.nan if self.absent is None else self.absent)
 
+    def predict_rounds(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities of every round's values, (n_questions, n_rounds), stored round-major."""
+        found = np.empty(values.shape[::-1])
+        for index, column in enumerate(values.T):
+            found[index] = self.predict(index + 1, column)
+        return found.T
+
     def predict_one(self, round_number: int, value: float) -> float:
         """The same for one value."""
         fitted = self._of(round_number)

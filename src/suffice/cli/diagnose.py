@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from suffice.cli.options import add_json, add_traces, natural, open_traces, positive
+from suffice.cli.options import (
+    add_json,
+    add_resampling,
+    add_splits,
+    add_traces,
+    number,
+    open_traces,
+)
 from suffice.cli.output import print_json, say
-from suffice.policies.fitting import FIT_SPLIT
 from suffice.replay.diagnosis import DiagnosisSettings, diagnosis
-from suffice.replay.diagnostics import EVAL_SPLIT, DiagnosticsSettings
+from suffice.replay.diagnostics import DiagnosticsSettings
 from suffice.report.diagnostics_table import diagnosis_tables
-from suffice.scoring import F1_KINDS
 
 __all__ = ["add_command"]
 
@@ -53,19 +58,12 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument(
         "--threshold",
-        type=float,
+        type=number,
         metavar="X",
         help="where the confidence is split into above and below (default: its median)",
     )
-    parser.add_argument("--tune-split", default=FIT_SPLIT, metavar="S", help="default: tune")
-    parser.add_argument("--eval-split", default=EVAL_SPLIT, metavar="S", help="default: eval")
-    parser.add_argument(
-        "--bootstrap", type=positive, default=1000, metavar="N", help="resamples (default: 1000)"
-    )
-    parser.add_argument("--seed", type=natural, default=42, help="of the resampling (default: 42)")
-    parser.add_argument(
-        "--f1", choices=F1_KINDS, default="hotpotqa", help="which F1 (default: hotpotqa)"
-    )
+    add_splits(parser)
+    add_resampling(parser)
     add_json(parser)
     parser.set_defaults(run=run)
 

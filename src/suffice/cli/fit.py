@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from suffice.cli.options import (
+    add_calibrator,
     add_costs,
     add_json,
     add_traces,
@@ -21,7 +22,7 @@ from suffice.cli.options import (
 from suffice.cli.output import print_json, say
 from suffice.errors import UsageError
 from suffice.policies.file import policy_document, policy_hash, save_policy
-from suffice.policies.fitting import CALIBRATORS, FIT_SPLIT
+from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.methods import METHODS, fit_method
 from suffice.policies.tasr import TEMPLATE
 from suffice.replay.certified import CORRECTIONS, LOSSES, METRICS, CertifySettings
@@ -80,12 +81,7 @@ def add_command(commands: Any) -> None:
         metavar="S",
         help=f"questions to fit on (default: {FIT_SPLIT})",
     )
-    parser.add_argument(
-        "--calibrator",
-        choices=tuple(CALIBRATORS),
-        default="isotonic",
-        help="how calibrated(...) is fitted, for the corrected presets (default: isotonic)",
-    )
+    add_calibrator(parser, ", for the corrected presets")
     _add_certified(parser)
     add_costs(parser)
     add_json(parser)

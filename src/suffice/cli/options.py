@@ -12,6 +12,7 @@ from suffice.costs.usage import COSTS, CostModel
 from suffice.llm.cache import CachedModel
 from suffice.llm.connect import connect
 from suffice.llm.openai_compatible import OpenAISettings
+from suffice.policies.fitting import CALIBRATORS, EVAL_SPLIT, FIT_SPLIT
 from suffice.protocols import ChatModel
 from suffice.replay.compare import ComparisonSettings
 from suffice.scoring import F1_KINDS
@@ -20,11 +21,13 @@ from suffice.trace.reader import read_traces
 from suffice.trace.table import TraceSet
 
 __all__ = [
+    "add_calibrator",
     "add_costs",
     "add_json",
     "add_model",
     "add_replay",
     "add_resampling",
+    "add_splits",
     "add_traces",
     "comparison_settings",
     "connect_model",
@@ -231,6 +234,32 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     )
     add_resampling(parser)
     add_costs(parser)
+
+
+def add_splits(parser: argparse.ArgumentParser) -> None:
+    """``--tune-split`` and ``--eval-split``."""
+    parser.add_argument(
+        "--tune-split",
+        default=FIT_SPLIT,
+        metavar="S",
+        help=f"where things are fitted and chosen (default: {FIT_SPLIT})",
+    )
+    parser.add_argument(
+        "--eval-split",
+        default=EVAL_SPLIT,
+        metavar="S",
+        help=f"where they are scored (default: {EVAL_SPLIT})",
+    )
+
+
+def add_calibrator(parser: argparse.ArgumentParser, note: str = "") -> None:
+    """``--calibrator``; ``note`` says where it counts."""
+    parser.add_argument(
+        "--calibrator",
+        choices=tuple(CALIBRATORS),
+        default="isotonic",
+        help=f"how calibrated(...) is fitted{note} (default: isotonic, one map a round)",
+    )
 
 
 def add_resampling(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from suffice.cli.options import (
     add_costs,
     add_json,
     add_resampling,
+    add_splits,
     add_traces,
     cost_model,
     names,
@@ -18,7 +19,6 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import print_json, say
 from suffice.errors import UsageError
-from suffice.policies.fitting import FIT_SPLIT
 from suffice.replay.formulas import FORMS
 from suffice.replay.search import OBJECTIVES, SearchSettings, search
 from suffice.report.search_table import search_table
@@ -51,18 +51,7 @@ def add_command(commands: Any) -> None:
         default="or",
         help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs (default: or)",
     )
-    parser.add_argument(
-        "--tune-split",
-        default=FIT_SPLIT,
-        metavar="S",
-        help=f"where thresholds and order are chosen (default: {FIT_SPLIT})",
-    )
-    parser.add_argument(
-        "--eval-split",
-        default="eval",
-        metavar="S",
-        help="where the figures come from (default: eval)",
-    )
+    add_splits(parser)
     parser.add_argument(
         "--threshold-grid",
         type=_grid,

@@ -5,9 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from suffice.cli.options import add_json, add_resampling, add_traces, grid, open_traces
+from suffice.cli.options import (
+    add_calibrator,
+    add_json,
+    add_resampling,
+    add_splits,
+    add_traces,
+    grid,
+    open_traces,
+)
 from suffice.cli.output import print_json, say
-from suffice.policies.fitting import CALIBRATORS, FIT_SPLIT
 from suffice.policies.tasr import TEMPLATE
 from suffice.replay.sweep import SweepSettings, sweep
 from suffice.report.sweep_table import sweep_table
@@ -37,21 +44,8 @@ def add_command(commands: Any) -> None:
         help="thresholds; write --grid=-1:1:0.5 where the first is negative (default: 0.20:0.35:0.01 for "
         "a calibrated value, else quantiles on tune)",
     )
-    parser.add_argument(
-        "--tune-split",
-        default=FIT_SPLIT,
-        metavar="S",
-        help=f"where the threshold is chosen (default: {FIT_SPLIT})",
-    )
-    parser.add_argument(
-        "--eval-split", default="eval", metavar="S", help="where it is scored (default: eval)"
-    )
-    parser.add_argument(
-        "--calibrator",
-        choices=tuple(CALIBRATORS),
-        default="isotonic",
-        help="how calibrated(...) is fitted (default: isotonic, one map a round)",
-    )
+    add_splits(parser)
+    add_calibrator(parser)
     add_resampling(parser)
     add_json(parser)
     parser.set_defaults(run=run)

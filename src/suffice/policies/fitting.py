@@ -20,14 +20,18 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.policies.rule import RulePolicy, rule_needs
 from suffice.protocols import Signal
+from suffice.scoring import F1Kind
 from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.table import TraceSet
 
 __all__ = [
     "CALIBRATORS",
+    "EVAL_SPLIT",
+    "FIT_SPLIT",
     "CalibratorKind",
     "FitData",
     "Preset",
+    "base_rates_out_of_fold",
     "fit_calibrator",
     "fit_data",
     "fit_rule",
@@ -37,6 +41,7 @@ __all__ = [
 Preset = Literal["published", "corrected"]
 CalibratorKind = Literal["isotonic", "isotonic-global", "platt", "shrunken", "venn-abers"]
 FIT_SPLIT = "tune"
+EVAL_SPLIT = "eval"  # the default of whatever scores
 N_FOLDS = 5
 
 
@@ -54,19 +59,24 @@ class FitData:
     @property
     def base_rates(self) -> tuple[float, ...]:
         """Mean EM of each round over labelled questions; NaN where none was recorded."""
-        em = self.outcomes.em
-        counts = np.isfinite(em).sum(axis=0)
-        sums = np.nansum(em, axis=0)
-        return tuple(
-            float(total / count) if count else float("nan")
-            for total, count in zip(sums, counts, strict=True)
-        )
+        return tuple(_mean_by_round(self.outcomes.em).tolist())
+
+
+def _mean_by_round(em: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Column means of what is defined, (n_rounds,); NaN where nothing is."""
+    counts = np.isfinite(em).sum(axis=0)
+    means = np.nansum(em, axis=0) / np.maximum(counts, 1)
+    return np.where(counts > 0, means, np.nan)
 
 
 def fit_data(
-    traces: TraceSet, signals: Iterable[str | Signal], *, split: str = FIT_SPLIT
+    traces: TraceSet,
+    signals: Iterable[str | Signal],
+    *,
+    split: str = FIT_SPLIT,
+    f1_kind: F1Kind = "hotpotqa",
 ) -> FitData:
-    """The labelled questions of a split, ready to fit on.
+    """The labelled questions of a split, ready to fit on, scored with that F1.
 
     Raises
     ------
@@ -76,7 +86,7 @@ def fit_data(
         When none of its questions is labelled, or a signal cannot be computed.
     """
     chosen = traces.only_split(split)
-    scored = outcomes(chosen)
+    scored = outcomes(chosen, f1_kind)
     if not scored.labelled.any():
         raise UsageError(
             f"no question of split {split!r} in {traces.origin.source} has gold answers; "
@@ -206,10 +216,7 @@ def _where(data: FitData, count: int) -> str:
 
 
 def _consequence(signal: str, values: NDArray[np.float64], calibrator: PerRoundCalibrator) -> str:
-    predicted = [
-        calibrator.predict(number, column) for number, column in enumerate(values.T, start=1)
-    ]
-    rounds = [each[~np.isnan(each)] for each in predicted]
+    rounds = [each[~np.isnan(each)] for each in calibrator.predict_rounds(values).T]
     rounds = [each for each in rounds if each.size]
     term = f"calibrated({signal})"
     if not rounds:
@@ -293,6 +300,16 @@ def out_of_fold(
         held_out = fold == number
         others = ~held_out if n_questions > 1 else held_out
         calibrator = fit_calibrator(data, signal, kind=kind, rows=others)
-        for t in range(1, n_rounds + 1):
-            calibrated[held_out, t - 1] = calibrator.predict(t, values[held_out, t - 1])
+        calibrated[held_out] = calibrator.predict_rounds(values[held_out])
     return calibrated
+
+
+def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float64]:
+    """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
+    em = data.outcomes.em
+    fold = folds(len(em), seed)
+    rates = np.empty(em.shape)
+    for number in np.unique(fold):
+        held_out = fold == number
+        rates[held_out] = _mean_by_round(em if held_out.all() else em[~held_out])
+    return rates

@@ -153,13 +153,12 @@ class RulePolicy:
         calibrated = [each.name for each in self._shown if isinstance(each, Calibrated)]
         if not calibrated:
             return None
-        smallest = np.full((table.n_rounds, table.n_questions), math.inf)
+        smallest = np.full((table.n_rounds, table.n_questions), math.inf).T
         for name in calibrated:
             values = table.signal(name)
-            for number, least in enumerate(smallest, start=1):
-                now = self.calibrators[name].predict(number, values[:, number - 1])
-                np.minimum(least, now, out=least)  # NaN wins: an undefined part leaves no whole
-        return smallest.T
+            # NaN wins: an undefined part leaves no whole
+            np.minimum(smallest, self.calibrators[name].predict_rounds(values), out=smallest)
+        return smallest
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The first round at which the rule holds, (n_questions,); ``n_rounds`` when it never does."""

@@ -10,16 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.policies.fitting import CalibratorKind, FitData, folds, out_of_fold
+from suffice.policies.fitting import (
+    CalibratorKind,
+    FitData,
+    base_rates_out_of_fold,
+    out_of_fold,
+)
 from suffice.policies.outcomes import Outcomes
 from suffice.policies.rule import rule_needs
 from suffice.policies.rule_columns import RuleColumns, first_stops, rule_fires
+from suffice.policies.rule_syntax import Number
 from suffice.signals.registry import resolve
 
 __all__ = [
     "PLACEHOLDER",
     "ThresholdScore",
-    "base_rates_out_of_fold",
     "cheapest_within_one_error",
     "fill",
     "score_stops",
@@ -59,7 +64,7 @@ def fill(template: str, threshold: float) -> str:
         )
     if not math.isfinite(threshold):
         raise UsageError(f"a threshold must be a finite number, found {threshold!r}")
-    return template.replace(PLACEHOLDER, repr(float(threshold)).removesuffix(".0"))
+    return template.replace(PLACEHOLDER, str(Number(float(threshold))))
 
 
 def sweep_rule(
@@ -119,20 +124,6 @@ def score_stops(threshold: float, stops: NDArray[np.int16], outcomes: Outcomes) 
         mean_rounds=float(stops[labelled].mean()),
         stops=stops,
     )
-
-
-def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float64]:
-    """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
-    em = data.outcomes.em
-    fold = folds(len(em), seed)
-    rates = np.full(em.shape, np.nan)
-    for number in np.unique(fold):
-        held_out = fold == number
-        others = em[~held_out] if (~held_out).any() else em
-        counts = np.isfinite(others).sum(axis=0)
-        sums = np.nansum(others, axis=0)
-        rates[held_out] = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    return rates
 
 
 def cheapest_within_one_error(scores: Sequence[ThresholdScore]) -> ThresholdScore:

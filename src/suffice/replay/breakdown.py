@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.replay.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.replay.closed_book import of_rounds
 from suffice.replay.results import PolicyResult, ReplayResult
 from suffice.trace.table import TraceSet
 
@@ -35,15 +36,12 @@ class TypeScores:
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
-        delta = self.delta_f1
         return {
             "policy": self.policy,
             "em": self.em,
             "f1": self.f1,
             "mean_rounds": self.mean_rounds,
-            "delta_f1": None
-            if delta is None
-            else {"estimate": delta.estimate, "low": delta.low, "high": delta.high},
+            "delta_f1": None if self.delta_f1 is None else self.delta_f1.to_json(),
         }
 
 
@@ -78,18 +76,21 @@ class TypeBreakdown:
 def breakdown(traces: TraceSet, result: ReplayResult) -> tuple[TypeBreakdown, ...]:
     """The replay ``result`` of ``traces`` by question type, types sorted, untyped questions last.
 
+    The closed book is left out: it takes none of the rounds.
+
     Each type resamples its own questions, with the replay's seed and number of resamples.
 
     Raises
     ------
     UsageError
-        When the traces are not those replayed.
+        When the traces are not those replayed, or the baseline is the closed book.
     """
     if traces.question_ids != result.question_ids:
         raise UsageError(
             f"the replay has {result.questions} questions and these traces {traces.n_questions} "
             "others; pass the traces that were replayed"
         )
+    result = of_rounds(result)
     scored = outcomes(traces, result.f1_kind)
     types = [question.type for question in traces.questions]
     names = sorted({each for each in types if each is not None})

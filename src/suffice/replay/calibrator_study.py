@@ -11,10 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.calibration.quality import expected_calibration_error, log_loss, squared_errors
 from suffice.errors import UsageError
-from suffice.policies.fitting import CalibratorKind, FitData, fit_data, fit_rule, out_of_fold
+from suffice.policies.fitting import (
+    EVAL_SPLIT,
+    FIT_SPLIT,
+    CalibratorKind,
+    FitData,
+    fit_data,
+    fit_rule,
+    out_of_fold,
+)
 from suffice.policies.rule import rule_needs
 from suffice.policies.sweeping import cheapest_within_one_error, fill, sweep_rule
 from suffice.policies.tasr import FLOORS, MARGIN, TEMPLATE
@@ -127,8 +134,8 @@ def calibrator_study(
     signal: str = MARGIN,
     rule: str = TEMPLATE,
     kinds: Sequence[CalibratorKind] = KINDS,
-    tune_split: str = "tune",
-    eval_split: str = "eval",
+    tune_split: str = FIT_SPLIT,
+    eval_split: str = EVAL_SPLIT,
 ) -> CalibratorStudy:
     """Fit every kind on tune, score its probabilities, then the rule that reads them.
 
@@ -197,7 +204,7 @@ class _Fitted:
 def _results(
     fitted: Sequence[_Fitted], signal: str, tune: FitData, held_out: FitData
 ) -> tuple[CalibratorScore, ...]:
-    predictions = [_predicted(each.calibrator, held_out, signal) for each in fitted]
+    predictions = [each.calibrator.predict_rounds(held_out.table.signal(signal)) for each in fitted]
     stops = [each.stops(held_out) for each in fitted]
     scored = zip(
         fitted,
@@ -221,11 +228,6 @@ def _results(
         )
         for each, on_tune, on_eval, stopped, (f1, delta_f1) in scored
     )
-
-
-def _predicted(calibrator: PerRoundCalibrator, data: FitData, signal: str) -> NDArray[np.float64]:
-    columns = enumerate(data.table.signal(signal).T, start=1)
-    return np.stack([calibrator.predict(number, values) for number, values in columns], axis=1)
 
 
 def _probability_scores(

@@ -22,6 +22,7 @@ from suffice.calibration.p_values import (
     hoeffding_bentkus_p_values,
 )
 from suffice.errors import UsageError
+from suffice.replay.frontier import pareto_front
 
 __all__ = [
     "CORRECTIONS",
@@ -268,7 +269,8 @@ def _order(
     """
     candidates = members[learn.costs[members] < learn.costs[full]]
     if settings.only_front:
-        candidates = _front(candidates, losses, learn.costs)
+        front = pareto_front(learn.costs[candidates], -losses[candidates])
+        candidates = candidates[front]
     p_values = _over_members(
         candidates, learn, lambda part: _p_values(learn, learn, part, settings)
     )
@@ -281,15 +283,6 @@ def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
     for number in np.argsort(learn.costs, kind="stable").tolist():
         seen.setdefault(learn.stops[number].tobytes(), number)
     return np.sort(np.array(list(seen.values()), np.intp))
-
-
-def _front(members: NDArray[np.intp], losses: Array, costs: Array) -> NDArray[np.intp]:
-    """Members that no cheaper one matches in loss."""
-    order = members[np.lexsort((members, losses[members], costs[members]))]
-    best = np.minimum.accumulate(losses[order])
-    kept = np.ones(len(order), np.bool_)
-    kept[1:] = losses[order][1:] < best[:-1]
-    return np.sort(order[kept])
 
 
 def _needed(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.outcomes import outcomes
@@ -24,7 +24,7 @@ from suffice.replay.certified import (
     describe,
     members_in_order,
 )
-from suffice.replay.costing import CostAxis, CostBook
+from suffice.replay.costing import CostAxis, CostBook, mean_costs, shared_axis
 from suffice.replay.families import Family, FamilySettings, build_family
 from suffice.scoring import F1Kind
 from suffice.trace.table import TraceSet
@@ -135,13 +135,18 @@ def _halves(
         f"member {number}": reads for number, reads in enumerate(dict.fromkeys(family.reads))
     }
     books = [CostBook(part, settings.cost_model) for part in parts]
-    axis = books[0].axis(settings.cost, readers)
-    if books[1].axis(settings.cost, readers) != axis:
-        axis = books[0].axis("rounds", readers)
-    stops = (family.learn_stops, family.test_stops)
+    axis = shared_axis(books, settings.cost, readers)
+    metric = "em" if settings.promise.loss == "wrong-stop" else settings.metric
     learn, test = (
-        _half(part, book, stop, family.reads, axis, settings)
-        for part, book, stop in zip(parts, books, stops, strict=True)
+        Half(
+            stops=stops,
+            scores=getattr(outcomes(part, settings.f1_kind), metric),
+            last=part.last_rounds,
+            costs=mean_costs(book, axis, stops, family.reads),
+        )
+        for part, book, stops in zip(
+            parts, books, (family.learn_stops, family.test_stops), strict=True
+        )
     )
     return axis, (learn, test)
 
@@ -156,27 +161,6 @@ def _reordered(half: Half, order: NDArray[np.intp]) -> Half:
     return replace(
         half, stops=half.stops[:, order], scores=half.scores[order], last=half.last[order]
     )
-
-
-def _half(
-    part: TraceSet,
-    book: CostBook,
-    stops: NDArray[np.int16],
-    reads: tuple[CostReads, ...],
-    axis: CostAxis,
-    settings: CertifiedSettings,
-) -> Half:
-    scored = outcomes(part, settings.f1_kind)
-    metric = "em" if settings.promise.loss == "wrong-stop" else settings.metric
-    costs = np.empty(len(stops))
-    rows = np.arange(stops.shape[1])
-    for kind in dict.fromkeys(reads):
-        paid = book.sums(kind)[axis.name]
-        if paid is None:
-            raise UsageError(f"cost {axis.name!r} is unknown in {part.origin.source}")
-        members = np.flatnonzero([each == kind for each in reads])
-        costs[members] = [paid[rows, stops[each] - 1].mean() for each in members]
-    return Half(stops=stops, scores=getattr(scored, metric), last=part.last_rounds, costs=costs)
 
 
 def _policy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.replay.costing import CostAxis, CostBook
+from suffice.replay.results import ReplayResult
 from suffice.trace.table import TraceSet
 
-__all__ = ["CLOSED_BOOK", "closed_book_costs", "closed_book_rounds"]
+__all__ = ["CLOSED_BOOK", "closed_book_costs", "closed_book_rounds", "of_rounds"]
 
 CLOSED_BOOK = "closed-book"
 
@@ -55,3 +57,17 @@ def closed_book_costs(
             f"another with --cost, known here: {known}"
         )
     return costs
+
+
+def of_rounds(result: ReplayResult) -> ReplayResult:
+    """The replay without policies that answer before round 1, whose scores are of no round.
+
+    Raises
+    ------
+    UsageError
+        When the baseline is such a policy.
+    """
+    kept = tuple(each for each in result.policies if each.kind != CLOSED_BOOK)
+    if result.baseline not in (each.name for each in kept):
+        raise UsageError(f"the baseline {result.baseline!r} takes none of the recorded rounds")
+    return replace(result, policies=kept)

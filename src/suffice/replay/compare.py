@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.policies.file import policy_hash
+from suffice.policies.fitting import EVAL_SPLIT
 from suffice.replay.candidates import Candidate, candidates
 from suffice.replay.engine import ReplaySettings, replay
 from suffice.replay.results import ReplayResult
@@ -16,8 +17,6 @@ from suffice.scoring import F1Kind
 from suffice.trace.table import TraceSet
 
 __all__ = ["Comparison", "ComparisonSettings", "compare"]
-
-_EVAL_SPLIT = "eval"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +108,8 @@ def _include(
 def _choose_split(traces: TraceSet, wanted: str | None) -> tuple[TraceSet, str | None, list[str]]:
     if wanted is not None:
         return traces.only_split(wanted), wanted, []
-    if _EVAL_SPLIT in traces.splits:
-        return traces.only_split(_EVAL_SPLIT), _EVAL_SPLIT, ["replayed on split eval, the default"]
+    if EVAL_SPLIT in traces.splits:
+        return traces.only_split(EVAL_SPLIT), EVAL_SPLIT, ["replayed on split eval, the default"]
     return traces, None, ["no split is named eval: all questions are replayed"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,16 +12,22 @@ from numpy.typing import NDArray
 from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.errors import UsageError
 from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
-from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.policies.rule_columns import RuleColumns, rule_fires
-from suffice.replay.costing import CostBook
-from suffice.scoring import F1Kind
+from suffice.policies.rule_syntax import Number
 from suffice.signals.base import SignalSpec
 from suffice.signals.registry import resolve
-from suffice.signals.table import signal_table
+from suffice.signals.table import SignalTable
 from suffice.trace.table import TraceSet
 
-__all__ = ["Operand", "Side", "grid_of", "operands_of", "scoring_side", "tuning_side"]
+__all__ = [
+    "Operand",
+    "calibrators_of",
+    "condition_fires",
+    "grid_of",
+    "operands_of",
+    "scoring_columns",
+    "tuning_columns",
+]
 
 _CALIBRATED = re.compile(r"calibrated\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)")
 
@@ -47,9 +53,7 @@ class Operand:
         """The condition as a rule: ``>`` where high speaks for stopping, ``<`` where low does."""
         if threshold is None:
             return f"not {self.text}" if self._falls else self.text
-        return (
-            f"{self.text} {'<' if self._falls else '>'} {repr(float(threshold)).removesuffix('.0')}"
-        )
+        return f"{self.text} {'<' if self._falls else '>'} {Number(float(threshold))}"
 
     def can_hold(self, threshold: float) -> bool:
         """Whether a value in range passes the threshold: a rule that none can pass is refused."""
@@ -87,67 +91,44 @@ def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One split, ready to evaluate rules on: operands, scores, recorded rounds and costs."""
-
-    traces: TraceSet
-    columns: RuleColumns
-    scored: Outcomes
-    book: CostBook
-
-    def fires(self, conditions: Sequence[str], operands: Sequence[Operand]) -> NDArray[np.bool_]:
-        """Where each condition holds, (n_conditions, n_questions, n_rounds)."""
-        specs = {each.spec.name: each.spec for each in operands}
-        fires = np.empty((len(conditions), *self.columns.shape), np.bool_)
-        for number, text in enumerate(conditions):
-            fires[number] = rule_fires(text, specs, self.columns)
-        return fires
+def condition_fires(
+    conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
+) -> NDArray[np.bool_]:
+    """Where each condition holds, (n_conditions, n_questions, n_rounds)."""
+    specs = {each.spec.name: each.spec for each in operands}
+    fires = np.empty((len(conditions), *columns.shape), np.bool_)
+    for number, text in enumerate(conditions):
+        fires[number] = rule_fires(text, specs, columns)
+    return fires
 
 
-def tuning_side(
-    data: FitData, traces: TraceSet, operands: Sequence[Operand], book: CostBook
-) -> Side:
-    """The split that thresholds are chosen on; calibrated values are out of fold."""
-    names = dict.fromkeys(each.spec.name for each in operands)
-    columns = RuleColumns(
-        shape=(data.table.n_questions, data.table.n_rounds),
-        signals={name: data.table.signal(name) for name in names},
-        calibrations={
-            each.spec.name: out_of_fold(data, each.spec.name)
-            for each in operands
-            if each.calibrated
-        },
+def tuning_columns(data: FitData, operands: Sequence[Operand]) -> RuleColumns:
+    """Operands on the split that thresholds are chosen on; calibrated values are out of fold."""
+    calibrated = [each.spec.name for each in operands if each.calibrated]
+    return _columns(data.table, {name: out_of_fold(data, name) for name in calibrated})
+
+
+def scoring_columns(
+    table: SignalTable, calibrators: Mapping[str, PerRoundCalibrator]
+) -> RuleColumns:
+    """Operands on other questions, calibrated by maps that were fitted on all of tune."""
+    return _columns(
+        table,
+        {name: each.predict_rounds(table.signal(name)) for name, each in calibrators.items()},
     )
-    return Side(traces=traces, columns=columns, scored=data.outcomes, book=book)
 
 
-def scoring_side(
-    data: FitData,
-    traces: TraceSet,
-    operands: Sequence[Operand],
-    book: CostBook,
-    f1_kind: F1Kind = "hotpotqa",
-) -> Side:
-    """The split that figures are of; maps of calibrated values are fitted on all of ``data``."""
-    table = signal_table(traces, dict.fromkeys(each.spec.name for each in operands))
-    columns = RuleColumns(
-        shape=(table.n_questions, table.n_rounds),
-        signals=table.values,
-        calibrations={
-            each.spec.name: _mapped(
-                fit_calibrator(data, each.spec.name), table.signal(each.spec.name)
-            )
-            for each in operands
-            if each.calibrated
-        },
+def _columns(table: SignalTable, calibrations: Mapping[str, NDArray[np.float64]]) -> RuleColumns:
+    return RuleColumns(
+        shape=(table.n_questions, table.n_rounds), signals=table.values, calibrations=calibrations
     )
-    return Side(traces=traces, columns=columns, scored=outcomes(traces, f1_kind), book=book)
 
 
-def _mapped(calibrator: PerRoundCalibrator, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    rounds = [calibrator.predict(t + 1, column) for t, column in enumerate(values.T)]
-    return np.stack(rounds).T
+def calibrators_of(data: FitData, operands: Sequence[Operand]) -> dict[str, PerRoundCalibrator]:
+    """A map for every calibrated operand, fitted on all of ``data``."""
+    return {
+        each.spec.name: fit_calibrator(data, each.spec.name) for each in operands if each.calibrated
+    }
 
 
 def grid_of(values: NDArray[np.float64], grid: int | None) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +17,12 @@ from suffice.costs.usage import (
     find_cost,
     round_costs,
 )
-from suffice.errors import UsageError
+from suffice.errors import InternalError, UsageError
 from suffice.protocols import Signal
 from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
 from suffice.trace.table import TraceSet
 
-__all__ = ["CostAxis", "CostBook", "cost_reads"]
+__all__ = ["CostAxis", "CostBook", "cost_reads", "mean_costs", "shared_axis"]
 
 _VERDICTS = frozenset({JUDGE_SUPPORT.name, LLM_STOP.name})  # each costs a further call a round
 _RERANKS = "rerank_"  # how names of signals over a reranker's scores begin
@@ -124,3 +124,36 @@ class CostBook:
         except UsageError as error:
             known = [name for name in COSTS if self.sums(reads)[name] is not None]
             raise UsageError(f"{policy}: {error}; known here: {', '.join(known)}") from error
+
+
+def shared_axis(
+    books: Sequence[CostBook], wanted: str | None, readers: Mapping[str, CostReads]
+) -> CostAxis:
+    """One cost for several parts of a record: model calls by default only where all know them.
+
+    Raises
+    ------
+    UsageError
+        When the cost asked for is unknown somewhere.
+    """
+    axes = [book.axis(wanted, readers) for book in books]
+    return axes[0] if len({axis.name for axis in axes}) == 1 else books[0].axis("rounds", readers)
+
+
+def mean_costs(
+    book: CostBook, axis: CostAxis, stops: NDArray[np.int16], reads: Sequence[CostReads]
+) -> NDArray[np.float64]:
+    """What rules that stop at ``stops`` (n_rules, n_questions) cost a question, (n_rules,).
+
+    ``reads`` is what each of them pays for, of which the axis is known.
+    """
+    costs = np.empty(len(stops))
+    rows = np.arange(stops.shape[1])
+    for kind in dict.fromkeys(reads):
+        paid = book.sums(kind)[axis.name]
+        if paid is None:
+            raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
+        for number, each in enumerate(reads):
+            if each == kind:
+                costs[number] = paid[rows, stops[number] - 1].mean()
+    return costs

@@ -13,7 +13,6 @@ from suffice.replay.calibrator_study import CalibratorStudy, calibrator_study
 from suffice.replay.compare import ComparisonSettings, compare
 from suffice.replay.diagnostics import DiagnosticsSettings, diagnose
 from suffice.replay.diagnostics_results import Diagnostics
-from suffice.replay.report_parts import of_rounds
 from suffice.replay.results import ReplayResult
 from suffice.replay.selective import SelectiveResult, SelectiveSettings, selective_prediction
 from suffice.scoring import F1Kind
@@ -98,10 +97,9 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
             seed=settings.signals.seed,
         ),
     )
-    in_rounds = of_rounds(comparison.result)
     selective = selective_prediction(
         comparison.traces,
-        in_rounds,
+        comparison.result,
         SelectiveSettings(
             confidence=settings.confidence,
             threshold=settings.threshold,
@@ -122,7 +120,7 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
     return Diagnosis(
         signals=signals,
         replayed=comparison.result,
-        types=breakdown(comparison.traces, in_rounds),
+        types=breakdown(comparison.traces, comparison.result),
         selective=selective,
         calibrators=calibrators,
         no_calibrators=no_calibrators,

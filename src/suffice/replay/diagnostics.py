@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.outcomes import score_rounds
 from suffice.replay.diagnostics_results import (
     Concentration,
@@ -28,10 +28,9 @@ from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.table import SignalTable, missing_inputs, signal_table
 from suffice.trace.table import TraceSet
 
-__all__ = ["ALL_QUESTIONS", "EVAL_SPLIT", "DiagnosticsSettings", "diagnose", "signals_to_diagnose"]
+__all__ = ["ALL_QUESTIONS", "DiagnosticsSettings", "diagnose", "signals_to_diagnose"]
 
 ALL_QUESTIONS = "all"
-EVAL_SPLIT = "eval"
 _MOST_VALUES = 12  # a signal with more has no mode worth the name
 
 

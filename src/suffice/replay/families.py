@@ -12,14 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.calibration.per_round import PerRoundCalibrator
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
-from suffice.policies.fitting import fit_calibrator, fit_data, fit_rule
+from suffice.policies.fitting import fit_data, fit_rule
 from suffice.policies.rule import rule_needs
+from suffice.policies.rule_columns import RuleColumns
 from suffice.policies.sweeping import fill, sweep_rule
 from suffice.policies.tasr import TEMPLATE
-from suffice.replay.conditions import Operand, Side, operands_of, scoring_side, tuning_side
-from suffice.replay.costing import CostBook, cost_reads
+from suffice.replay.conditions import (
+    Operand,
+    calibrators_of,
+    condition_fires,
+    operands_of,
+    scoring_columns,
+    tuning_columns,
+)
+from suffice.replay.costing import cost_reads
 from suffice.replay.packed import RuleBatch, pack, stop_rounds_of
 from suffice.replay.signal_flags import UNUSABLE, refuse_unusable, signal_flags
 from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
@@ -148,8 +156,9 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
     data = fit_data(halves.learn, needs.signals, split=halves.split)
     swept = sweep_rule(settings.rule, data, grid)
     own = _own(needs.signals, halves.learn)
-    policies = [fit_rule(fill(settings.rule, each), data, own_signals=own) for each in grid]
-    table = signal_table(halves.test, policies[0].specs)
+    fitted = fit_rule(fill(settings.rule, grid[0]), data, own_signals=own)
+    policies = [replace(fitted, rule=fill(settings.rule, each)) for each in grid]
+    table = signal_table(halves.test, fitted.specs)
     family = Family(
         rules=tuple(policy.rule for policy in policies),
         full=0,
@@ -158,8 +167,8 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
             [np.minimum(policy.stop_rounds(table), halves.test.last_rounds) for policy in policies]
         ),
         reads=tuple(cost_reads(policy.specs) for policy in policies),
-        calibrators=policies[0].calibrators,
-        base_rates=policies[0].base_rates,
+        calibrators=fitted.calibrators,
+        base_rates=fitted.base_rates,
         own_signals=own,
     )
     return _with_fixed(family, halves)
@@ -175,11 +184,12 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
     data = fit_data(
         halves.learn, dict.fromkeys(each.spec.name for each in operands), split=halves.split
     )
-    learn = tuning_side(data, halves.learn, operands, CostBook(halves.learn, CostModel()))
-    test = scoring_side(data, halves.test, operands, CostBook(halves.test, CostModel()))
+    calibrators = calibrators_of(data, operands)
+    learn = tuning_columns(data, operands)
+    test = scoring_columns(signal_table(halves.test, data.table.values), calibrators)
     conditions = _conditions(operands, learn, settings)
     texts = [text for text, _ in conditions]
-    packed = [pack(side.fires(texts, operands)) for side in (learn, test)]
+    packed = [pack(condition_fires(texts, operands, columns)) for columns in (learn, test)]
     rules: list[str] = []
     stops: list[list[NDArray[np.int16]]] = [[], []]
     reads: list[CostReads] = []
@@ -200,11 +210,7 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
         learn_stops=_stacked(stops[0], halves.learn),
         test_stops=_stacked(stops[1], halves.test),
         reads=tuple(reads),
-        calibrators={
-            each.spec.name: fit_calibrator(data, each.spec.name)
-            for each in operands
-            if each.calibrated
-        },
+        calibrators=calibrators,
         base_rates=(),
         own_signals=_own([each.spec.name for each in operands], halves.learn),
         notes=(*notes, *_without_condition(operands, conditions)),
@@ -259,7 +265,7 @@ def _operands(
 
 
 def _conditions(
-    operands: Sequence[Operand], learn: Side, settings: FamilySettings
+    operands: Sequence[Operand], learn: RuleColumns, settings: FamilySettings
 ) -> list[tuple[str, int]]:
     """Each condition's text with the number of its operand."""
     found = []
@@ -267,7 +273,7 @@ def _conditions(
         if operand.binary:
             found.append((operand.condition(), number))
             continue
-        values = operand.values(learn.columns)
+        values = operand.values(learn)
         values = values[np.isfinite(values)]
         if not values.size:
             continue

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Frontier", "interpolate"]
+__all__ = ["Frontier", "interpolate", "pareto_front"]
+
+_DIGITS = 12  # of a mean: beyond lies the rounding of sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +55,13 @@ def interpolate(
     width = high_cost - low_cost
     share = np.where(width > 0, (spent - low_cost) / np.where(width > 0, width, 1.0), 1.0)
     return np.asarray(low + share * (high - low))
+
+
+def pareto_front(costs: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of several (n,) no other beats in cost and score; of equal ones the first."""
+    costs, scores = np.round(costs, _DIGITS), np.round(scores, _DIGITS)
+    order = np.lexsort((np.arange(len(costs)), -scores, costs))
+    before = np.append(-np.inf, np.maximum.accumulate(scores[order])[:-1])
+    front = np.zeros(len(costs), np.bool_)
+    front[order[scores[order] > before]] = True
+    return front

@@ -8,25 +8,23 @@ from typing import Any, TypeVar
 
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.tasr import TEMPLATE
 from suffice.replay.attempt import attempt
 from suffice.replay.breakdown import TypeBreakdown, breakdown
 from suffice.replay.calibrator_study import CalibratorStudy, calibrator_study
-from suffice.replay.closed_book import CLOSED_BOOK
 from suffice.replay.compare import Comparison
 from suffice.replay.costing import CostAxis
-from suffice.replay.diagnostics import EVAL_SPLIT, DiagnosticsSettings, diagnose
+from suffice.replay.diagnostics import DiagnosticsSettings, diagnose
 from suffice.replay.diagnostics_results import Diagnostics
 from suffice.replay.guarantees import Guarantee, guarantees
-from suffice.replay.results import ReplayResult
 from suffice.replay.search import SearchSettings, search
 from suffice.replay.search_results import SearchResult
 from suffice.replay.selective import SelectiveResult, SelectiveSettings, selective_prediction
 from suffice.replay.sweep import SweepResult, SweepSettings, sweep
 from suffice.trace.table import TraceSet
 
-__all__ = ["PARTS", "PartsSettings", "ReportParts", "of_rounds", "report_parts"]
+__all__ = ["PARTS", "PartsSettings", "ReportParts", "report_parts"]
 
 Found = TypeVar("Found")
 PARTS = ("guarantees", "calibrators", "sweep", "search", "diagnostics", "selective", "costs")
@@ -113,20 +111,6 @@ def report_parts(
     )
 
 
-def of_rounds(result: ReplayResult) -> ReplayResult:
-    """The replay without policies that answer before round 1, whose scores are of no round.
-
-    Raises
-    ------
-    UsageError
-        When the baseline is such a policy.
-    """
-    kept = tuple(each for each in result.policies if each.kind != CLOSED_BOOK)
-    if result.baseline not in (each.name for each in kept):
-        raise UsageError(f"the baseline {result.baseline!r} takes none of the recorded rounds")
-    return replace(result, policies=kept)
-
-
 def _costs() -> tuple[CostAxis, ...]:
     return tuple(
         CostAxis(name=each.name, label=each.label, unit=each.unit) for each in COSTS.values()
@@ -198,7 +182,7 @@ class _Gathered:
     def types(self) -> tuple[TypeBreakdown, ...]:
         if not any(each.type is not None for each in self.comparison.traces.questions):
             raise UsageError("no question has a type")
-        return breakdown(self.comparison.traces, of_rounds(self.comparison.result))
+        return breakdown(self.comparison.traces, self.comparison.result)
 
     def selective(self) -> tuple[SelectiveResult, ...]:
         result = self.comparison.result
@@ -207,7 +191,7 @@ class _Gathered:
         settings = SelectiveSettings(
             confidence=self.settings.confidence, resamples=result.resamples, seed=result.seed
         )
-        found = selective_prediction(self.comparison.traces, of_rounds(result), settings)
+        found = selective_prediction(self.comparison.traces, result, settings)
         if not found:
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"

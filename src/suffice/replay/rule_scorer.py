@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
-from suffice.errors import UsageError
-from suffice.policies.rule_columns import first_stops
-from suffice.replay.conditions import Operand, Side
-from suffice.replay.costing import CostAxis
+from suffice.policies.outcomes import Outcomes
+from suffice.policies.rule_columns import RuleColumns, first_stops
+from suffice.replay.conditions import Operand, condition_fires
+from suffice.replay.costing import CostAxis, CostBook, mean_costs
 from suffice.replay.formulas import Formula
 from suffice.replay.frontier import interpolate
 from suffice.replay.packed import RuleBatch, pack, stop_rounds_of
+from suffice.trace.table import TraceSet
 
-__all__ = ["OBJECTIVES", "RuleScorer"]
+__all__ = ["OBJECTIVES", "RuleScorer", "Side"]
 
 OBJECTIVES = ("f1", "em", "gain-at-cost")
 _BLOCK = 512
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One split, ready to evaluate rules on: operands, scores, recorded rounds and costs."""
+
+    traces: TraceSet
+    columns: RuleColumns
+    scored: Outcomes
+    book: CostBook
 
 
 class RuleScorer:
@@ -34,14 +46,14 @@ class RuleScorer:
         self.axis = axis
         fixed = np.minimum(np.arange(1, side.traces.n_rounds + 1)[:, None], self.last[None, :])
         self._frontier = (
-            self._cost(fixed, CostReads()),
+            self.costs(fixed, [CostReads()] * len(fixed)),
             self.means(side.scored.f1, fixed),
         )
 
     # --- rules ---------------------------------------------------------------------------------
     def use(self, conditions: Sequence[str]) -> None:
         """Pack the chosen conditions."""
-        self._packed = pack(self.side.fires(conditions, self._operands))
+        self._packed = pack(condition_fires(conditions, self._operands, self.side.columns))
 
     def stops(self, formulas: Sequence[Formula]) -> NDArray[np.int16]:
         """(n_formulas, n_questions)."""
@@ -65,7 +77,7 @@ class RuleScorer:
         reachable = [n for n, each in enumerate(thresholds) if operand.can_hold(each)]
         if reachable:
             conditions = [operand.condition(thresholds[n]) for n in reachable]
-            fires = self.side.fires(conditions, self._operands)
+            fires = condition_fires(conditions, self._operands, self.side.columns)
             stops[reachable] = [first_stops(each, exists) for each in fires]
         return stops
 
@@ -85,20 +97,7 @@ class RuleScorer:
 
     def costs(self, stops: NDArray[np.int16], reads: Sequence[CostReads]) -> Array:
         """Mean cost per question of every rule, (n_rules,)."""
-        costs = np.empty(len(stops))
-        for kind in dict.fromkeys(reads):
-            rows = np.array([each == kind for each in reads])
-            costs[rows] = self._cost(stops[rows], kind)
-        return costs
-
-    def _cost(self, stops: NDArray[np.int16], reads: CostReads) -> Array:
-        paid = self.side.book.sums(reads)[self.axis.name]
-        if paid is None:
-            raise UsageError(
-                f"cost {self.axis.name!r} is unknown in {self.side.traces.origin.source}"
-            )
-        rows = np.arange(stops.shape[1])
-        return np.array([paid[rows, each - 1].mean() for each in stops])
+        return mean_costs(self.side.book, self.axis, stops, reads)
 
     def objective(self, name: str, stops: NDArray[np.int16], costs: Array) -> Array:
         """What rules are ordered by, one of ``OBJECTIVES``, (n_rules,)."""

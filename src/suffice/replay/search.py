@@ -11,25 +11,28 @@ from numpy.typing import NDArray
 from suffice.calibration.multiple import holm
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
-from suffice.policies.fitting import FIT_SPLIT, fit_data
+from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT, fit_data
 from suffice.policies.outcomes import outcomes
 from suffice.replay.bootstrap import Interval
 from suffice.replay.candidates import candidates
 from suffice.replay.conditions import (
     Operand,
+    calibrators_of,
     grid_of,
     operands_of,
-    scoring_side,
-    tuning_side,
+    scoring_columns,
+    tuning_columns,
 )
-from suffice.replay.costing import CostAxis, CostBook, cost_reads
+from suffice.replay.costing import CostBook, cost_reads, shared_axis
 from suffice.replay.engine import stop_rounds
 from suffice.replay.formulas import Formula, enumerate_formulas
-from suffice.replay.rule_scorer import OBJECTIVES, RuleScorer
+from suffice.replay.frontier import pareto_front
+from suffice.replay.rule_scorer import OBJECTIVES, RuleScorer, Side
 from suffice.replay.search_results import ChosenThreshold, SearchedRule, SearchResult
 from suffice.replay.signal_flags import refuse_unusable
 from suffice.replay.simultaneous import Band, paired_p_values, simultaneous_bands
 from suffice.scoring import F1Kind
+from suffice.signals.table import signal_table
 from suffice.trace.table import TraceSet
 
 __all__ = ["OBJECTIVES", "SearchSettings", "search"]
@@ -64,7 +67,7 @@ class SearchSettings:
     signals: tuple[str, ...]
     form: str = "or"
     tune_split: str = FIT_SPLIT
-    eval_split: str = "eval"
+    eval_split: str = EVAL_SPLIT
     grid: int | None = 40
     max_cost: float | None = None
     objective: str = "f1"
@@ -110,36 +113,45 @@ def search(traces: TraceSet, settings: SearchSettings) -> SearchResult:
     refuse_unusable(traces, names, tune_split=settings.tune_split)
     tune_traces = traces.only_split(settings.tune_split)
     eval_traces = traces.only_split(settings.eval_split)
-    data = fit_data(traces, names, split=settings.tune_split)
-    data = replace(data, outcomes=outcomes(tune_traces, settings.f1_kind))
+    data = fit_data(traces, names, split=settings.tune_split, f1_kind=settings.f1_kind)
     if not any(each.answers for each in eval_traces.gold):
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
     books = [CostBook(each, settings.cost_model) for each in (tune_traces, eval_traces)]
-    axis = _axis(books, operands, settings.cost)
-    tune = RuleScorer(tuning_side(data, tune_traces, operands, books[0]), operands, axis)
-    scored = RuleScorer(
-        scoring_side(data, eval_traces, operands, books[1], settings.f1_kind), operands, axis
+    axis = shared_axis(
+        books, settings.cost, {each.text: cost_reads((each.spec,)) for each in operands}
+    )
+    tune = Side(
+        traces=tune_traces,
+        columns=tuning_columns(data, operands),
+        scored=data.outcomes,
+        book=books[0],
+    )
+    held = Side(
+        traces=eval_traces,
+        columns=scoring_columns(signal_table(eval_traces, names), calibrators_of(data, operands)),
+        scored=outcomes(eval_traces, settings.f1_kind),
+        book=books[1],
+    )
+    found = _Found(
+        tune=RuleScorer(tune, operands, axis),
+        scored=RuleScorer(held, operands, axis),
+        operands=operands,
+        formulas=formulas,
     )
     budget = max(tune_traces.n_rounds, eval_traces.n_rounds)
-    chosen = [_choose(tune, each, settings, budget) for each in operands]
-    tune.use([each.condition for each in chosen])
-    scored.use([each.condition for each in chosen])
-    return _result(traces, _Found(tune, scored, tuple(formulas), tuple(chosen)), settings)
+    chosen = tuple(_choose(found.tune, each, settings, budget) for each in operands)
+    for scorer in (found.tune, found.scored):
+        scorer.use([each.condition for each in chosen])
+    return _result(traces, replace(found, chosen=chosen), settings)
 
 
-def _axis(books: Sequence[CostBook], operands: Sequence[Operand], cost: str | None) -> CostAxis:
-    """One cost for both splits: model calls only where both know them."""
-    reads = {each.text: cost_reads((each.spec,)) for each in operands}
-    axes = [book.axis(cost, reads) for book in books]
-    return axes[0] if axes[0] == axes[1] else books[0].axis("rounds", reads)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     tune: RuleScorer
     scored: RuleScorer
+    operands: tuple[Operand, ...]
     formulas: tuple[Formula, ...]
-    chosen: tuple[ChosenThreshold, ...]
+    chosen: tuple[ChosenThreshold, ...] = ()
 
 
 def _choose(
@@ -218,15 +230,14 @@ def _on_tune(found: _Found, reads: Sequence[CostReads], settings: SearchSettings
         costs=costs,
         objective=tune.objective(settings.objective, stops, costs),
         within=costs <= cap,
-        front=_pareto(costs, f1),
+        front=pareto_front(costs, f1),
     )
 
 
 def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> SearchResult:
-    operands = operands_of(settings.signals, traces)
     reads = [
         cost_reads(
-            operands[each].spec
+            found.operands[each].spec
             for clause in formula.clauses
             for each in clause
             if not found.chosen[each].never  # its text does not name the signal
@@ -236,7 +247,7 @@ def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> Search
     tune, scored = found.tune, found.scored
     stops = scored.stops(found.formulas)
     baseline_name, baseline = _baseline(traces, scored, settings)
-    family = np.concatenate([stops, *_tried_stops(found, operands)])
+    family = np.concatenate([stops, *_tried_stops(found)])
     bands, p_holm = _corrected(scored, family, baseline, settings)
     rules = _rules(found, _on_tune(found, reads, settings), stops, (bands, p_holm), reads)
     return SearchResult(
@@ -254,7 +265,7 @@ def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> Search
         cost=scored.axis,
         settings=settings,
         source=traces.origin.source,
-        notes=tuple(_notes(found, operands, settings, rules)),
+        notes=tuple(_notes(found, settings, rules)),
     )
 
 
@@ -292,11 +303,11 @@ def _rules(
     )
 
 
-def _tried_stops(found: _Found, operands: Sequence[Operand]) -> list[NDArray[np.int16]]:
+def _tried_stops(found: _Found) -> list[NDArray[np.int16]]:
     """Stop rounds on eval of every threshold that was tried alone: they were looked at too."""
     return [
         found.scored.threshold_stops(operand, chosen.grid)
-        for operand, chosen in zip(operands, found.chosen, strict=True)
+        for operand, chosen in zip(found.operands, found.chosen, strict=True)
         if chosen.grid
     ]
 
@@ -339,17 +350,6 @@ def _interval(band: Band, number: int, *, naive: bool = False) -> Interval:
     )
 
 
-def _pareto(costs: Array, scores: Array) -> NDArray[np.bool_]:
-    """Which rules no other beats in cost and score; of equal ones the first."""
-    costs, scores = np.round(costs, _DIGITS), np.round(scores, _DIGITS)
-    order = np.lexsort((np.arange(len(costs)), -scores, costs))
-    best, front = -np.inf, np.zeros(len(costs), bool)
-    for number in order:
-        if scores[number] > best:
-            best, front[number] = scores[number], True
-    return front
-
-
 def _why_never(chosen: ChosenThreshold, settings: SearchSettings) -> str:
     """Why a condition was left without a threshold."""
     if not chosen.grid:
@@ -361,7 +361,6 @@ def _why_never(chosen: ChosenThreshold, settings: SearchSettings) -> str:
 
 def _notes(
     found: _Found,
-    operands: Sequence[Operand],
     settings: SearchSettings,
     rules: Sequence[SearchedRule],
 ) -> list[str]:
@@ -377,7 +376,7 @@ def _notes(
             f"thresholds were chosen on the questions that are scored (split {settings.eval_split}): "
             "the figures are in-sample"
         )
-    if settings.tune_split != FIT_SPLIT and any(each.calibrated for each in operands):
+    if settings.tune_split != FIT_SPLIT and any(each.calibrated for each in found.operands):
         notes.append(
             f"calibrated(...) was fitted on split {settings.tune_split}; replay --stop-when fits it on "
             f"split {FIT_SPLIT} and so may give other figures"

@@ -18,6 +18,7 @@ from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.protocols import PolicyTable, StopPolicy
 from suffice.replay.auroc import ResampledAuroc, auroc
 from suffice.replay.bootstrap import resampled_counts, resampled_means
+from suffice.replay.closed_book import of_rounds
 from suffice.replay.estimate import Estimate, from_draws, undefined
 from suffice.replay.reliability import wilson
 from suffice.replay.results import PolicyResult, ReplayResult
@@ -178,7 +179,8 @@ def selective_prediction(
     Raises
     ------
     UsageError
-        When the traces are not those replayed, or the record cannot give the signal named.
+        When the traces are not those replayed, the baseline is the closed book, or the record cannot
+        give the signal named.
     """
     settings = SelectiveSettings() if settings is None else settings
     if traces.question_ids != result.question_ids:
@@ -186,6 +188,7 @@ def selective_prediction(
             f"the replay has {result.questions} questions and these traces {traces.n_questions} "
             "others; pass the traces that were replayed"
         )
+    result = of_rounds(result)
     scored = outcomes(traces, result.f1_kind)
     if not scored.labelled.any():
         return ()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.policies.fitting import (
+    EVAL_SPLIT,
     FIT_SPLIT,
     CalibratorKind,
     FitData,
@@ -28,6 +29,7 @@ from suffice.policies.sweeping import (
     score_stops,
     sweep_rule,
 )
+from suffice.policies.tasr import FLOORS
 from suffice.replay.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.replay.conditions import grid_of
 from suffice.scoring import F1Kind
@@ -36,7 +38,6 @@ from suffice.trace.table import TraceSet
 
 __all__ = ["Knee", "SweepResult", "SweepSettings", "SweptThreshold", "find_knee", "sweep"]
 
-TASR_GRID = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]
 
@@ -52,7 +53,7 @@ class SweepSettings:
     rule: str
     thresholds: tuple[float, ...] | None = None
     tune_split: str = FIT_SPLIT
-    eval_split: str = "eval"
+    eval_split: str = EVAL_SPLIT
     calibrator: CalibratorKind = "isotonic"
     f1_kind: F1Kind = "hotpotqa"
     resamples: int = 1000
@@ -169,8 +170,7 @@ def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
     """
     needs = rule_needs(fill(settings.rule, 0.5))
     tune = traces.only_split(settings.tune_split)
-    data = fit_data(traces, needs.signals, split=settings.tune_split)
-    data = replace(data, outcomes=outcomes(tune, settings.f1_kind))
+    data = fit_data(traces, needs.signals, split=settings.tune_split, f1_kind=settings.f1_kind)
     if data.outcomes.labelled.sum() < 2:
         raise UsageError(
             f"a sweep needs at least 2 labelled questions in split {settings.tune_split!r}, found 1"
@@ -223,7 +223,7 @@ def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
         return tuple(sorted(set(settings.thresholds)))
     swept = settings.rule.partition("?")[0].rstrip(" <>=")
     if swept.endswith(")"):
-        return TASR_GRID
+        return FLOORS
     name = swept.replace("(", " ").rpartition(" ")[2]
     if name not in data.table.values:
         raise UsageError(
@@ -244,11 +244,14 @@ def _on_eval(
 ) -> list[ThresholdScore]:
     """Every threshold on eval, with maps fitted on all of ``data``."""
     own = tuple(evaluated.signal_names)
-    policies = [
-        fit_rule(fill(settings.rule, each), data, own_signals=own, calibrator=settings.calibrator)
-        for each in thresholds
-    ]
-    table = signal_table(evaluated, policies[0].specs)
+    fitted = fit_rule(
+        fill(settings.rule, thresholds[0]),
+        data,
+        own_signals=own,
+        calibrator=settings.calibrator,
+    )
+    policies = [replace(fitted, rule=fill(settings.rule, each)) for each in thresholds]
+    table = signal_table(evaluated, fitted.specs)
     stops = [np.minimum(each.stop_rounds(table), evaluated.last_rounds) for each in policies]
     return [
         score_stops(threshold, each, scored)

@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from suffice.replay.sweep import SweepResult, SweptThreshold
 from suffice.report.axes import FRAME, SIZE, Axes, enclosing
 from suffice.report.charts import figure, legend
-from suffice.report.formats import decimal, percent, signed
+from suffice.report.formats import decimal, percent
 from suffice.report.markup import Html, data_table, element, join
 from suffice.report.section import Section, plain
 from suffice.report.svg import area, canvas, dot, line, polyline, text
-from suffice.report.sweep_table import knee_in_words, sweep_notes, threshold_marks
+from suffice.report.sweep_table import (
+    knee_in_words,
+    sweep_notes,
+    threshold_figures,
+    threshold_marks,
+)
 
 __all__ = ["thresholds_section"]
 
@@ -152,13 +157,7 @@ def _table(result: SweepResult) -> Html:
         (
             f"{each.threshold:g}",
             threshold_marks(result, each.threshold),
-            percent(each.tune_f1),
-            percent(each.tune_error),
-            decimal(each.tune_rounds),
-            signed(each.gain),
-            percent(each.eval_f1),
-            percent(each.eval_em),
-            decimal(each.eval_rounds),
+            *threshold_figures(each),
         )
         for each in result.points
     ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from textwrap import wrap
 
-from suffice.replay.sweep import SweepResult
+from suffice.replay.sweep import SweepResult, SweptThreshold
 from suffice.report.formats import decimal, percent, points, signed
 from suffice.report.markup import visible
 
-__all__ = ["knee_in_words", "sweep_notes", "sweep_table", "threshold_marks"]
+__all__ = ["knee_in_words", "sweep_notes", "sweep_table", "threshold_figures", "threshold_marks"]
 
 _WIDTH = 100
 
@@ -16,19 +16,7 @@ _WIDTH = 100
 def sweep_table(result: SweepResult) -> str:
     """Every threshold on both splits, the choice, the knee and the gaps."""
     heads = ["threshold", "tune F1", "s.e.", "rounds", "F1/round", "eval F1", "EM", "rounds"]
-    cells = [
-        [
-            f"{each.threshold:.6g}",
-            percent(each.tune_f1),
-            percent(each.tune_error),
-            decimal(each.tune_rounds),
-            signed(each.gain),
-            percent(each.eval_f1),
-            percent(each.eval_em),
-            decimal(each.eval_rounds),
-        ]
-        for each in result.points
-    ]
+    cells = [[f"{each.threshold:g}", *threshold_figures(each)] for each in result.points]
     table = [heads, *cells]
     widths = [max(len(row[column]) for row in table) for column in range(len(heads))]
     lines = [
@@ -47,6 +35,19 @@ def sweep_table(result: SweepResult) -> str:
             "",
             *(line for text in sweep_notes(result) for line in wrap(text, _WIDTH)),
         ]
+    )
+
+
+def threshold_figures(each: SweptThreshold) -> tuple[str, ...]:
+    """F1 on tune with its error, rounds, gain a round, then F1, EM and rounds on eval."""
+    return (
+        percent(each.tune_f1),
+        percent(each.tune_error),
+        decimal(each.tune_rounds),
+        signed(each.gain),
+        percent(each.eval_f1),
+        percent(each.eval_em),
+        decimal(each.eval_rounds),
     )
 
 

@@ -6,6 +6,7 @@ The strategies need the package ``hypothesis``; the makers need nothing.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from suffice.trace.table import TraceSet
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["answer_tokens", "make_record", "question_records", "to_trace_set"]
+__all__ = ["answer_tokens", "make_record", "question_records", "random_records", "to_trace_set"]
 
 
 def answer_tokens(answer: str, margin: float) -> tuple[Token, ...]:
@@ -63,6 +64,24 @@ def make_record(
         gold=Gold(answers=tuple(gold)),
         rounds=rounds,
     )
+
+
+def random_records(count: int, *, seed: int = 0) -> list[QuestionRecord]:
+    """Labelled questions of three rounds, right half of the time, margins in [0, 1).
+
+    They alternate between the splits eval and tune.
+    """
+    rng = random.Random(seed)  # noqa: S311
+    return [
+        make_record(
+            f"q{number:02d}",
+            [rng.choice(["Oslo", "Rome"]) for _ in range(3)],
+            gold=["Oslo"],
+            margins=[rng.random() for _ in range(3)],
+            split="tune" if number % 2 else "eval",
+        )
+        for number in range(count)
+    ]
 
 
 def to_trace_set(records: Sequence[QuestionRecord]) -> TraceSet:

@@ -12,7 +12,7 @@ from suffice.trace.schema import COLUMNS, REQUIRED
 
 __all__ = ["coerce_table"]
 
-_REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError)
+_REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
 def coerce_table(table: pa.Table, file: str) -> pa.Table:

@@ -6,29 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from suffice.cli.main import main
-from suffice.testing.traces import make_record
+from suffice.testing.traces import random_records
 from suffice.trace.writer import write_traces
 
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rng = np.random.default_rng(0)
-    made = [
-        make_record(
-            f"q{number:02d}",
-            [str(rng.choice(["Oslo", "Rome"])) for _ in range(3)],
-            gold=["Oslo"],
-            margins=rng.random(3).tolist(),
-            split="tune" if number % 2 else "eval",
-        )
-        for number in range(24)
-    ]
     path = tmp_path_factory.mktemp("traces") / "made.parquet"
-    write_traces(made, path)
+    write_traces(random_records(24, seed=0), path)
     return path
 
 
@@ -99,7 +87,6 @@ def test_json_has_the_study_of_calibrators(
         (["--signals", "self_consistency"], "needs column samples"),
         (["--policy", "fixed-0"], "fixed"),
         (["--confidence", "nothing"], "unknown signal 'nothing'"),
-        (["--threshold", "nan"], "finite"),
         (["--eval-split", "tune"], "name two different ones"),
     ],
 )
@@ -111,3 +98,10 @@ def test_wrong_usage_is_one_line(
     assert printed.out == ""
     assert len(printed.err.strip().splitlines()) == 1
     assert said in printed.err
+
+
+def test_a_threshold_is_a_finite_number(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        main(["diagnose", str(traces), "--threshold", "nan"])
+    assert error.value.code == 2
+    assert "must be a finite number, found 'nan'" in capsys.readouterr().err

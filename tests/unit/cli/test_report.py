@@ -6,29 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from suffice.cli.main import main
-from suffice.testing.traces import make_record
+from suffice.testing.traces import random_records
 from suffice.trace.writer import write_traces
 
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rng = np.random.default_rng(1)
-    made = [
-        make_record(
-            f"q{number:02d}",
-            [str(rng.choice(["Oslo", "Rome"])) for _ in range(3)],
-            gold=["Oslo"],
-            margins=rng.random(3).tolist(),
-            split="tune" if number % 2 else "eval",
-        )
-        for number in range(30)
-    ]
     path = tmp_path_factory.mktemp("traces") / "made.parquet"
-    write_traces(made, path)
+    write_traces(random_records(30, seed=1), path)
     return path
 
 

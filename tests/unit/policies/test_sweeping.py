@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.fitting import fit_data, folds, out_of_fold
+from suffice.policies.fitting import base_rates_out_of_fold, fit_data, folds, out_of_fold
 from suffice.policies.sweeping import (
     ThresholdScore,
-    base_rates_out_of_fold,
     cheapest_within_one_error,
     fill,
     sweep_rule,

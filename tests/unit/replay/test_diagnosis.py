@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import numpy as np
-
 from suffice.replay.diagnosis import DiagnosisSettings, diagnosis
 from suffice.replay.diagnostics import DiagnosticsSettings
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.table import TraceSet
 
 SIGNALS = DiagnosticsSettings(signals=("answer_stable", "answer_token_margin"), resamples=20)
@@ -17,18 +15,7 @@ RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
 
 
 def traces() -> TraceSet:
-    rng = np.random.default_rng(0)
-    made = [
-        make_record(
-            f"q{number:02d}",
-            [str(rng.choice(["Oslo", "Rome"])) for _ in range(3)],
-            gold=["Oslo"],
-            margins=rng.random(3).tolist(),
-            split="tune" if number % 2 else "eval",
-        )
-        for number in range(30)
-    ]
-    return to_trace_set(made)
+    return to_trace_set(random_records(30))
 
 
 def test_without_a_policy_every_fixed_k_is_broken_down() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.replay.auroc import auroc
+from suffice.replay.breakdown import breakdown
 from suffice.replay.compare import Comparison, ComparisonSettings, compare
 from suffice.replay.reliability import wilson
 from suffice.replay.selective import (
@@ -19,7 +20,8 @@ from suffice.replay.selective import (
     selective,
     selective_prediction,
 )
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import make_record, random_records, to_trace_set
+from suffice.trace.records import Round, Usage
 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
 FEW = SelectiveSettings(resamples=30)
@@ -169,3 +171,20 @@ def test_other_traces_and_unlabelled_ones() -> None:
     assert selective_prediction(nothing.traces, nothing.result, settings) == ()
     with pytest.raises(UsageError, match="finite"):
         SelectiveSettings(threshold=NAN)
+
+
+def test_the_closed_book_is_left_out_of_what_is_about_rounds() -> None:
+    """Its stop round is 0, which as an index would mean the last round."""
+    records = [
+        replace(each, closed_book=Round(answer="Rome", usage=Usage(llm_calls=1)))
+        for each in random_records(20)
+    ]
+    settings = ComparisonSettings(
+        policies=("closed-book", "fixed-1"), baseline="fixed-1", resamples=20
+    )
+    found = compare(to_trace_set(records), settings)
+    by_signal = SelectiveSettings(confidence="answer_token_margin", resamples=20)
+    judged = selective_prediction(found.traces, found.result, by_signal)
+    assert [each.policy for each in judged] == ["fixed-1"]
+    (untyped,) = breakdown(found.traces, found.result)
+    assert [each.policy for each in untyped.policies] == ["fixed-1"]
