@@ -18,7 +18,10 @@ __all__ = [
     "Calibrator",
     "ChatModel",
     "Completion",
+    "ConfidentPolicy",
     "Decision",
+    "Encoder",
+    "Entailment",
     "Generation",
     "GenerationRequest",
     "Message",
@@ -48,6 +51,38 @@ class Reranker(Protocol):
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """The same passages, best first, each with a raw ``rerank_score``."""
+        ...
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Turns texts into unit vectors. Safe to call from several threads."""
+
+    @property
+    def name(self) -> str:
+        """Model, weights and settings: encoders of one name give the same vectors.
+
+        An index keeps it and refuses an encoder of another name.
+        """
+        ...
+
+    def encode(
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+    ) -> NDArray[np.float32]:
+        """A unit vector for every text, (len(texts), dimension).
+
+        ``role`` is for models that read queries and passages differently. Raises
+        :class:`suffice.errors.BackendError` when it cannot.
+        """
+        ...
+
+
+@runtime_checkable
+class Entailment(Protocol):
+    """Judges whether a text follows from another."""
+
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """For every (premise, conclusion) the probability that it follows, (len(pairs),)."""
         ...
 
 
@@ -206,12 +241,14 @@ class Decision:
     """A policy's verdict after a round.
 
     ``reason`` says in words what it rests on, ``values`` holds the numbers it used (``None``:
-    undefined). ``stopped_by`` is set when the loop ends: ``policy`` or ``budget``.
+    undefined). ``confidence`` is the policy's estimate that the answer is right, for policies that
+    have one (``None``: undefined). ``stopped_by`` is set when the loop ends: ``policy`` or ``budget``.
     """
 
     action: Action
     reason: str
     values: Mapping[str, float | None]
+    confidence: float | None = None
     stopped_by: Literal["policy", "budget"] | None = None
 
     @property
@@ -268,4 +305,16 @@ class StopPolicy(Protocol):
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The round each question stops at, (n_questions,), 1-based; ``n_rounds`` when it never fires."""
+        ...
+
+
+@runtime_checkable
+class ConfidentPolicy(StopPolicy, Protocol):
+    """A policy that estimates how likely each answer is right."""
+
+    def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
+        """Its confidence (n_questions, n_rounds), high for right, NaN where undefined.
+
+        ``None`` when this one has none. Equals the live :attr:`Decision.confidence`.
+        """
         ...

@@ -97,10 +97,10 @@ class Controller:
         if decision.stop:
             return replace(decision, stopped_by="policy")
         if self.max_rounds is not None and number >= self.max_rounds:
-            return Decision(
+            return replace(
+                decision,
                 action=Action.STOP,
                 reason=f"the budget of {self.max_rounds} rounds is spent; {decision.reason}",
-                values=decision.values,
                 stopped_by="budget",
             )
         return decision

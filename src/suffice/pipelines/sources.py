@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffice.errors import DataError
-from suffice.retrieval.bm25 import OKAPI, BM25Index, corpus_fingerprint
+from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.trace.records import Passage
 
 __all__ = ["OwnParagraphs", "pooled_index", "pooled_passages"]

@@ -142,13 +142,19 @@ class RulePolicy:
             action=Action.STOP if holds else Action.CONTINUE,
             reason=f"{self.rule} {verdict} at round {view.round}: {listed}",
             values=values,
+            confidence=self._confidence(values),
         )
+
+    def _confidence(self, values: Mapping[str, float | None]) -> float | None:
+        """The live twin of :meth:`confidence`."""
+        calibrated = [values[str(each)] for each in self._shown if isinstance(each, Calibrated)]
+        known = [each for each in calibrated if each is not None]
+        return min(known) if known and len(known) == len(calibrated) else None
 
     def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
         """The smallest of its calibrated values, P(EM = 1), (n_questions, n_rounds).
 
-        NaN where one of them is undefined; ``None`` for a rule without ``calibrated``. Live they stand
-        in :attr:`Decision.values`.
+        NaN where one of them is undefined; ``None`` for a rule without ``calibrated``.
         """
         calibrated = [each.name for each in self._shown if isinstance(each, Calibrated)]
         if not calibrated:

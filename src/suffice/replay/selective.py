@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.policies.outcomes import Outcomes, outcomes
-from suffice.protocols import PolicyTable, StopPolicy
+from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.auroc import ResampledAuroc, auroc
 from suffice.replay.bootstrap import resampled_counts, resampled_means
 from suffice.replay.closed_book import of_rounds
@@ -43,18 +43,11 @@ __all__ = [
 OWN_CONFIDENCE = "policy"
 
 
-@runtime_checkable
-class _Confident(Protocol):
-    """A policy with a confidence (n_questions, n_rounds), NaN where undefined."""
-
-    def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None: ...
-
-
 def stop_confidence(
     policy: StopPolicy | None, table: PolicyTable, stops: NDArray[np.int16]
 ) -> NDArray[np.float64] | None:
     """A policy's confidence at its stop rounds (n_questions,); ``None`` for a policy without one."""
-    if not isinstance(policy, _Confident):
+    if not isinstance(policy, ConfidentPolicy):
         return None
     values = policy.confidence(table)
     return None if values is None else values[np.arange(len(stops)), stops - 1]

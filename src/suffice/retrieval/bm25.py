@@ -8,13 +8,9 @@ each word once when the index is built.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -23,7 +19,9 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import DataError, UsageError
+from suffice.retrieval.index_folder import load_index, save_index
 from suffice.retrieval.okapi import OkapiScorer
+from suffice.retrieval.ranking import check_ids, check_k, corpus_fingerprint, top_passages
 from suffice.trace.records import Passage
 from suffice.trace.tokens import passage_tokens, tokenize
 
@@ -85,6 +83,9 @@ class _EagerScorer:
         return scores
 
 
+_ENGINE_FILE = "params.index.json"  # written by bm25s unless there is no word to index
+
+
 def load_bm25s() -> Any:
     """Import ``bm25s`` and put back the level of its logger, which its import sets to DEBUG."""
     logger = logging.getLogger("bm25s")
@@ -103,36 +104,6 @@ def _eager_scorer(tokens: list[list[str]], settings: BM25Settings) -> _EagerScor
     engine = module.BM25(k1=settings.k1, b=settings.b, method=settings.variant, backend="numpy")
     engine.index((ids, vocabulary), create_empty_token=False, show_progress=False)
     return _EagerScorer(engine=engine, n_passages=len(tokens))
-
-
-def best_first(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
-    """Indices of the ``k`` highest scores, best first; equal scores keep their order."""
-    n = len(scores)
-    if k >= n:
-        return np.argsort(-scores, kind="stable")
-    threshold = np.partition(scores, n - k)[n - k]
-    candidates = np.flatnonzero(scores >= threshold)
-    return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
-
-
-def corpus_fingerprint(passages: Iterable[Passage]) -> str:
-    """SHA-256 over ids, titles and texts in order: equal for equal corpora, on every machine."""
-    digest = hashlib.sha256()
-    for passage in passages:
-        digest.update(json.dumps([passage.id, passage.title, passage.text]).encode("ascii"))
-        digest.update(b"\n")
-    return digest.hexdigest()
-
-
-def _check_ids(passages: Sequence[Passage]) -> None:
-    counts = Counter(passage.id for passage in passages)
-    if len(counts) < len(passages):
-        repeated = [name for name, count in counts.items() if count > 1]
-        shown = ", ".join(repr(name) for name in islice(repeated, 5))
-        more = f" and {len(repeated) - 5} more" if len(repeated) > 5 else ""
-        raise DataError(
-            f"passage ids must be unique; these occur more than once: {shown}{more}", column="id"
-        )
 
 
 class BM25Index:
@@ -174,7 +145,7 @@ class BM25Index:
             When ``bm25s`` is not installed and the variant is not ``okapi``.
         """
         kept, settings = tuple(passages), settings or BM25Settings()
-        _check_ids(kept)
+        check_ids(kept)
         tokens = [passage_tokens(passage) for passage in kept]
         scorer: _Scorer
         if settings.variant == "okapi":
@@ -206,19 +177,18 @@ class BM25Index:
         UsageError
             When ``k`` is below 1.
         """
-        if k < 1:
-            raise UsageError(f"k must be at least 1, found {k}")
-        scores = self.scores(query)
-        return tuple(
-            replace(self.passages[i], score=float(scores[i])) for i in best_first(scores, k)
-        )
+        check_k(k)
+        return top_passages(self.passages, self.scores(query), k)
 
     def save(self, folder: str | Path) -> None:
         """Write the index to ``folder``; an index already there is replaced in one step."""
-        from suffice.retrieval.store import save_index
-
         engine = self._scorer.engine if isinstance(self._scorer, _EagerScorer) else None
-        save_index(Path(folder), self.passages, self.settings, engine)
+
+        def write(data: Path) -> None:
+            if engine is not None:
+                engine.save(data, show_progress=False)
+
+        save_index(Path(folder), "bm25", self.passages, asdict(self.settings), write)
 
     @classmethod
     def load(cls, folder: str | Path) -> BM25Index:
@@ -229,10 +199,22 @@ class BM25Index:
         DataError
             When a file is missing, cut short or changed, naming it, or written by a newer version.
         """
-        from suffice.retrieval.store import load_index
+        stored = load_index(Path(folder), "bm25")
+        try:
+            settings = BM25Settings(**stored.settings)
+        except (TypeError, UsageError) as error:
+            raise DataError(
+                f"not the header of a BM25 index ({error})", file=str(stored.header)
+            ) from error
+        if settings.variant == "okapi":
+            return cls.build(stored.passages, settings)
+        engine = _load_engine(stored.data) if _ENGINE_FILE in stored.files else None
+        scorer = _EagerScorer(engine=engine, n_passages=len(stored.passages))
+        return cls(stored.passages, settings, scorer)
 
-        stored = load_index(Path(folder))
-        if stored.settings.variant == "okapi":
-            return cls.build(stored.passages, stored.settings)
-        scorer = _EagerScorer(engine=stored.engine, n_passages=len(stored.passages))
-        return cls(stored.passages, stored.settings, scorer)
+
+def _load_engine(data: Path) -> Any:
+    try:
+        return load_bm25s().BM25.load(data, show_progress=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"not a readable bm25s index ({error})", file=str(data)) from error

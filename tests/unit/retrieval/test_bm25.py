@@ -10,7 +10,8 @@ import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Retriever
-from suffice.retrieval.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant, best_first
+from suffice.retrieval.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
+from suffice.retrieval.ranking import best_first
 from suffice.trace.records import Passage
 
 VARIANTS: tuple[BM25Variant, ...] = ("okapi", "robertson", "lucene")

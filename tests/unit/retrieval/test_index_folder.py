@@ -59,7 +59,7 @@ def test_a_failed_save_keeps_the_old_index(tmp_path: Path, monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("suffice.retrieval.store._write_passages", fail)
+    monkeypatch.setattr("suffice.retrieval.index_folder._write_passages", fail)
     with pytest.raises(OSError, match="disk full"):
         BM25Index.build(PASSAGES[:1]).save(tmp_path)
     assert len(BM25Index.load(tmp_path)) == len(PASSAGES)

@@ -1,0 +1,69 @@
+"""What every index over a fixed set of passages shares."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import DataError, UsageError
+from suffice.trace.records import Passage
+
+__all__ = ["best_first", "check_ids", "check_k", "corpus_fingerprint", "top_passages"]
+
+
+def check_ids(passages: Sequence[Passage]) -> None:
+    """Refuse passages that share an id.
+
+    Raises
+    ------
+    DataError
+        Naming the first five such ids.
+    """
+    counts = Counter(passage.id for passage in passages)
+    if len(counts) < len(passages):
+        repeated = [name for name, count in counts.items() if count > 1]
+        shown = ", ".join(repr(name) for name in islice(repeated, 5))
+        more = f" and {len(repeated) - 5} more" if len(repeated) > 5 else ""
+        raise DataError(
+            f"passage ids must be unique; these occur more than once: {shown}{more}", column="id"
+        )
+
+
+def check_k(k: int) -> None:
+    """Refuse to look for fewer than one passage."""
+    if k < 1:
+        raise UsageError(f"k must be at least 1, found {k}")
+
+
+def corpus_fingerprint(passages: Iterable[Passage]) -> str:
+    """SHA-256 over ids, titles and texts in order: equal for equal corpora, on every machine."""
+    digest = hashlib.sha256()
+    for passage in passages:
+        digest.update(json.dumps([passage.id, passage.title, passage.text]).encode("ascii"))
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def best_first(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:
+    """Indices of the ``k`` highest scores, best first; equal scores keep their order."""
+    n = len(scores)
+    if k >= n:
+        return np.argsort(-scores, kind="stable")
+    threshold = np.partition(scores, n - k)[n - k]
+    candidates = np.flatnonzero(scores >= threshold)
+    return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
+
+
+def top_passages(
+    passages: Sequence[Passage], scores: NDArray[np.floating[Any]], k: int
+) -> tuple[Passage, ...]:
+    """The ``k`` best of the passages with their scores (n_passages,), best first; ties keep order."""
+    return tuple(replace(passages[i], score=float(scores[i])) for i in best_first(scores, k))
