@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,11 @@ from suffice.calibration.shrunken import mix
 from suffice.calibration.venn_abers import StepMap
 from suffice.errors import UsageError
 from suffice.pipelines.controller import Controller
+from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
-from suffice.protocols import PolicyTable, StopPolicy
+from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import missing_inputs, signal_table
 from suffice.testing.conformance import check_policy
@@ -93,6 +95,19 @@ def policies() -> list[StopPolicy]:
         )
     ]
     built.append(RulePolicy(rule="not abstained", abstention=("bergen",)))
+    built.append(ABRagPolicy(weights={"token_probability": 0.8, "rerank_variance": 0.7}))
+    built.append(
+        ABRagPolicy(
+            weights={"self_consistency": 1.7, "answer_in_evidence": -0.4, "overlap": 0.3},
+            undefined={"answer_in_evidence": 0.2},
+            intercept=-0.9,
+            link="logistic",
+            threshold=0.55,
+            reads_abstention=True,
+            abstention=("bergen",),
+            preset="corrected",
+        )
+    )
     return built
 
 
@@ -133,6 +148,27 @@ def test_signals_are_the_same_live_and_from_a_trace(records: list[QuestionRecord
             replayed = table.signal(spec.name)[index, : len(record.rounds)]
             live = np.array(controller._signals[spec.name])
             np.testing.assert_array_equal(replayed, live, err_msg=spec.name)
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(records=question_records())
+def test_confidence_is_the_same_live_and_from_a_trace(records: list[QuestionRecord]) -> None:
+    traces = to_trace_set(records)
+    for policy in policies():
+        if not isinstance(policy, ConfidentPolicy):
+            continue
+        if any(missing_inputs(spec, traces) for spec in policy.specs):
+            continue
+        replayed = policy.confidence(signal_table(traces, policy.specs))
+        for index, record in enumerate(traces.records()):
+            controller = Controller(policy)
+            for number, finished in enumerate(record.rounds):
+                decision = controller.observe(finished)
+                wanted = None if replayed is None else float(replayed[index, number])
+                live = decision.confidence
+                assert live == (None if wanted is None or math.isnan(wanted) else wanted)
+                if decision.stop:
+                    break
 
 
 class _Reads(FixedPolicy):

@@ -1,7 +1,6 @@
 """Platt scaling: a logistic curve from a signal to P(EM = 1), two numbers a round.
 
-Targets are smoothed as Platt (1999) has it, the fit is Newton's method with a line search (Lin, Lin
-and Weng 2007). The tests compare with scikit-learn's sigmoid calibration.
+Targets are smoothed as Platt (1999) has it. The tests compare with scikit-learn's sigmoid calibration.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from suffice.calibration.fields import map_fields, number, number_or_none, probability_or_none
 from suffice.calibration.isotonic import IsotonicMap, constant_map
+from suffice.calibration.logistic import least_cross_entropy, sigmoid
 from suffice.calibration.rows import MINIMUM_ROWS, FitRows, fit_rows
 from suffice.errors import DataError
 
@@ -22,9 +22,6 @@ __all__ = ["LogisticMap", "fit_platt"]
 
 _FIELDS = ("kind", "slope", "intercept", "undefined")
 _LARGEST = float(np.finfo(np.float64).max)
-_STEPS = 100
-_HALVINGS = 40
-_FLAT = 1e-12  # gradient, in rows, below which the fit is done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +66,7 @@ class LogisticMap:
             return math.nan if self.undefined is None else self.undefined
         # an infinity times a slope of 0 would be undefined
         within = min(max(float(value), -_LARGEST), _LARGEST)
-        logit = self.slope * within + self.intercept
-        if logit >= 0:
-            return 1.0 / (1.0 + math.exp(-logit))
-        rising = math.exp(logit)
-        return rising / (1.0 + rising)
+        return sigmoid(self.slope * within + self.intercept)
 
     def predict(self, values: ArrayLike) -> NDArray[np.float64]:
         """The map at every value, shape kept.
@@ -153,43 +146,10 @@ def _fit(rows: FitRows, undefined: float | None) -> LogisticMap | None:
         return None
     targets = rows.outcomes * ((right + 1) / (right + 2)) + (1 - rows.outcomes) / (wrong + 2)
     with np.errstate(over="ignore"):
-        scaled_slope, offset = _newton((rows.values - centre) / half, targets)
+        design = np.stack([(rows.values - centre) / half, np.ones_like(targets)])
+        scaled_slope, offset = least_cross_entropy(design, targets, np.zeros(2)).tolist()
         slope = float(np.float64(scaled_slope) / half)
         intercept = float(offset - np.float64(slope) * centre)
     if not (math.isfinite(slope) and math.isfinite(intercept)):
         return None  # values too close for a slope that a float can hold
     return LogisticMap(slope=slope, intercept=intercept, undefined=undefined)
-
-
-def _newton(x: NDArray[np.float64], targets: NDArray[np.float64]) -> tuple[float, float]:
-    """Slope and intercept of least cross-entropy; the loss falls at every step."""
-    design = np.stack([x, np.ones_like(x)])  # (2, n)
-    mean = targets.mean()
-    weights = np.array([0.0, np.log(mean / (1 - mean))])
-    loss = _cross_entropy(design, targets, weights)
-    for _ in range(_STEPS):
-        predicted = 0.5 * (1 + np.tanh(0.5 * (weights @ design)))
-        gradient = design @ (predicted - targets)
-        if np.abs(gradient).max() < _FLAT * len(x):
-            break
-        curvature = (design * (predicted * (1 - predicted))) @ design.T
-        curvature += np.eye(2) * 1e-12  # held off singular
-        step = np.linalg.solve(curvature, gradient)
-        share = 1.0
-        for _ in range(_HALVINGS):
-            moved = weights - share * step
-            lower = _cross_entropy(design, targets, moved)
-            if lower < loss:
-                break
-            share /= 2
-        else:
-            break
-        weights, loss = moved, lower
-    return float(weights[0]), float(weights[1])
-
-
-def _cross_entropy(
-    design: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64]
-) -> float:
-    logits = weights @ design
-    return float((np.logaddexp(0.0, logits) - targets * logits).sum())

@@ -21,6 +21,7 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import print_json, say
 from suffice.errors import UsageError
+from suffice.policies.ab_rag import CERTAINTIES, SUPPORTS
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.methods import METHODS, fit_method
@@ -34,10 +35,14 @@ from suffice.trace.table import TraceSet
 __all__ = ["add_command"]
 
 _CERTIFIED = "certified"
+_AB_RAG = "ab-rag"
+_ANY_AB_RAG = f"with 'fit {_AB_RAG}' only"
+_METHOD_OPTIONS = ("calibrator", "certainty", "support", "threshold")
 _ANY_CERTIFIED = f"with 'fit {_CERTIFIED}' only"
 _GOES_WITH = MappingProxyType(
     {
         **dict.fromkeys(("preset", "calibrator"), f"with every method but {_CERTIFIED}"),
+        **dict.fromkeys(("certainty", "support", "threshold"), _ANY_AB_RAG),
         **dict.fromkeys(
             ("family", "max_loss", "confidence", "metric", "loss", "correction"), _ANY_CERTIFIED
         ),
@@ -82,11 +87,32 @@ def add_command(commands: Any) -> None:
         help=f"questions to fit on (default: {FIT_SPLIT})",
     )
     add_calibrator(parser, ", for the corrected presets")
+    _add_ab_rag(parser)
     _add_certified(parser)
     add_costs(parser)
     add_json(parser)
     parser.set_defaults(run=run)
     parser.set_defaults(unset={each: parser.get_default(each) for each in _GOES_WITH})
+
+
+def _add_ab_rag(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(_AB_RAG, "what its confidence is made of, and where it stops")
+    group.add_argument(
+        "--certainty",
+        choices=CERTAINTIES,
+        help="S1 (default: token_probability where the trace holds tokens, else self_consistency)",
+    )
+    group.add_argument(
+        "--support",
+        choices=SUPPORTS,
+        help="S2 of the corrected preset (default: the first of these that the trace gives)",
+    )
+    group.add_argument(
+        "--threshold",
+        type=number,
+        metavar="TAU",
+        help="stop at this confidence (default: published 0.6, corrected chosen on the split)",
+    )
 
 
 def _add_certified(parser: argparse.ArgumentParser) -> None:
@@ -179,20 +205,22 @@ def run(arguments: argparse.Namespace) -> int:
     traces = open_traces(arguments, say)
     if arguments.method == _CERTIFIED:
         return _certified(traces, arguments)
-    policy = fit_method(
-        arguments.method,
-        traces,
-        arguments.preset,
-        arguments.split,
-        calibrator=arguments.calibrator,
-    )
+    # an option at its default was not asked for
+    asked = {
+        name: value
+        for name in _METHOD_OPTIONS
+        if (value := getattr(arguments, name)) != arguments.unset[name]
+    }
+    policy = fit_method(arguments.method, traces, arguments.preset, arguments.split, **asked)
     written = save_policy(policy, arguments.out, max_rounds=traces.n_rounds)
     document = policy_document(policy)
     if arguments.json:
         print_json({"out": str(written), "hash": policy_hash(policy), "policy": document})
     else:
         print(f"wrote {written}")
-        print(f"  rule   {document['rule']}")
+        print(f"  rule   {getattr(policy, 'summary', policy.kind)}")
+        for remark in getattr(policy, "remarks", ()):
+            print(f"  note   {remark}")
         if fitted := document.get("fitted_on"):
             print(f"  fitted on {fitted['labelled']} labelled questions of split {fitted['split']}")
         print(f"  use    suffice replay {arguments.traces} --policy {written}")
@@ -205,6 +233,7 @@ def _refuse_unread(arguments: argparse.Namespace) -> None:
     family = arguments.family if certified else None
     read = {
         f"with every method but {_CERTIFIED}": not certified,
+        _ANY_AB_RAG: arguments.method == _AB_RAG,
         _ANY_CERTIFIED: certified,
         "with --family thresholds only": family == "thresholds",
         "with --family rule only": family == "rule",

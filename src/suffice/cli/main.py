@@ -11,6 +11,7 @@ from typing import NoReturn
 from suffice._version import VERSION
 from suffice.cli import (
     ask,
+    bench,
     demo,
     diagnose,
     fit,
@@ -39,6 +40,7 @@ _COMMANDS = (
     search,
     sweep,
     report,
+    bench,
 )
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from suffice.calibration.fields import number, numbers
 from suffice.calibration.maps import calibrator_document, read_calibrator
 from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.errors import DataError, UsageError
+from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
 from suffice.protocols import StopPolicy
@@ -35,13 +37,10 @@ _MAX_BYTES = 50_000_000
 
 def policy_document(policy: StopPolicy) -> dict[str, Any]:
     """A policy as the JSON document of its file."""
-    if isinstance(policy, FixedPolicy):
-        body: dict[str, Any] = {"rounds": policy.rounds}
-    elif isinstance(policy, RulePolicy):
-        body = _rule_body(policy)
-    else:
-        raise UsageError(f"a policy of kind {policy.kind!r} has no file format")
-    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **body}
+    for kind, body in _BODIES.items():
+        if isinstance(policy, kind):
+            return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **body(policy)}
+    raise UsageError(f"a policy of kind {policy.kind!r} has no file format")
 
 
 def _rule_body(policy: RulePolicy) -> dict[str, Any]:
@@ -68,10 +67,10 @@ def _rule_body(policy: RulePolicy) -> dict[str, Any]:
 def policy_hash(policy: StopPolicy) -> str:
     """Twelve hexadecimal digits over everything that decides.
 
-    Where it was fitted and what was promised of it do not count.
+    Where it was fitted, what was promised of it and what is remarked do not count.
     """
     document = policy_document(policy)
-    for part in ("fitted_on", "guarantee"):
+    for part in _DECIDES_NOTHING:
         document.pop(part, None)
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
@@ -141,8 +140,7 @@ def load_policy(path: str | Path) -> PolicyFile:
     except DataError as error:
         raise DataError(error.message, file=str(file), column=error.column) from error
     except UsageError as error:
-        column = "rounds" if kind == "fixed" else "rule"
-        raise DataError(str(error), file=str(file), column=column) from error
+        raise DataError(str(error), file=str(file), column=_MAIN_FIELD[kind]) from error
     return PolicyFile(policy, max_rounds)
 
 
@@ -229,6 +227,30 @@ def _read_abstention(document: Mapping[str, Any]) -> tuple[str, ...] | None:
     return phrases
 
 
+def _numbers(document: Mapping[str, Any], name: str) -> dict[str, float]:
+    parts = _field(document, name, dict, {})
+    return {key: number(value, f"{name}.{key}") for key, value in parts.items()}
+
+
+def _read_ab_rag(document: Mapping[str, Any]) -> StopPolicy:
+    for name in ("weights", "threshold", "link"):
+        if name not in document:
+            raise DataError("is missing", column=name)
+    return ABRagPolicy(
+        weights=_numbers(document, "weights"),
+        threshold=number(document["threshold"], "threshold"),
+        link=document["link"],
+        intercept=number(document.get("intercept", 0.0), "intercept"),
+        undefined=_numbers(document, "undefined"),
+        reads_abstention=_field(document, "reads_abstention", bool, default=False),
+        abstention=_read_abstention(document),
+        preset=_field(document, "preset", str),
+        levels=numbers(document.get("levels", []), "levels"),
+        fitted_on=_field(document, "fitted_on", dict, {}),
+        notes=_strings(document, "notes") or (),
+    )
+
+
 def _read_rule(document: Mapping[str, Any]) -> StopPolicy:
     rule = _field(document, "rule", str)
     if rule is None:
@@ -247,6 +269,23 @@ def _read_rule(document: Mapping[str, Any]) -> StopPolicy:
     )
 
 
+_DECIDES_NOTHING = ("fitted_on", "guarantee", "levels", "notes")
+_BODIES: Mapping[type, Callable[[Any], dict[str, Any]]] = MappingProxyType(
+    {
+        FixedPolicy: lambda policy: {"rounds": policy.rounds},
+        RulePolicy: _rule_body,
+        ABRagPolicy: ABRagPolicy.to_json,
+    }
+)
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], StopPolicy]] = MappingProxyType(
-    {"fixed": _read_fixed, "rule": _read_rule, "tasr": _read_rule, "certified": _read_rule}
+    {
+        "fixed": _read_fixed,
+        "rule": _read_rule,
+        "tasr": _read_rule,
+        "certified": _read_rule,
+        "ab-rag": _read_ab_rag,
+    }
+)
+_MAIN_FIELD = MappingProxyType(
+    {**dict.fromkeys(_READERS, "rule"), "fixed": "rounds", "ab-rag": "weights"}
 )

@@ -20,7 +20,8 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.policies.rule import RulePolicy, rule_needs
 from suffice.protocols import Signal
-from suffice.scoring import F1Kind
+from suffice.scoring import F1Kind, normalize_answer
+from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.table import TraceSet
 
@@ -31,6 +32,7 @@ __all__ = [
     "CalibratorKind",
     "FitData",
     "Preset",
+    "abstention_of",
     "base_rates_out_of_fold",
     "fit_calibrator",
     "fit_data",
@@ -101,6 +103,14 @@ def fit_data(
     }
     table = signal_table(chosen, signals)
     return FitData(table=table, outcomes=scored, provenance=provenance)
+
+
+def abstention_of(gold: Iterable[str]) -> tuple[str, ...] | None:
+    """Phrases that abstain where these are right answers; ``None``: the usual ones."""
+    accepted = {normalize_answer(answer) for answer in gold}
+    if "none" not in accepted:
+        return None
+    return tuple(phrase for phrase in ABSTENTION_PHRASES if phrase != "none")
 
 
 _Fit = Callable[[NDArray[np.float64], NDArray[np.float64], float | None], PerRoundCalibrator]

@@ -49,6 +49,11 @@ class FixedPolicy:
         """It reads none."""
         return ()
 
+    @property
+    def summary(self) -> str:
+        """What it does, in one line."""
+        return f"always {self.rounds} rounds"
+
     def decide(self, view: PolicyView) -> Decision:
         """Stop once the number of rounds is reached."""
         done = view.round >= self.rounds

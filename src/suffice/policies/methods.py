@@ -5,54 +5,105 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from suffice.errors import UsageError
+from suffice.policies.ab_rag_fit import (
+    ab_rag_signals,
+    choose_certainty,
+    choose_support,
+    fit_ab_rag,
+    published_ab_rag,
+)
 from suffice.policies.controls import CONTROLS, Control, fit_control
-from suffice.policies.fitting import CalibratorKind, Preset, fit_data
+from suffice.policies.fitting import Preset, fit_data
 from suffice.policies.tasr import fit_tasr, tasr_signals
 from suffice.protocols import StopPolicy
 from suffice.trace.table import TraceSet
 
 __all__ = ["METHODS", "Method", "Preset", "fit_method", "method_and_preset"]
 
-_Fit = Callable[[TraceSet, Preset, str, CalibratorKind], StopPolicy]
+_BOTH: frozenset[Preset] = frozenset({"published", "corrected"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """A method that is fitted on traces.
 
-    ``fit(traces, preset, split, calibrator)`` reads the gold answers of ``split`` and returns the
-    policy.
+    Parameters
+    ----------
+    name, summary
+        For people.
+    fit
+        ``fit(traces, preset, split, **options)`` reads the gold answers of ``split`` and returns the
+        policy.
+    options
+        The options each preset takes.
+    fitted
+        Presets that learn something. Others read of the traces only which signals they hold, and need
+        no split.
     """
 
     name: str
     summary: str
-    fit: _Fit
+    fit: Callable[..., StopPolicy]
+    options: Mapping[Preset, frozenset[str]]
+    fitted: frozenset[Preset] = _BOTH
 
 
-def _fit_tasr(
-    traces: TraceSet, preset: Preset, split: str, calibrator: CalibratorKind
-) -> StopPolicy:
-    gold = tuple(answer for each in traces.only_split(split).gold for answer in each.answers)
+def _gold(traces: TraceSet, split: str) -> tuple[str, ...]:
+    return tuple(answer for each in traces.only_split(split).gold for answer in each.answers)
+
+
+def _fit_tasr(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
+    gold = _gold(traces, split)
     data = fit_data(traces, tasr_signals(preset, gold), split=split)
-    return fit_tasr(data, preset, gold=gold, calibrator=calibrator)
+    return fit_tasr(data, preset, gold=gold, **options)
+
+
+def _fit_ab_rag(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
+    if preset == "published":
+        return published_ab_rag(traces, **options)
+    gold = _gold(traces, split)
+    certainty, notes = choose_certainty(traces, options.pop("certainty", None))
+    support, more = choose_support(traces, options.pop("support", None))
+    data = fit_data(traces, ab_rag_signals(certainty, support, gold), split=split)
+    return fit_ab_rag(data, certainty, support, gold=gold, notes=(*notes, *more), **options)
 
 
 def _control(control: Control) -> Method:
-    def fit(traces: TraceSet, preset: Preset, split: str, calibrator: CalibratorKind) -> StopPolicy:
+    def fit(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
         data = fit_data(traces, control.signals, split=split)
-        return fit_control(control, data, preset, calibrator)
+        return fit_control(control, data, preset, **options)
 
-    return Method(name=control.name, summary=control.summary, fit=fit)
+    return Method(
+        name=control.name, summary=control.summary, fit=fit, options=_CALIBRATED_WHEN_CORRECTED
+    )
 
 
+_CALIBRATED_WHEN_CORRECTED: Mapping[Preset, frozenset[str]] = MappingProxyType(
+    {"published": frozenset(), "corrected": frozenset({"calibrator"})}
+)
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         "tasr": Method(
             name="tasr",
             summary="stop when the answer repeats and its calibrated margin clears a floor",
             fit=_fit_tasr,
+            options=_CALIBRATED_WHEN_CORRECTED,
+        ),
+        "ab-rag": Method(
+            name="ab-rag",
+            summary="stop when a confidence made of model certainty, evidence and reranker scores "
+            "reaches a threshold",
+            fit=_fit_ab_rag,
+            options=MappingProxyType(
+                {
+                    "published": frozenset({"certainty", "threshold"}),
+                    "corrected": frozenset({"certainty", "support", "threshold"}),
+                }
+            ),
+            fitted=frozenset({"corrected"}),
         ),
         **{name: _control(control) for name, control in CONTROLS.items()},
     }
@@ -70,27 +121,31 @@ def method_and_preset(name: str) -> tuple[Method, Preset] | None:
 
 
 def fit_method(
-    name: str,
-    traces: TraceSet,
-    preset: Preset,
-    split: str,
-    *,
-    calibrator: CalibratorKind = "isotonic",
+    name: str, traces: TraceSet, preset: Preset, split: str, **options: Any
 ) -> StopPolicy:
     """Fit a method by its name.
 
-    ``calibrator`` is how ``calibrated(...)`` is fitted; published presets know ``isotonic`` only.
+    Parameters
+    ----------
+    name, traces, preset, split
+        Which method, and what it reads.
+    options
+        The method's own: ``calibrator`` (how ``calibrated(...)`` is fitted) for corrected presets of
+        tasr and the controls; ``certainty`` (S1), ``support`` (S2, corrected only) and ``threshold``
+        for ab-rag. One that is ``None`` counts as not given.
 
     Raises
     ------
     UsageError
-        For an unknown method, listing the known ones, and another calibrator for a published preset.
+        For an unknown method, listing the known ones, and an option its preset does not take.
     """
     if name not in METHODS:
         raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    if preset == "published" and calibrator != "isotonic":
-        raise UsageError(
-            f"the published preset of {name} is calibrated with isotonic, found {calibrator!r}; use "
-            "the corrected one"
-        )
-    return METHODS[name].fit(traces, preset, split, calibrator)
+    method = METHODS[name]
+    given = {option: value for option, value in options.items() if value is not None}
+    allowed = method.options[preset]
+    for option in given:
+        if option not in allowed:
+            takes = f"takes {', '.join(sorted(allowed))}" if allowed else "takes no options"
+            raise UsageError(f"the {preset} preset of {name} {takes}; leave {option} out")
+    return method.fit(traces, preset, split, **given)

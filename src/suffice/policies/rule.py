@@ -117,6 +117,11 @@ class RulePolicy:
         found = (resolve(name, also=self.own_signals) for name in self.signals)
         return tuple(self._with_settings(spec) for spec in found)
 
+    @property
+    def summary(self) -> str:
+        """What it does, in one line: the rule."""
+        return self.rule
+
     def _with_settings(self, spec: SignalSpec) -> SignalSpec:
         if spec.name != "abstained" or self.abstention is None:
             return spec

@@ -8,12 +8,17 @@ abstention, and chooses the floor on the tune split from out-of-fold calibrated 
 
 from __future__ import annotations
 
-from suffice.policies.fitting import CalibratorKind, FitData, Preset, fit_calibrator
+from suffice.policies.fitting import (
+    CalibratorKind,
+    FitData,
+    Preset,
+    abstention_of,
+    fit_calibrator,
+)
 from suffice.policies.rule import RulePolicy
 from suffice.policies.sweeping import cheapest_within_one_error, fill, sweep_rule
 from suffice.protocols import Signal
-from suffice.scoring import normalize_answer
-from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
+from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 
 __all__ = [
@@ -38,7 +43,7 @@ SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
 
 def tasr_signals(preset: Preset, gold: tuple[str, ...] = ()) -> tuple[Signal, ...]:
     """The preset's ``SIGNALS_READ``, with ``abstained`` as the policy fitted on ``gold`` means it."""
-    phrases = _abstention(gold)
+    phrases = abstention_of(gold)
     return tuple(
         abstained_signal(phrases) if name == "abstained" and phrases is not None else resolve(name)
         for name in SIGNALS_READ[preset]
@@ -80,13 +85,6 @@ def fit_tasr(
         calibrators={MARGIN: fit_calibrator(data, MARGIN, kind=calibrator)},
         kind="tasr",
         preset=preset,
-        abstention=_abstention(gold),
+        abstention=abstention_of(gold),
         fitted_on={**data.provenance, "floors": [FLOORS[0], FLOORS[-1]], "floor": floor},
     )
-
-
-def _abstention(gold: tuple[str, ...]) -> tuple[str, ...] | None:
-    accepted = {normalize_answer(answer) for answer in gold}
-    if "none" not in accepted:
-        return None
-    return tuple(phrase for phrase in ABSTENTION_PHRASES if phrase != "none")

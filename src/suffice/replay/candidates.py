@@ -64,7 +64,7 @@ def candidates(
         that fits it.
     """
     fitting = traces if fit_on is None else fit_on
-    built = [_named(fitting, name) for name in names]
+    built = [_named(traces, fitting, name) for name in names]
     built += [_rule(traces, rule, fitting) for rule in rules]
     return _numbered(built)
 
@@ -80,7 +80,7 @@ def _numbered(built: list[Candidate]) -> tuple[Candidate, ...]:
     return tuple(numbered)
 
 
-def _named(fitting: TraceSet, name: str) -> Candidate:
+def _named(traces: TraceSet, fitting: TraceSet, name: str) -> Candidate:
     if name == CLOSED_BOOK:
         return Candidate(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
@@ -91,7 +91,10 @@ def _named(fitting: TraceSet, name: str) -> Candidate:
     found = method_and_preset(name)
     if found is not None:
         method, preset = found
-        _require_tune(fitting, f"policy {name!r}", method.name)
+        if preset in method.fitted:
+            _require_tune(fitting, f"policy {name!r}", method.name)
+        else:
+            fitting = traces
         fitted = fit_method(method.name, fitting, preset, FIT_SPLIT)
         return Candidate(name=name, kind=fitted.kind, preset=preset, policy=fitted)
     if names_policy_file(name):

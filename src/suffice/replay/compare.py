@@ -64,6 +64,8 @@ def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
         notes += _in_sample_notes(built, traces.origin.source, split)
     if fit_on is not None:
         notes += transfer_notes(built, fit_on, chosen)
+    for each in built:
+        notes += [f"{each.name}: {remark}" for remark in getattr(each.policy, "remarks", ())]
     result = replay(
         chosen,
         built,

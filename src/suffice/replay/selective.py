@@ -7,7 +7,7 @@ none, and the user may name a signal instead. Undefined confidences are answered
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,8 @@ class SelectiveSettings:
     """How to look at a policy's confidence.
 
     ``confidence`` names a signal that stands in for the policy's own, in its declared direction.
-    ``threshold`` is on the scale of the confidence, or of the signal as it is; ``None``: the median.
+    ``threshold`` is on the scale of the confidence, or of the signal as it is; ``None``: that at which
+    the policy stops (AB-RAG), else the median.
     """
 
     confidence: str | None = None
@@ -197,11 +198,19 @@ def selective_prediction(
                 (each.name, shown),
                 confidence[scored.labelled],
                 at_stop,
-                settings,
+                _with_own_threshold(settings, each),
                 sign=sign,
             )
         )
     return tuple(found)
+
+
+def _with_own_threshold(settings: SelectiveSettings, result: PolicyResult) -> SelectiveSettings:
+    """A policy that stops at a confidence is split there, unless another threshold is asked for."""
+    own = getattr(result.policy, "threshold", None)
+    if settings.threshold is not None or settings.confidence is not None or own is None:
+        return settings
+    return replace(settings, threshold=own)
 
 
 def _confidence(

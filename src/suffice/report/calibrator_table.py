@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from textwrap import wrap
 
 from suffice.replay.calibrator_study import CalibratorStudy
 from suffice.report.formats import decimal, fraction, fractions, percent, points
 from suffice.report.markup import visible
+from suffice.report.text_table import WIDTH, text_table
 
 __all__ = ["calibrator_tables"]
-
-_WIDTH = 100
 
 
 def calibrator_tables(study: CalibratorStudy) -> list[list[str]]:
@@ -47,18 +45,9 @@ def calibrator_tables(study: CalibratorStudy) -> list[list[str]]:
         "log loss and ECE on eval; lower is better."
     )
     rule_title = f"The rule that reads them, F1 and EM in percent on eval: {visible(study.rule)}"
-    notes = [line for each in study.notes for line in wrap(f"Note: {each}.", _WIDTH)]
+    notes = [line for each in study.notes for line in wrap(f"Note: {each}.", WIDTH)]
     return [
-        [*wrap(title, _WIDTH), *_aligned(head, probabilities)],
-        [*wrap(rule_title, _WIDTH), *_aligned(rule_head, rules)],
+        [*wrap(title, WIDTH), *text_table(head, probabilities)],
+        [*wrap(rule_title, WIDTH), *text_table(rule_head, rules)],
         *([notes] if notes else []),
     ]
-
-
-def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-        for row in (head, *rows)
-    ]
-    return [lines[0], "-" * len(lines[0]), *lines[1:]]

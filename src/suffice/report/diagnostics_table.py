@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from suffice.replay.breakdown import TypeBreakdown
 from suffice.replay.diagnosis import Diagnosis
 from suffice.replay.diagnostics_results import Diagnostics, Part, SignalDiagnostics
 from suffice.replay.estimate import Estimate
-from suffice.replay.selective import AnswerGroup, SelectiveResult
 from suffice.report.calibrator_table import calibrator_tables
 from suffice.report.formats import UNKNOWN, count, counted, decimal, estimated, percent, points
-from suffice.report.markup import shorten, visible
+from suffice.report.markup import visible
+from suffice.report.selective_table import selective_table
+from suffice.report.text_table import WIDTH, one_line_name, text_table, titled
 
 __all__ = ["diagnosis_tables"]
 
-_WIDTH = 100
-_NAME_WIDTH = 24
 _MOST_IN_DETAIL = 3  # signals whose means by round are printed; --json has those of all
 _MOST_CORRELATED = 18  # signals whose matrix fits a line
 
@@ -28,46 +27,21 @@ def diagnosis_tables(found: Diagnosis) -> str:
         *_signal_tables(found.signals),
         _flags(found.signals.signals),
         *_type_tables(found.types, found.replayed.baseline),
-        _selective_table(found.selective),
+        selective_table(found.selective),
         *_calibrators(found),
         _footnotes(found),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def _title(text: str) -> list[str]:
-    return wrap(text, _WIDTH)
-
-
-def _table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, gap: int = 2
-) -> list[str]:
-    """Aligned columns, the first ``left`` to the left; those empty throughout are left out."""
-    grid = [list(head), *(list(row) for row in rows)]
-    kept = [c for c in range(len(head)) if c == 0 or any(row[c] for row in grid[1:])]
-    widths = [max(len(row[c]) for row in grid) for c in kept]
-    lines = [
-        (" " * gap)
-        .join(
-            row[c].ljust(width) if c < left else row[c].rjust(width)
-            for c, width in zip(kept, widths, strict=True)
-        )
-        .rstrip()
-        for row in grid
-    ]
-    return [lines[0], "-" * (sum(widths) + gap * (len(widths) - 1)), *lines[1:]]
-
-
 def _value(found: Estimate) -> str:
     return decimal(found.value)
 
 
-def _name(text: str) -> str:
-    return shorten(visible(text).replace("\n", " "), _NAME_WIDTH, "...")
-
-
 def _oriented(each: SignalDiagnostics) -> str:
-    return f"{_name(each.name)} (low)" if each.direction == "low" else _name(each.name)
+    return (
+        f"{one_line_name(each.name)} (low)" if each.direction == "low" else one_line_name(each.name)
+    )
 
 
 def _number(value: float | None) -> str:
@@ -110,14 +84,14 @@ def _areas(found: Diagnostics) -> list[str]:
         "AUROC of each signal against exact match, all rounds pooled (0.5: no better than chance). "
         "(low): low values speak for stopping, and AUROC is that of the negated signal."
     )
-    return [*_title(title), *_table(head, rows)]
+    return [*titled(title), *text_table(head, rows)]
 
 
 def _distances(found: Diagnostics) -> list[str]:
     parts = [part.name for part in found.parts]
     rows = [
         [
-            _name(each.name),
+            one_line_name(each.name),
             *(estimated(each.parts[part].pooled.d_signed, sign=True) for part in parts),
             estimated(each.drift_d, sign=True) if len(parts) > 1 else "",
         ]
@@ -125,7 +99,7 @@ def _distances(found: Diagnostics) -> list[str]:
     ]
     head = ["signal", *(f"d {part}" for part in parts), "drift"]
     title = "Cohen's d, signed: positive where right answers have the higher values."
-    return [*_title(title), *_table(head, rows)]
+    return [*titled(title), *text_table(head, rows)]
 
 
 def _by_round(found: Diagnostics) -> Iterator[list[str]]:
@@ -133,13 +107,13 @@ def _by_round(found: Diagnostics) -> Iterator[list[str]]:
         rounds = max(len(each.parts[part.name].rounds) for each in found.signals)
         rows = [
             [
-                _name(each.name),
+                one_line_name(each.name),
                 *(_value(one.separation.auroc) for one in each.parts[part.name].rounds),
             ]
             for each in found.signals
         ]
         head = ["signal", *(f"round {number}" for number in range(1, rounds + 1))]
-        yield [*_title(f"AUROC by round on {part.name}."), *_table(head, rows)]
+        yield [*titled(f"AUROC by round on {part.name}."), *text_table(head, rows)]
 
 
 def _in_detail(found: Diagnostics) -> Iterator[list[str]]:
@@ -160,15 +134,15 @@ def _in_detail(found: Diagnostics) -> Iterator[list[str]]:
             ]
             head = ["round", "% defined", "right", "n", "wrong", "n", "d", "AUROC"]
             yield [
-                *_title(f"{visible(each.name)} by round on {part}, mean (SD)."),
-                *_table(head, rows),
+                *titled(f"{visible(each.name)} by round on {part}, mean (SD)."),
+                *text_table(head, rows),
             ]
 
 
 def _concentrations(found: Diagnostics) -> list[str]:
     rows = [
         [
-            _name(each.name),
+            one_line_name(each.name),
             part,
             str(on.distinct),
             f"{on.concentration.entropy_bits:z.2f}",
@@ -183,7 +157,7 @@ def _concentrations(found: Diagnostics) -> list[str]:
         return []
     head = ["signal", "on", "values", "entropy, bits", "mode", "mode's share, %"]
     title = "Signals of at most 12 values: near 0 bits, one value is given nearly always."
-    return [*_title(title), *_table(head, rows, left=2)]
+    return [*titled(title), *text_table(head, rows, left=2)]
 
 
 def _correlated(part: Part) -> list[str]:
@@ -192,7 +166,10 @@ def _correlated(part: Part) -> list[str]:
     if len(names) < 2:
         return []
     rows = [
-        [f"{row:2d} {_name(name)}", *(_hundredths(rho) for rho in found.rho[row - 1][: row - 1])]
+        [
+            f"{row:2d} {one_line_name(name)}",
+            *(_hundredths(rho) for rho in found.rho[row - 1][: row - 1]),
+        ]
         + [""] * (len(names) - row + 1)
         for row, name in enumerate(names, start=1)
     ]
@@ -200,7 +177,7 @@ def _correlated(part: Part) -> list[str]:
     left_out = len(found.signals) - len(names)
     more = f" The first {len(names)} signals; --json has all." if left_out else ""
     title = f"Spearman's rank correlation in hundredths, on {part.name}.{more}"
-    return [*_title(title), *_table(head, rows, gap=1)]
+    return [*titled(title), *text_table(head, rows, gap=1)]
 
 
 def _hundredths(rho: float | None) -> str:
@@ -213,14 +190,17 @@ def _by_type(found: Diagnostics) -> list[str]:
     if len(types) < 2:
         return []
     rows = [
-        [_name(each.name), *(estimated(each.parts[part].types[kind].auroc) for kind in types)]
+        [
+            one_line_name(each.name),
+            *(estimated(each.parts[part].types[kind].auroc) for kind in types),
+        ]
         for each in found.signals
     ]
     blocks = []
     for start in range(0, len(types), 3):
-        head = ["signal", *(shorten(visible(kind), 18, "...") for kind in types[start : start + 3])]
-        blocks += _table(head, ([row[0], *row[1 + start : 4 + start]] for row in rows))
-    return [*_title(f"AUROC by question type on {part}, all rounds pooled."), *blocks]
+        head = ["signal", *(one_line_name(kind, 18) for kind in types[start : start + 3])]
+        blocks += text_table(head, ([row[0], *row[1 + start : 4 + start]] for row in rows))
+    return [*titled(f"AUROC by question type on {part}, all rounds pooled."), *blocks]
 
 
 def _flags(signals: Sequence[SignalDiagnostics]) -> list[str]:
@@ -230,7 +210,7 @@ def _flags(signals: Sequence[SignalDiagnostics]) -> list[str]:
         for flag in each.flags
         for line in wrap(
             f"{flag.kind}: {visible(each.name)} {visible(flag.message)}",
-            _WIDTH,
+            WIDTH,
             subsequent_indent="    ",
         )
     ]
@@ -243,14 +223,14 @@ def _type_tables(types: Sequence[TypeBreakdown], baseline: str) -> Iterator[list
         return
     rows = []
     for each in types:
-        name = "(no type)" if each.type is None else _name(each.type)
+        name = "(no type)" if each.type is None else one_line_name(each.type)
         few = " (few)" if each.few else ""
         for number, scores in enumerate(each.policies):
             delta = "(baseline)" if scores.policy == baseline else points(scores.delta_f1)
             rows.append(
                 [
                     f"{name}{few}" if number == 0 else "",
-                    _name(scores.policy),
+                    one_line_name(scores.policy),
                     count(each.labelled),
                     percent(scores.em),
                     percent(scores.f1),
@@ -260,72 +240,13 @@ def _type_tables(types: Sequence[TypeBreakdown], baseline: str) -> Iterator[list
             )
     head = ["type", "policy", "n", "EM", "F1", "rounds", "delta F1 [95%]"]
     title = "Policies by question type; EM, F1 and differences in percent. Few: under 10 questions."
-    yield [*_title(title), *_table(head, rows, left=2)]
-
-
-def _selective_table(found: Sequence[SelectiveResult]) -> list[str]:
-    if not found:
-        return []
-    rows = [
-        [
-            _name(each.policy),
-            estimated(each.auroc),
-            estimated(each.aurc),
-            estimated(each.excess_aurc),
-            str(each.undefined) if each.undefined else "",
-        ]
-        for each in found
-    ]
-    head = ["policy", "AUROC", "AURC", "excess AURC", "undefined"]
-    cuts = [
-        [
-            _name(each.policy),
-            _number(each.threshold),
-            *_scores(each.above),
-            *_scores(each.below),
-        ]
-        for each in found
-    ]
-    cut_head = ["policy", "threshold", "n above", "EM [95%]", "F1", "n below", "EM [95%]", "F1"]
-    abstaining = [
-        [
-            _name(each.policy),
-            percent(each.abstentions.share),
-            *_scores(each.answers)[1:],
-            *_scores(each.abstentions.others)[1:],
-        ]
-        for each in found
-        if each.abstentions.count
-    ]
-    abstain_head = ["policy", "abstain, %", "EM of all", "F1 of all", "EM without", "F1 without"]
-    confidence = found[0].confidence
-    whose = "its own" if confidence == "policy" else f"signal {visible(confidence)}"
-    title = (
-        f"Selective prediction by the confidence at the stop ({whose}). AURC: mean risk (1 - EM) over "
-        "all coverages; excess: above the best possible order. Above: confidence of at least the "
-        f"threshold{' (its median)' if found[0].threshold_is_median else ''}."
-    )
-    return [
-        *_title(title),
-        *_table(head, rows),
-        "",
-        *_table(cut_head, cuts, gap=1),
-        *(["", *_table(abstain_head, abstaining)] if abstaining else ()),
-    ]
-
-
-def _scores(group: AnswerGroup) -> tuple[str, str, str]:
-    em = group.em
-    if em.value is None or em.low is None or em.high is None:
-        return str(group.questions), UNKNOWN, UNKNOWN
-    shown = f"{percent(em.value)} [{percent(em.low)}, {percent(em.high)}]"
-    return str(group.questions), shown, percent(group.f1.value)
+    yield [*titled(title), *text_table(head, rows, left=2)]
 
 
 def _calibrators(found: Diagnosis) -> list[list[str]]:
     if found.calibrators is not None:
         return calibrator_tables(found.calibrators)
-    return [wrap(f"Calibrators are not compared: {visible(found.no_calibrators or '')}", _WIDTH)]
+    return [wrap(f"Calibrators are not compared: {visible(found.no_calibrators or '')}", WIDTH)]
 
 
 def _footnotes(found: Diagnosis) -> list[str]:
@@ -341,9 +262,7 @@ def _footnotes(found: Diagnosis) -> list[str]:
         f"{parts}. Brackets: 95% intervals of {signals.resamples} resamples of the questions (seed "
         f"{signals.seed}). {drift}{UNKNOWN}: undefined; --json says why."
     )
-    notes = [line for note in found.notes for line in wrap(f"Note: {visible(note)}", _WIDTH)]
-    policies = (each.name for each in found.replayed.policies)
-    full = [
-        f"{_name(name)} is in full: {visible(name)}" for name in policies if len(name) > _NAME_WIDTH
-    ]
-    return [*wrap(text, _WIDTH), *full, *notes]
+    notes = [line for note in found.notes for line in wrap(f"Note: {visible(note)}", WIDTH)]
+    policies = [(one_line_name(each.name), each.name) for each in found.replayed.policies]
+    full = [f"{short} is in full: {visible(name)}" for short, name in policies if short != name]
+    return [*wrap(text, WIDTH), *full, *notes]

@@ -143,7 +143,7 @@ def _identities(policies: Sequence[Marked]) -> Html:
             each.result.kind,
             each.result.preset or UNKNOWN,
             element("code", each.result.hash),
-            element("code", getattr(each.result.policy, "rule", UNKNOWN)),
+            element("code", getattr(each.result.policy, "summary", UNKNOWN)),
             each.result.beyond_record,
         )
         for each in policies

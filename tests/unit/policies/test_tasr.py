@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from suffice.policies import methods
-from suffice.policies.fitting import CalibratorKind, FitData, Preset, fit_data, out_of_fold
+from suffice.policies.fitting import FitData, Preset, fit_data, out_of_fold
 from suffice.policies.methods import fit_method
 from suffice.policies.rule import RulePolicy
 from suffice.policies.sweeping import ThresholdScore, cheapest_within_one_error, sweep_rule
@@ -127,11 +127,9 @@ def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
 def test_fitting_reads_the_abstentions_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
 
-    def fit(
-        data: FitData, preset: Preset, *, gold: tuple[str, ...], calibrator: CalibratorKind
-    ) -> RulePolicy:
+    def fit(data: FitData, preset: Preset, *, gold: tuple[str, ...]) -> RulePolicy:
         read.append(bool((data.table.signal("abstained") == 1.0).any()))
-        return fit_tasr(data, preset, gold=gold, calibrator=calibrator)
+        return fit_tasr(data, preset, gold=gold)
 
     monkeypatch.setattr(methods, "fit_tasr", fit)
     record = make_record("x", ["none", "none"], gold=["right"], margins=[1.0] * 2, split="tune")

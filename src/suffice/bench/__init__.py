@@ -1,0 +1,1 @@
+"""Published experiments and training scripts: seed in, table out."""

@@ -1,0 +1,82 @@
+"""AB-RAG on the study's own logs: the figures its records must give (METHODS section 3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suffice.bench.ab_rag import ABRagStudy, StudySettings, ab_rag_study
+from suffice.replay.compare import ComparisonSettings, compare
+from suffice.replay.results import PolicyResult
+from suffice.trace.reader import read_traces
+from suffice.trace.table import TraceSet
+
+pytestmark = pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
+
+
+def log(folder: Path, name: str) -> TraceSet:
+    return read_traces(folder / "traces" / f"abrag_hotpotqa_{name}.parquet")
+
+
+def replayed(traces: TraceSet, **options: object) -> PolicyResult:
+    settings = ComparisonSettings(policies=("ab-rag",), resamples=50, **options)  # type: ignore[arg-type]
+    return compare(traces, settings).result.policies[0]
+
+
+WANTED = {
+    "ollama": {"em": 0.450, "f1": 0.579, "plain f1": 0.583, "rounds": 1.90, "auroc": 0.644},
+    "local": {"em": 0.345, "f1": 0.459, "plain f1": 0.462, "rounds": 1.09, "auroc": 0.625},
+}
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_the_published_preset(data_folder: Path, name: str) -> None:
+    traces = log(data_folder, name)
+    found, plain = replayed(traces), replayed(traces, f1_kind="squad")
+    figures = {
+        "em": found.em,
+        "f1": found.f1,
+        "plain f1": plain.f1,
+        "rounds": found.mean_rounds,
+        "auroc": found.auroc,
+    }
+    assert figures == pytest.approx(WANTED[name], abs=5e-4)
+    assert found.beyond_record == {"ollama": 0, "local": 15}[name]
+
+
+@pytest.fixture(scope="module", params=["ollama", "local"])
+def study(request: pytest.FixtureRequest, data_folder: Path) -> tuple[str, ABRagStudy]:
+    settings = StudySettings(comparison=ComparisonSettings(resamples=200))
+    return request.param, ab_rag_study(log(data_folder, request.param), settings)
+
+
+def test_answers_above_and_below_the_threshold(study: tuple[str, ABRagStudy]) -> None:
+    wanted = {"ollama": (155, 0.516, 45, 0.222), "local": (182, 0.357, 18, 0.222)}
+    name, found = study
+    (split,) = [each for each in found.selective if each.policy == "ab-rag"]
+    above, em_above, below, em_below = wanted[name]
+    assert split.threshold == 0.6
+    assert (split.above.questions, split.below.questions) == (above, below)
+    assert split.above.em.value == pytest.approx(em_above, abs=5e-4)
+    assert split.below.em.value == pytest.approx(em_below, abs=5e-4)
+
+
+def test_single_signals_in_round_1(study: tuple[str, ABRagStudy]) -> None:
+    wanted = {
+        "ollama": {"S1": 0.651, "S2": 0.568, "S3": 0.550},
+        "local": {"S1": 0.607, "S2": 0.517, "S3": 0.571},
+    }
+    name, found = study
+    areas = {each.form.part: each.auroc.value for each in found.signals}
+    assert areas == pytest.approx(wanted[name], abs=5e-4)
+    assert all(each.defined == 200 for each in found.signals)
+
+
+def test_thresholds_on_a_plateau_change_nothing(data_folder: Path) -> None:
+    found = ab_rag_study(
+        log(data_folder, "ollama"),
+        StudySettings(comparison=ComparisonSettings(resamples=20), taus=(0.58, 0.6, 0.7, 0.5)),
+    )
+    stops = [each.result.stops.tolist() for each in found.swept]
+    assert stops[0] == stops[1] == stops[2] != stops[3]
