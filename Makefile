@@ -51,9 +51,9 @@ docs: $(VENV)/.dev ## write the generated pages
 bench: $(VENV)/.dev ## the benchmarks behind docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run
 
-INTEGRATIONS := langgraph llamaindex
+INTEGRATIONS := haystack langchain langgraph llamaindex llamaindex_core opensearch
 
-test-integrations: $(addprefix test-integration-,$(INTEGRATIONS)) ## loops of other frameworks, each in its own environment
+test-integrations: $(addprefix test-integration-,$(INTEGRATIONS)) ## loops and retrievers of other frameworks, each in its own environment
 
 test-integration-%:
 	$(PYTHON) -m venv .venv-$*

@@ -10,17 +10,21 @@ from suffice.errors import MissingExtra
 __all__ = ["require"]
 
 
-def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import ``module`` or say how to install it.
+def require(
+    module: str, *, purpose: str, extra: str | None = None, package: str | None = None
+) -> ModuleType:
+    """Import ``module`` or say how to install it; name either an extra or a package.
 
     Parameters
     ----------
     module
         Dotted name to import.
-    extra
-        The extra of this distribution that brings it.
     purpose
         What the caller wants it for; completes "... needs".
+    extra
+        The extra of this distribution that brings it.
+    package
+        The distribution that brings it, where the user chooses and installs it: frameworks.
 
     Raises
     ------
@@ -32,6 +36,6 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     except ModuleNotFoundError as error:
         message = (
             f"{purpose} needs the package {error.name!r}, which is not installed. "
-            f"Install it with: pip install 'suffice[{extra}]'"
+            f"Install it with: pip install {package or repr(f'suffice[{extra}]')}"
         )
         raise MissingExtra(message) from error

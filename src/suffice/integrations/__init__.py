@@ -1,0 +1,1 @@
+"""Retrievers of other frameworks and servers, made to fit :class:`suffice.protocols.Retriever`."""

@@ -1,0 +1,191 @@
+"""What the adapters share: documents of any framework become ranked passages."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from suffice.errors import BackendError, DataError, SufficeWarning, UsageError
+from suffice.trace.records import Passage
+
+__all__ = ["AdapterSettings", "Found", "ScoreSource", "ShortWarning", "failing_as", "ranked"]
+
+ScoreSource = Literal["given", "rank", "none"]
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterSettings:
+    """How a framework's documents become passages.
+
+    Parameters
+    ----------
+    id_key
+        Metadata key that holds the id; ``None``: the document's own id, or where it has none a hash of
+        its text. Give one where the framework draws ids at random: recorded ids must mean the same
+        passage tomorrow.
+    title_key
+        Metadata key of the title; documents without it have none.
+    score_key
+        Metadata key of the score; ``None``: the framework's own.
+    scores
+        ``given``: those scores; where the framework gives none at all, as ``rank``. ``rank``: 1, 1/2,
+        1/3, ... along the ranking, which says an order and no strength, so the signals
+        ``retrieval_z``, ``retrieval_z_robust`` and ``retrieval_gap`` say nothing. ``none``: no score,
+        which leaves these signals undefined.
+    failures
+        Exceptions of the framework or its store that are a failure of one search. They are raised as
+        :class:`suffice.errors.BackendError`, which a recording notes before it goes on with the next
+        question; any other ends it.
+    """
+
+    id_key: str | None = None
+    title_key: str = "title"
+    score_key: str | None = None
+    scores: ScoreSource = "given"
+    failures: tuple[type[Exception], ...] = (OSError,)
+
+    def __post_init__(self) -> None:
+        if self.scores not in get_args(ScoreSource):
+            allowed = ", ".join(get_args(ScoreSource))
+            raise UsageError(f"no source of scores {self.scores!r}; allowed: {allowed}")
+        if self.score_key is not None and self.scores != "given":
+            raise UsageError(
+                f"score_key={self.score_key!r} is not read with scores={self.scores!r}; drop one of them"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A document as its framework gives it."""
+
+    text: str
+    id: str | None = None
+    score: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+
+
+def ranked(
+    found: Iterable[Found], k: int, settings: AdapterSettings, *, source: str
+) -> tuple[Passage, ...]:
+    """The first ``k`` different documents as passages, in the framework's order.
+
+    Of documents that share an id the first stays. ``source`` names the retriever in messages.
+
+    Raises
+    ------
+    DataError
+        When a document lacks the id named by ``id_key``, or only some have a score.
+    UsageError
+        When the scores rise along the ranking, as distances do.
+    """
+    unique: dict[str, Found] = {}
+    for document in found:
+        unique.setdefault(_id(document, settings, source), document)
+    kept = list(unique.items())[:k]
+    scores = _scores([document for _, document in kept], settings, source)
+    return tuple(
+        Passage(
+            id=name,
+            text=document.text,
+            title=str(document.metadata.get(settings.title_key) or ""),
+            score=score,
+        )
+        for (name, document), score in zip(kept, scores, strict=True)
+    )
+
+
+def _id(document: Found, settings: AdapterSettings, source: str) -> str:
+    if settings.id_key is not None:
+        value = document.metadata.get(settings.id_key)
+        if value is None or value == "":
+            raise DataError(
+                f"{source} gave a document without an id under id_key={settings.id_key!r}; its "
+                f"metadata has {_keys(document)}"
+            )
+        return str(value)
+    return document.id or hashlib.sha256(document.text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _scores(
+    documents: Sequence[Found], settings: AdapterSettings, source: str
+) -> Sequence[float | None]:
+    if settings.scores == "none":
+        return [None] * len(documents)
+    given = [_given(document, settings, source) for document in documents]
+    if settings.scores == "rank" or all(score is None for score in given):
+        return [1 / rank for rank in range(1, len(documents) + 1)]
+    known = [score for score in given if score is not None]
+    if len(known) < len(given):
+        raise DataError(
+            f"{source} gave {len(given)} documents and a score for {len(known)} of them; "
+            "AdapterSettings(scores='rank') takes the order alone"
+        )
+    for before, after in pairwise(known):
+        if after > before:
+            raise UsageError(
+                f"{source} ranks a document with score {before:g} before one with {after:g}; scores must "
+                "fall along the ranking. For distances, or an order made otherwise, take the order "
+                "alone: AdapterSettings(scores='rank')"
+            )
+    return known
+
+
+def _given(document: Found, settings: AdapterSettings, source: str) -> float | None:
+    key = settings.score_key
+    value = document.score if key is None else document.metadata.get(key)
+    if value is None:
+        if key is None:
+            return None
+        raise DataError(
+            f"{source} gave a document without a score under score_key={key!r}; its metadata has "
+            f"{_keys(document)}"
+        )
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f"{source} gave a document with the score {value!r:.60}; wanted a number")
+    return number
+
+
+def _keys(document: Found) -> str:
+    return ", ".join(repr(key) for key in document.metadata) or "no keys"
+
+
+@contextmanager
+def failing_as(source: str, failures: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Raise the exceptions named as :class:`suffice.errors.BackendError`."""
+    try:
+        yield
+    except failures as error:
+        raise BackendError(f"{source} failed: {type(error).__name__}: {error}") from error
+
+
+@dataclass(slots=True)
+class ShortWarning:
+    """Says once that a retriever whose number of results is its own gave too few."""
+
+    source: str
+    advice: str
+    said: bool = False
+
+    def check(self, found: int, k: int) -> None:
+        """Warn when fewer than ``k`` were found, the first time."""
+        if found >= k or self.said:
+            return
+        self.said = True
+        warnings.warn(
+            f"{self.source} gave {found} documents where {k} were asked for; a loop that wants more "
+            f"rounds ends there. {self.advice} Nothing is wrong if it has no more that match.",
+            SufficeWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,28 @@
+"""The snippets of ``docs/integrations.md``, run where the framework is installed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "integrations.md"
+
+
+@pytest.fixture
+def run_snippet() -> Callable[..., dict[str, Any]]:
+    """Runs the snippet under a heading, with texts replaced, and gives the names it made."""
+
+    def run(heading: str, **replaced: str) -> dict[str, Any]:
+        section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+        (code,) = re.findall(r"^```py\n(.*?)^```", section.partition("\n## ")[0], re.DOTALL | re.M)
+        for old, new in replaced.items():
+            code = code.replace(old, new)
+        names: dict[str, Any] = {}
+        exec(compile(code, str(PAGE), "exec"), names)
+        return names
+
+    return run

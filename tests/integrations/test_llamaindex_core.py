@@ -1,0 +1,175 @@
+"""LlamaIndex's retrievers under the adapter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from suffice import Controller, FixedPolicy
+from suffice.errors import BackendError, SufficeWarning, UsageError
+from suffice.integrations.documents import AdapterSettings
+from suffice.integrations.llamaindex import LlamaIndexRetriever
+from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
+from suffice.protocols import Retriever
+from suffice.testing.conformance import check_retriever
+from suffice.testing.models import ScriptedModel
+from suffice.trace.records import Question
+
+core = pytest.importorskip(
+    "llama_index.core", reason="runs in its own environment: make test-integrations"
+)
+embeddings = pytest.importorskip("llama_index.core.embeddings")
+llms = pytest.importorskip("llama_index.core.llms")
+retrievers = pytest.importorskip("llama_index.core.retrievers")
+schema = pytest.importorskip("llama_index.core.schema")
+bm25 = pytest.importorskip("llama_index.retrievers.bm25")
+
+TEXTS = {
+    "boats": "a red boat at sea",
+    "trees": "an old tree by the harbour",
+    "harbour": "the green boat of the harbour master",
+    "colours": "green is a colour between blue and yellow",
+    "sea": "the sea is deep and blue",
+    "masters": "the master of the ship is old",
+}
+VOCABULARY = sorted({word for text in TEXTS.values() for word in text.split() if len(word) > 3})
+QUERIES = ("green boat", "old tree", "deep blue sea")
+
+
+class Bags(embeddings.BaseEmbedding):  # type: ignore[name-defined,misc]
+    """Counts of the longer words."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        words = re.findall(r"\w+", text)
+        return [0.01, *(float(words.count(word)) for word in VOCABULARY)]
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._get_text_embedding(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._get_text_embedding(query)
+
+
+class Listed(retrievers.BaseRetriever):  # type: ignore[name-defined,misc]
+    """Notes in a fixed order, three unless asked for others, with the scores given."""
+
+    def __init__(self, *scores: float | None) -> None:
+        self.scores = scores
+        super().__init__()
+
+    def _retrieve(self, query_bundle: Any) -> list[Any]:
+        if query_bundle.query_str == "lost":
+            raise ConnectionError("lost")
+        return [
+            schema.NodeWithScore(node=node, score=score)
+            for node, score in zip(nodes(), self.scores, strict=False)
+        ]
+
+
+def nodes() -> list[Any]:
+    return [
+        schema.TextNode(id_=key, text=text, metadata={"title": key.title(), "number": at})
+        for at, (key, text) in enumerate(TEXTS.items())
+    ]
+
+
+@pytest.fixture(scope="module")
+def index() -> Any:
+    made = nodes()
+    for node in made:  # the title is for the reader, not for the embedding
+        node.excluded_embed_metadata_keys = ["title", "number"]
+    return core.VectorStoreIndex(made, embed_model=Bags())
+
+
+def test_a_vector_index_keeps_the_protocol(index: Any) -> None:
+    inner = index.as_retriever(similarity_top_k=2)
+    adapted = LlamaIndexRetriever(inner)
+    assert isinstance(adapted, Retriever)
+    check_retriever(adapted, QUERIES, size=len(TEXTS))
+    query = "green boat of the harbour master"
+    found = adapted.retrieve(query, 5)
+    wanted = index.as_retriever(similarity_top_k=5).retrieve(query)
+    assert [(each.id, each.text) for each in found] == [(each.id_, each.text) for each in wanted]
+    assert [each.score for each in found] == pytest.approx([each.score for each in wanted])
+    assert (found[0].id, found[0].title) == ("harbour", "Harbour")
+    assert found[0].score == pytest.approx(1.0)
+    assert inner.similarity_top_k == 2
+    assert len(inner.retrieve(query)) == 2
+
+
+def test_bm25_keeps_the_protocol() -> None:
+    inner = bm25.BM25Retriever.from_defaults(nodes=nodes(), similarity_top_k=2)
+    adapted = LlamaIndexRetriever(inner, max_k=len(TEXTS))
+    check_retriever(adapted, QUERIES, size=len(TEXTS))
+    assert adapted.retrieve("green boat", 9)[0].id == "harbour"
+    assert inner.similarity_top_k == 2
+    with pytest.raises(ValueError, match="larger than the number of available scores"):
+        LlamaIndexRetriever(inner).retrieve("green boat", 9)
+    with pytest.raises(UsageError, match="max_k must be at least 1"):
+        LlamaIndexRetriever(inner, max_k=0)
+
+
+def test_ids_from_metadata(index: Any) -> None:
+    adapted = LlamaIndexRetriever(index.as_retriever(), settings=AdapterSettings(id_key="number"))
+    assert adapted.retrieve("green boat of the harbour master", 1)[0].id == "2"
+
+
+def test_scores_that_rise_are_no_scores() -> None:
+    inner = Listed(0.1, 0.5, 0.9)
+    with pytest.raises(UsageError, match=r"score 0\.1 before one with 0\.5.*scores='rank'"):
+        LlamaIndexRetriever(inner).retrieve("x", 3)
+    by_rank = LlamaIndexRetriever(inner, settings=AdapterSettings(scores="rank"))
+    assert [each.score for each in by_rank.retrieve("x", 2)] == [1.0, 0.5]
+    without = LlamaIndexRetriever(Listed(None, None))
+    assert [each.score for each in without.retrieve("x", 2)] == [1.0, 0.5]
+
+
+def test_a_number_out_of_reach_is_said_once() -> None:
+    adapted = LlamaIndexRetriever(Listed(0.9, 0.5, 0.1))
+    with pytest.warns(SufficeWarning, match="LlamaIndex's Listed gave 3 documents where 15 were"):
+        assert len(adapted.retrieve("x", 15)) == 3
+
+
+def test_fusion_keeps_the_numbers_of_its_parts(index: Any) -> None:
+    fused = retrievers.QueryFusionRetriever(
+        [index.as_retriever(similarity_top_k=2), index.as_retriever(similarity_top_k=3)],
+        llm=llms.MockLLM(),
+        mode="reciprocal_rerank",
+        num_queries=1,
+        use_async=False,
+    )
+    adapted = LlamaIndexRetriever(fused)
+    assert len(adapted.retrieve("green boat", 1)) == 1
+    with pytest.warns(SufficeWarning, match="or that of the retrievers it is made of"):
+        assert len(adapted.retrieve("green boat", 6)) == 3
+
+
+def test_lost_connections_are_failures_of_the_back_end() -> None:
+    with pytest.raises(BackendError, match="LlamaIndex's Listed failed: ConnectionError: lost"):
+        LlamaIndexRetriever(Listed()).retrieve("lost", 1)
+
+
+def test_an_index_is_no_retriever(index: Any) -> None:
+    with pytest.raises(UsageError, match=r"found VectorStoreIndex; .*as_retriever\(\)"):
+        LlamaIndexRetriever(index)
+
+
+def test_a_loop_runs_on_it(index: Any) -> None:
+    adapted = LlamaIndexRetriever(index.as_retriever())
+    controller = Controller(FixedPolicy(rounds=3), max_rounds=5).start("green boat?")
+    pipeline = CumulativePipeline(ScriptedModel(), CumulativeSettings(rounds=5))
+    seen = []
+    for latest in pipeline.rounds(Question(id="q", text="green boat?"), adapted):
+        seen.append(latest)
+        if controller.observe(latest).stop:
+            break
+    assert len(seen) == 3
+    shown = [each.passages[0].id for each in seen if each.passages]
+    assert shown == [each.id for each in adapted.retrieve("green boat?", 3)]
+
+
+def test_the_snippet_of_the_docs_runs(run_snippet: Callable[..., dict[str, Any]]) -> None:
+    assert {each.id for each in run_snippet("LlamaIndex")["passages"]} == {"b1", "t1"}
