@@ -17,7 +17,7 @@ from suffice.llm.translation import translate
 from suffice.llm.wire import Api, Counts, check_request, counts, parse_completions, request_body
 from suffice.protocols import Completion, Generation, GenerationRequest, Message
 
-__all__ = ["OpenAICompatibleModel", "OpenAISettings"]
+__all__ = ["OpenAICompatibleModel", "OpenAISettings", "open_client", "reply_json"]
 
 _NO_KEY = "none"  # local servers ask for a key and read none
 _NOTHING: Mapping[str, object] = MappingProxyType({})
@@ -102,17 +102,10 @@ class OpenAICompatibleModel:
     def __init__(
         self, url: str, model: str | None = None, *, settings: OpenAISettings | None = None
     ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"a server's URL starts with http:// or https://, found {url!r}")
+        self._settings = settings or OpenAISettings()
+        self._client = open_client(url, self._settings)
         self._openai = require("openai", extra="openai", purpose="A model server")
         self._url = url.rstrip("/")
-        self._settings = settings or OpenAISettings()
-        self._client = self._openai.OpenAI(
-            api_key=self._settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY,
-            base_url=self._url,
-            timeout=self._settings.timeout_s,
-            max_retries=self._settings.max_retries,
-        )
         self._slots = threading.BoundedSemaphore(self._settings.concurrency)
         self._learnt = _Learnt()
         self._name = model or self._only_model()
@@ -241,14 +234,7 @@ class OpenAICompatibleModel:
         raw = interface.with_raw_response.create(
             model=self.name, extra_body=dict(self._settings.extra_body) or None, **body
         )
-        text = raw.http_response.text
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise BackendError(
-                f"{self._url} sent a reply that is not JSON ({error}): {text[:200]!r}. Check that the "
-                "URL is that of an OpenAI-compatible interface (it often ends in /v1)"
-            ) from error
+        return reply_json(raw, self._url)
 
     def _adapt(self, message: str, body: Mapping[str, Any]) -> bool:
         """Learn from a refusal; whether asking again otherwise makes sense."""
@@ -273,6 +259,39 @@ class OpenAICompatibleModel:
             return replace(cost, completion=None)
         drawn = sum(len(completion.tokens or ()) for completion in completions)
         return replace(cost, completion=max(drawn, cost.completion or 0))
+
+
+def open_client(url: str, settings: OpenAISettings) -> Any:
+    """An ``openai.OpenAI`` for a server's base URL.
+
+    Raises
+    ------
+    MissingExtra
+        When the extra ``openai`` is not installed.
+    UsageError
+        When the URL is none.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"a server's URL starts with http:// or https://, found {url!r}")
+    openai = require("openai", extra="openai", purpose="A model server")
+    return openai.OpenAI(
+        api_key=settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY,
+        base_url=url.rstrip("/"),
+        timeout=settings.timeout_s,
+        max_retries=settings.max_retries,
+    )
+
+
+def reply_json(raw: Any, url: str) -> object:
+    """The JSON of one of the client's raw responses; a :class:`BackendError` when it is none."""
+    text = raw.http_response.text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BackendError(
+            f"{url} sent a reply that is not JSON ({error}): {text[:200]!r}. Check that the "
+            "URL is that of an OpenAI-compatible interface (it often ends in /v1)"
+        ) from error
 
 
 def _rest(request: GenerationRequest, have: int) -> GenerationRequest:

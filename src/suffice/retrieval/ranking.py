@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,7 +17,14 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.trace.records import Passage
 
-__all__ = ["best_first", "check_ids", "check_k", "corpus_fingerprint", "top_passages"]
+__all__ = [
+    "best_first",
+    "best_reranked",
+    "check_ids",
+    "check_k",
+    "corpus_fingerprint",
+    "top_passages",
+]
 
 
 def check_ids(passages: Sequence[Passage]) -> None:
@@ -67,3 +75,18 @@ def top_passages(
 ) -> tuple[Passage, ...]:
     """The ``k`` best of the passages with their scores (n_passages,), best first; ties keep order."""
     return tuple(replace(passages[i], score=float(scores[i])) for i in best_first(scores, k))
+
+
+def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:
+    """The passages with their raw scores of a reranker, best first; NaN last, ties keep order."""
+    scored = [
+        replace(passage, rerank_score=float(score))
+        for passage, score in zip(passages, scores, strict=True)
+    ]
+    return tuple(sorted(scored, key=_worse))
+
+
+def _worse(passage: Passage) -> tuple[bool, float]:
+    score = passage.rerank_score
+    undefined = score is None or math.isnan(score)
+    return undefined, 0.0 if score is None or undefined else -score

@@ -5,16 +5,33 @@ Each raises :class:`AssertionError` saying what was promised and what was found.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NoReturn
+from dataclasses import replace
+from typing import Literal, NoReturn
 
 from suffice.pipelines.controller import Controller
-from suffice.protocols import ChatModel, GenerationRequest, Message, Retriever, StopPolicy
+from suffice.protocols import (
+    ChatModel,
+    Encoder,
+    GenerationRequest,
+    Message,
+    Reranker,
+    Retriever,
+    StopPolicy,
+)
 from suffice.signals.table import missing_inputs, signal_table
 from suffice.testing.traces import to_trace_set
-from suffice.trace.records import QuestionRecord
+from suffice.trace.records import Passage, QuestionRecord
 
-__all__ = ["check_chat_model", "check_policy", "check_retriever", "live_stop"]
+__all__ = [
+    "check_chat_model",
+    "check_encoder",
+    "check_policy",
+    "check_reranker",
+    "check_retriever",
+    "live_stop",
+]
 
 
 def _broken(promise: str, found: object) -> NoReturn:
@@ -22,7 +39,10 @@ def _broken(promise: str, found: object) -> NoReturn:
 
 
 def check_retriever(retriever: Retriever, queries: Sequence[str], *, size: int) -> None:
-    """A retriever over ``size`` passages returns at most k, best first, each once, and repeatably."""
+    """A retriever over ``size`` passages returns at most k, best first, each once, and repeatably.
+
+    Best first by ``rerank_score`` where every passage has one, NaN last, else by ``score``.
+    """
     for query in queries:
         for k in (1, 2, size, size + 5):
             found = list(retriever.retrieve(query, k))
@@ -35,8 +55,9 @@ def check_retriever(retriever: Retriever, queries: Sequence[str], *, size: int) 
             known = [score for score in scores if score is not None]
             if len(known) != len(scores):
                 _broken("a score for every passage", scores)
-            if known != sorted(known, reverse=True):
-                _broken("best first", known)
+            raw = [passage.rerank_score for passage in found]
+            order = [each for each in raw if each is not None]
+            _check_falling(order if order and len(order) == len(raw) else known)
             again = [passage.id for passage in retriever.retrieve(query, k)]
             if again != ids:
                 _broken("the same passages for the same query", again)
@@ -44,6 +65,82 @@ def check_retriever(retriever: Retriever, queries: Sequence[str], *, size: int) 
         first = [passage.id for passage in retriever.retrieve(query, 1)]
         if first != longest[:1]:
             _broken("the best passage first whatever k", (first, longest[:1]))
+
+
+def _check_falling(scores: Sequence[float]) -> None:
+    if list(scores) != sorted(scores, key=lambda each: (math.isnan(each), -each)):
+        _broken("best first", list(scores))
+
+
+def check_reranker(reranker: Reranker, query: str, passages: Sequence[Passage]) -> None:
+    """A reranker gives the same passages, each once, best first by raw score, and repeatably.
+
+    Give at least two passages, with a retriever's ``score`` on some. What it gives beside the order is
+    a ``rerank_score``, which may depend on nothing but the query and the passage: alone and in another
+    order a passage scores the same, to 0.001 of the spread of scores.
+    """
+    found = list(reranker.rerank(query, passages))
+    by_id = {passage.id: passage for passage in passages}
+    if sorted(passage.id for passage in found) != sorted(by_id):
+        _broken(f"the same passages {sorted(by_id)}, each once", [each.id for each in found])
+    for passage in found:
+        if replace(passage, rerank_score=by_id[passage.id].rerank_score) != by_id[passage.id]:
+            _broken("passages as they were given, but for rerank_score", passage)
+    scores = [passage.rerank_score for passage in found if passage.rerank_score is not None]
+    if len(scores) < len(found):
+        _broken("a rerank_score for every passage", [each.rerank_score for each in found])
+    _check_falling(scores)
+    known = dict(zip([each.id for each in found], scores, strict=True))
+    finite = [score for score in scores if math.isfinite(score)]
+    slack = 1e-6 + 1e-3 * (max(finite) - min(finite)) if finite else 0.0
+    for given in (passages[::-1], passages[:1]):
+        for passage in reranker.rerank(query, given):
+            score, wanted = passage.rerank_score, known[passage.id]
+            same = score is not None and (abs(score - wanted) <= slack or str(score) == str(wanted))
+            if not same:
+                _broken(f"a score of {wanted} for {passage.id!r} in any company", score)
+    again = [passage.id for passage in reranker.rerank(query, passages)]
+    if again != list(known):
+        _broken("the same passages for the same query", again)
+    if list(reranker.rerank(query, [])):
+        _broken("nothing for nothing", list(reranker.rerank(query, [])))
+
+
+def check_encoder(encoder: Encoder, texts: Sequence[str], *, tolerance: float = 1e-5) -> None:
+    """An encoder gives a float32 unit vector for every text, in order, whatever else it is asked for.
+
+    Texts should be several and differ; they are asked for about ``2 len(texts)`` times. ``tolerance``
+    bounds how far any number of a vector may move with the texts it is encoded with. No texts give no
+    vectors of the same dimension, and an empty text has a vector.
+    """
+    import numpy as np
+
+    roles: tuple[Literal["query", "passage"], ...] = ("passage", "query")
+    for role in roles:
+        whole = encoder.encode(texts, role=role)
+        if whole.dtype != np.float32:
+            _broken("float32 vectors", whole.dtype)
+        if whole.ndim != 2 or len(whole) != len(texts) or not whole.shape[1]:
+            _broken(f"an array ({len(texts)}, dimension)", whole.shape)
+        lengths = np.linalg.norm(whole.astype(np.float64), axis=1)
+        if not (abs(lengths - 1) < 1e-4).all():
+            _broken("vectors of length 1", lengths.tolist())
+        none = encoder.encode([], role=role)
+        if none.shape != (0, whole.shape[1]):
+            _broken(f"an array (0, {whole.shape[1]}) for no texts", none.shape)
+        if not np.isfinite(encoder.encode([""], role=role)).all():
+            _broken("a vector for an empty text", "NaN")
+        variants = {
+            "the same vectors again": encoder.encode(texts, role=role),
+            "vectors in the order of the texts": encoder.encode(texts[::-1], role=role)[::-1],
+            "the same vectors for texts one by one": np.concatenate(
+                [encoder.encode([text], role=role) for text in texts]
+            ),
+        }
+        for promise, found in variants.items():
+            apart = float(abs(found - whole).max(initial=0.0))
+            if not apart <= tolerance:
+                _broken(f"{promise}, to {tolerance:g}", apart)
 
 
 def check_chat_model(model: ChatModel) -> None:

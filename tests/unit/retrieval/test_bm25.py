@@ -11,7 +11,6 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Retriever
 from suffice.retrieval.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
-from suffice.retrieval.ranking import best_first
 from suffice.trace.records import Passage
 
 VARIANTS: tuple[BM25Variant, ...] = ("okapi", "robertson", "lucene")
@@ -102,15 +101,6 @@ def test_k_must_be_positive(k: int) -> None:
 def test_bad_settings_are_refused_when_built(settings: dict[str, float], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         BM25Settings(**settings)  # type: ignore[arg-type]
-
-
-def test_best_first_equals_a_full_stable_sort() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(200):
-        scores = rng.integers(0, 6, size=rng.integers(1, 30)).astype(np.float32)
-        k = int(rng.integers(1, 33))
-        slow = sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:k]
-        assert best_first(scores, k).tolist() == slow
 
 
 def test_the_lucene_formula_by_hand() -> None:

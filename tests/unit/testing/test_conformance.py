@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Literal
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from suffice.protocols import Completion, Generation, GenerationRequest
 from suffice.retrieval.bm25 import OKAPI, BM25Index
-from suffice.testing.conformance import check_chat_model, check_retriever
+from suffice.testing.conformance import (
+    check_chat_model,
+    check_encoder,
+    check_reranker,
+    check_retriever,
+)
+from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.records import Passage
 
@@ -76,3 +85,122 @@ def test_the_embedded_model_conforms() -> None:
 
     with EmbeddedModel.load() as model:
         check_chat_model(model)
+
+
+class Odd(HashingEncoder):
+    """Changes what a good encoder gives."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__(16)
+        self.change = change
+
+    def encode(
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+    ) -> NDArray[np.float32]:
+        changed: NDArray[np.float32] = self.change(super().encode(texts, role=role))
+        return changed
+
+
+def shifted(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """As quantisation over the whole batch does."""
+    moved = vectors + np.float32(1e-3) * abs(vectors).max(initial=0.0) * len(vectors)
+    lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+    return np.asarray(moved / lengths, np.float32)
+
+
+TEXTS = ["a red boat", "an old tree", "rain"]
+
+
+def test_encoders_conform() -> None:
+    check_encoder(HashingEncoder(16), TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v.astype(np.float64), "float32 vectors; found dtype"),
+        (lambda v: v[:-1], r"an array \(3, dimension\); found \(2, 16\)"),
+        (lambda v: v * np.float32(2), "vectors of length 1"),
+        (lambda v: v if v.size else v[:, :0], r"\(0, 16\) for no texts; found \(0, 0\)"),
+        (lambda v: v if len(v) > 1 else v * np.float32(np.nan), "a vector for an empty text"),
+        (lambda v: v[np.argsort(-v[:, 0])], "vectors in the order of the texts|one by one"),
+        (shifted, "the same vectors for texts one by one, to 1e-05"),
+    ],
+)
+def test_broken_encoders_are_named(change: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_encoder(Odd(change), TEXTS)
+
+
+class ByLength:
+    """A reranker that keeps its promises."""
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        scored = [replace(each, rerank_score=len(each.text or "")) for each in passages]
+        return sorted(scored, key=lambda each: -(each.rerank_score or 0.0))
+
+
+class Unsorted(ByLength):
+    """The order it was given."""
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [replace(each, rerank_score=len(each.text or "")) for each in passages]
+
+
+class Dropping(ByLength):
+    """The best alone."""
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return super().rerank(query, passages)[:1]
+
+
+class Unscored(ByLength):
+    """No raw scores."""
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return list(passages)
+
+
+class Overwriting(ByLength):
+    """Takes the retriever's score away."""
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [replace(each, score=0.0) for each in super().rerank(query, passages)]
+
+
+class Relative(ByLength):
+    """Scores that depend on the other passages."""
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        found = super().rerank(query, passages)
+        return [replace(p, rerank_score=-float(rank)) for rank, p in enumerate(found)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise"),
+    [
+        (Unsorted(), "best first"),
+        (Dropping(), "each once"),
+        (Unscored(), "a rerank_score for every passage"),
+        (Overwriting(), "passages as they were given"),
+        (Relative(), "in any company"),
+    ],
+)
+def test_broken_rerankers_are_named(broken: ByLength, promise: str) -> None:
+    passages = [Passage(id=f"p{n}", text="x" * (n + 1), score=1.0) for n in range(3)]
+    check_reranker(ByLength(), "q", passages)
+    with pytest.raises(AssertionError, match=promise):
+        check_reranker(broken, "q", passages)
+
+
+class NotReranked:
+    """A second stage whose order is lost."""
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        found = BM25Index.build(PASSAGES, OKAPI).retrieve(query, k)
+        return [replace(each, rerank_score=float(n)) for n, each in enumerate(found)]
+
+
+def test_raw_scores_decide_what_is_best_first() -> None:
+    with pytest.raises(AssertionError, match="best first"):
+        check_retriever(NotReranked(), ["rain"], size=6)

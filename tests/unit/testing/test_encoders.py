@@ -1,0 +1,47 @@
+"""The encoder for tests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from suffice.errors import BackendError, UsageError
+from suffice.protocols import Encoder
+from suffice.testing.encoders import HashingEncoder
+
+
+def test_it_is_an_encoder_of_unit_vectors() -> None:
+    encoder = HashingEncoder(48)
+    assert isinstance(encoder, Encoder)
+    assert encoder.name == "hashing-48"
+    vectors = encoder.encode(["The Mill at Arden", "", "a river", "!"])
+    assert vectors.shape == (4, 48)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(vectors[1], vectors[3])
+    assert encoder.encode([]).shape == (0, 48)
+    assert encoder.calls == (("The Mill at Arden", "", "a river", "!"), ())
+
+
+def test_words_make_the_vector_not_their_order_case_or_company() -> None:
+    encoder = HashingEncoder()
+    one, two = encoder.encode(["The mill", "MILL the"])
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(encoder.encode(["the mill"], role="query")[0], one)
+
+
+def test_texts_that_share_words_are_near() -> None:
+    encoder = HashingEncoder(512)
+    same, half, other = (
+        encoder.encode(["red mill", "red door", "blue sea"]) @ encoder.encode(["red mill"])[0]
+    )
+    assert same == pytest.approx(1.0, abs=1e-6)
+    assert 0.3 < half < 0.7
+    assert abs(other) < 0.2
+
+
+def test_a_failure_and_a_wrong_size() -> None:
+    with pytest.raises(BackendError, match="told to fail on 'bad'"):
+        HashingEncoder(fail_on="bad").encode(["good", "a bad one"])
+    with pytest.raises(UsageError, match="found 0"):
+        HashingEncoder(0)
