@@ -18,17 +18,22 @@ _STRING, _ARRAY = 8, 9
 _FORMATS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
+_RANK = 4  # the pooling type of models that score
 _WANTED = frozenset({"general.name", "general.license", "tokenizer.chat_template"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufFacts:
-    """What the header says; an empty string where it says nothing."""
+    """What the header says; an empty string or ``None`` where it says nothing.
+
+    ``scores_pairs``: the model's output is one score of a text pair, as a reranker's is.
+    """
 
     name: str
     licence: str
     has_chat_template: bool
     context_length: int | None
+    scores_pairs: bool = False
 
 
 class _Reader:
@@ -101,7 +106,9 @@ def read_facts(path: Path) -> GgufFacts:
             for _ in range(int(reader.number("Q"))):
                 key = reader.string()
                 value = reader.value(int(reader.number("I")))
-                if value is not None and (key in _WANTED or key.endswith(".context_length")):
+                if value is not None and (
+                    key in _WANTED or key.endswith((".context_length", ".pooling_type"))
+                ):
                     found[key] = value
     except (struct.error, KeyError, ValueError) as error:
         if isinstance(error, DataError):
@@ -117,4 +124,5 @@ def read_facts(path: Path) -> GgufFacts:
         licence=str(found.get("general.license", "")),
         has_chat_template=bool(found.get("tokenizer.chat_template")),
         context_length=lengths[0] if lengths else None,
+        scores_pairs=_RANK in [v for k, v in found.items() if k.endswith(".pooling_type")],
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError
+from suffice.retrieval.interaction import InteractionModel
+from suffice.retrieval.ranking import best_reranked
 from suffice.trace.records import Passage
 from suffice.trace.tokens import passage_text
 
@@ -35,7 +35,11 @@ class CrossEncoderReranker:
 
     @classmethod
     def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
-        """Load a folder that sentence-transformers saved, or a model by its name on the Hub.
+        """Load a folder, or a model by its name on the Hub.
+
+        A folder that ``python -m suffice.bench.train_reranker`` wrote is an
+        :class:`suffice.retrieval.interaction.InteractionModel`; every other one, and a name, is a
+        cross-encoder of sentence-transformers.
 
         Raises
         ------
@@ -43,7 +47,11 @@ class CrossEncoderReranker:
             When the extra ``rerank`` is not installed.
         UsageError
             When there is no such model, or it gives more than one score a pair.
+        DataError
+            When a trained folder is damaged.
         """
+        if InteractionModel.is_saved_in(name_or_path):
+            return cls(InteractionModel.load(name_or_path), batch_size=batch_size)
         module = require("sentence_transformers", extra="rerank", purpose=_PURPOSE)
         try:
             model = module.CrossEncoder(str(name_or_path))
@@ -78,17 +86,7 @@ class CrossEncoderReranker:
             )
         except RuntimeError as error:
             raise BackendError(f"the cross-encoder failed: {_first_line(error)}") from error
-        scored = [
-            replace(each, rerank_score=float(score))
-            for each, score in zip(passages, scores, strict=True)
-        ]
-        return tuple(sorted(scored, key=_worse))
-
-
-def _worse(passage: Passage) -> float:
-    """Sorts best first; what has no number comes last."""
-    score = passage.rerank_score
-    return math.inf if score is None or math.isnan(score) else -score
+        return best_reranked(passages, scores)
 
 
 def _first_line(error: Exception) -> str:

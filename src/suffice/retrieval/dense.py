@@ -15,7 +15,7 @@ from suffice.errors import DataError, UsageError
 from suffice.protocols import Encoder
 from suffice.retrieval.index_folder import StoredIndex, load_index, save_index
 from suffice.retrieval.passage_vectors import encode_checked, encode_passages
-from suffice.retrieval.ranking import check_ids, check_k, corpus_fingerprint
+from suffice.retrieval.ranking import check_ids, check_k, corpus_changes, corpus_fingerprint
 from suffice.retrieval.vector_index import DenseKind, DenseSettings, VectorIndex
 from suffice.trace.records import Passage
 from suffice.trace.tokens import passage_text
@@ -182,7 +182,7 @@ class DenseIndex:
         if corpus_fingerprint(wanted) == self.fingerprint:
             return
         raise DataError(
-            f"the index was built of another corpus: {_difference(self.passages, wanted)}; "
+            f"the index was built of another corpus: {corpus_changes(self.passages, wanted)}; "
             "build the index again"
         )
 
@@ -283,16 +283,6 @@ def _check_dimension(encoder: Encoder, dimension: int, file: str | None) -> None
             "use the encoder that made them",
             file=file,
         )
-
-
-def _difference(indexed: Sequence[Passage], wanted: Sequence[Passage]) -> str:
-    old = {passage.id: (passage.title, passage.text) for passage in indexed}
-    new = {passage.id: (passage.title, passage.text) for passage in wanted}
-    added, removed = len(new.keys() - old.keys()), len(old.keys() - new.keys())
-    changed = sum(old[name] != new[name] for name in old.keys() & new.keys())
-    if not added + removed + changed:
-        return "the same passages in another order"
-    return f"{added} passages added, {removed} removed, {changed} changed"
 
 
 def _header(stored: StoredIndex) -> tuple[str, int, DenseSettings]:

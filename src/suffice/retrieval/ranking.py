@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -19,12 +19,14 @@ from suffice.trace.records import Passage
 
 __all__ = [
     "best_first",
-    "best_reranked",
     "check_ids",
     "check_k",
+    "corpus_changes",
     "corpus_fingerprint",
     "top_passages",
 ]
+
+_SHOWN = 3
 
 
 def check_ids(passages: Sequence[Passage]) -> None:
@@ -58,6 +60,27 @@ def corpus_fingerprint(passages: Iterable[Passage]) -> str:
         digest.update(json.dumps([passage.id, passage.title, passage.text]).encode("ascii"))
         digest.update(b"\n")
     return digest.hexdigest()
+
+
+def corpus_changes(indexed: Sequence[Passage], wanted: Sequence[Passage]) -> str:
+    """What differs between an index's passages and others, in words, with the first few ids."""
+    before, now = _texts(indexed), _texts(wanted)
+    groups = {
+        "added": [name for name in now if name not in before],
+        "removed": [name for name in before if name not in now],
+        "changed": [name for name in now if name in before and now[name] != before[name]],
+    }
+    found = [f"{len(names)} {what} ({_listed(names)})" for what, names in groups.items() if names]
+    return ", ".join(found) if found else "the same passages in another order"
+
+
+def _texts(passages: Sequence[Passage]) -> Mapping[str, tuple[str, str | None]]:
+    return {each.id: (each.title, each.text) for each in passages}
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = ", ..." if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def best_first(scores: NDArray[np.floating[Any]], k: int) -> NDArray[np.intp]:

@@ -1,0 +1,167 @@
+"""A reranker inside this process, through llama.cpp."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from suffice._optional import require
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.llm.gguf import read_facts
+from suffice.trace.records import Passage
+from suffice.trace.tokens import passage_text
+
+__all__ = ["EmbeddedReranker"]
+
+_PURPOSE = "The embedded reranker"
+_LONGEST = 8192
+_KEPT = 0.75
+
+
+class EmbeddedReranker:
+    """Scores passages with a GGUF reranker; a :class:`suffice.protocols.Reranker`.
+
+    The file must hold a model that scores pairs (pooling type ``RANK``), as converted cross-encoders
+    do. Scores are raw: the network's output, high for relevant. A passage is read as its title and
+    text and cut at its end until the pair fits the model. llama.cpp gives both texts the first token
+    type, so a BERT trained with two types scores here as if it had been given one. No weights come
+    with the package. Safe to call from several threads.
+
+    Use :meth:`close` or ``with`` when done.
+
+    Parameters
+    ----------
+    gguf_path
+        The file.
+    threads
+        Processors used; ``None``: all that this process may use.
+
+    Raises
+    ------
+    MissingExtra
+        When the extra ``embedded`` is not installed.
+    UsageError, DataError
+        When there is no such file, it is not a GGUF file, or its model scores no pairs.
+    BackendError
+        When llama.cpp cannot load it.
+    """
+
+    def __init__(self, gguf_path: str | Path, *, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise UsageError(f"threads must be at least 1 or None, found {threads}")
+        self._path = Path(gguf_path)
+        self._server: Any = _start(self._path, threads or _processors())
+        # a server that is freed before its loop runs never ends; and a bad model fails here
+        self._scores("a", ["a"])
+
+    @property
+    def name(self) -> str:
+        """The file's name without its suffix."""
+        return self._path.stem
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """The same passages, best first, each with its raw score; equal scores keep their order.
+
+        Raises
+        ------
+        UsageError
+            When the reranker is closed.
+        BackendError
+            When llama.cpp refuses, for example a query longer than the model reads.
+        """
+        if self._server is None:
+            raise UsageError("this EmbeddedReranker is closed; open it again")
+        if not passages:
+            return ()
+        scores = self._scores(query, [passage_text(each) for each in passages])
+        scored = [
+            replace(each, rerank_score=score) for each, score in zip(passages, scores, strict=True)
+        ]
+        return tuple(sorted(scored, key=_worse))
+
+    def close(self) -> None:
+        """Stop the server and free the weights; may be called twice."""
+        self._server = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        try:
+            reply = self._server.handle_rerank({"query": query, "documents": list(texts)})
+        except (RuntimeError, ValueError) as error:
+            raise BackendError(f"the reranker {self.name!r} failed: {error}") from error
+        if isinstance(reply, dict) and "error" in reply:
+            return self._shorter(query, texts, reply["error"])
+        try:
+            found = {
+                int(each["index"]): float(each["relevance_score"]) for each in reply["results"]
+            }
+            return [found[place] for place in range(len(texts))]
+        except (KeyError, TypeError, ValueError) as error:
+            raise BackendError(
+                f"the reranker {self.name!r} gave no score for every passage: {reply!r:.200}"
+            ) from error
+
+    def _shorter(self, query: str, texts: Sequence[str], error: Any) -> list[float]:
+        """Texts that are too long together one by one, and one that is too long by itself cut."""
+        message = str(error.get("message", error) if isinstance(error, dict) else error)
+        if "too large" not in message:
+            raise BackendError(f"the reranker {self.name!r} refused: {message}")
+        if len(texts) > 1:
+            return [score for text in texts for score in self._scores(query, [text])]
+        kept = texts[0][: int(_KEPT * len(texts[0]))]
+        if not kept:
+            raise BackendError(f"the query is too long for the reranker {self.name!r}: {message}")
+        return self._scores(query, [kept])
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _start(path: Path, threads: int) -> Any:
+    xllamacpp = require("xllamacpp", extra="embedded", purpose=_PURPOSE)
+    facts = read_facts(path)
+    if not facts.scores_pairs:
+        raise DataError(
+            "not a reranker: its model does not score pairs (pooling type RANK); name a GGUF file of a "
+            "cross-encoder",
+            file=str(path),
+        )
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.model_alias = {path.stem}
+    params.embedding = True
+    params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
+    length = min(facts.context_length or _LONGEST, _LONGEST)
+    params.n_ctx = params.n_batch = params.n_ubatch = length  # a pair is read in one piece
+    params.n_parallel = 1
+    params.port = 0
+    params.ui = False
+    params.fit_params = False
+    params.verbosity = -1  # nothing on stdout or stderr
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
+    try:
+        return xllamacpp.Server(params)
+    except RuntimeError as error:
+        raise BackendError(
+            f"llama.cpp could not load {str(path)!r}: {error} Check that the file is complete and that "
+            "llama.cpp knows its architecture"
+        ) from error
+
+
+def _worse(passage: Passage) -> tuple[bool, float]:
+    score = passage.rerank_score
+    undefined = score is None or math.isnan(score)
+    return undefined, 0.0 if score is None or undefined else -score
