@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from suffice.cli.main import build_parser
+from suffice.signals.base import SignalSpec
 from suffice.signals.registry import SIGNALS
 from suffice.trace.schema import COLUMNS
 
@@ -42,21 +43,32 @@ def _bound(value: float) -> str:
     return "∞" if value == math.inf else "-∞" if value == -math.inf else f"{value:g}"
 
 
+def _where(spec: SignalSpec) -> str:
+    option = f", `suffice signals {spec.asks}`" if spec.asks else ""
+    return ("recorded" if spec.recorded_only else "computed") + option
+
+
 def signals_page() -> str:
     """Every signal with its range, direction and needs."""
     rows = [
         f"| `{spec.name}` | {spec.summary} | {_bound(spec.low)} to {_bound(spec.high)} | {spec.direction} "
         f"| {', '.join(f'`{need}`' for need in spec.needs) or '-'} "
-        f"| {'recorded' if spec.recorded_only else 'computed'} |"
+        f"| {_where(spec)} |"
         for spec in SIGNALS.values()
     ]
     head = (
         "# Signals\n\nA number per round, computed from the rounds so far. *Speaks for stopping* says "
         "which end does. A *recorded* signal needs a model: it is read from the `signals` map of a trace "
         "or of a live round. Where an input is missing a signal is undefined, and a comparison with it is "
-        "false.\n\n| name | meaning | range | speaks for stopping | needs | here |\n|---|---|---|---|---|---|"
+        "false. The option named in the last column gives `suffice signals` the model that computes it.\n\n"
+        "| name | meaning | range | speaks for stopping | needs | here |\n|---|---|---|---|---|---|"
     )
-    return NOTE + "\n" + head + "\n" + "\n".join(rows) + "\n"
+    foot = (
+        "The three forms of `evidence_consistency` say little about short answers, as the paper reports. "
+        "`evidence_entailment` was tested with random weights, for the plumbing; "
+        "how well it tells right from wrong with a trained model has not been measured."
+    )
+    return NOTE + "\n" + head + "\n" + "\n".join(rows) + "\n\n" + foot + "\n"
 
 
 def schema_page() -> str:

@@ -18,7 +18,7 @@ from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.recording import Recording, record_examples
-from suffice.signals.store import with_signals
+from suffice.signals.store import SignalModels, with_signals
 from suffice.trace.reader import read_traces
 
 SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
@@ -78,14 +78,21 @@ def test_without_llm_the_judge_is_skipped(recorded: Path, tmp_path: Path) -> Non
     assert done.returncode == 0
     assert "skipped judge_support: needs --llm" in done.stdout
     document = run_json("signals", recorded, "--out", tmp_path / "u.parquet", "--only", "overlap")
-    assert (document["judge"], document["rerank"]) == (None, None)
+    assert [document[name] for name in ("judge", "rerank", "encoder", "nli")] == [None] * 4
 
 
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["--only", "overlap", "--llm", "scripted"], "only judge_support asks --llm"),
+        (
+            ["--only", "overlap", "--llm", "scripted"],
+            "leaves out all that asks --llm: judge_support; add one",
+        ),
         (["--only", "overlap", "--reranker", "x"], "rerank_top_score"),
+        (["--only", "overlap", "--encoder", "x"], "asks --encoder: evidence_consistency, "),
+        (["--only", "overlap", "--nli", "x"], "asks --nli: evidence_entailment; add one"),
+        (["--encoder-model", "m"], "name it with --encoder URL"),
+        (["--encoder", "http://127.0.0.1:9"], "--encoder-model M"),
         (["--only", "judge_support", "--llm", "nonsense"], "unknown language model 'nonsense'"),
     ],
 )
@@ -138,7 +145,7 @@ def test_with_the_embedded_model(tmp_path: Path) -> None:
     with EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model:
         record_examples(examples, model, tmp_path / "t", recording, lambda _: None)
         traces = read_traces(tmp_path / "t")
-        stored = with_signals(traces, ("judge_support",), judge=model)
+        stored = with_signals(traces, ("judge_support",), models=SignalModels(judge=model))
     for record in traces.records():
         closed = record.closed_book
         assert closed is not None

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from suffice.cli.options import add_json, add_model, add_traces, connect_model, open_traces
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
 from suffice.errors import UsageError
-from suffice.protocols import ChatModel
-from suffice.retrieval.cross_encoder import CrossEncoderReranker
-from suffice.signals.asking import Asked, Judging, Reranking
-from suffice.signals.recorded import JUDGE_SUPPORT
-from suffice.signals.store import RERANKED, StoredSignals, with_signals
+from suffice.pipelines.sources import connect_encoder, connect_reranker
+from suffice.retrieval.nli_cross_encoder import NliCrossEncoder
+from suffice.signals.asking import Asked, Replies
+from suffice.signals.judging import Judging
+from suffice.signals.measuring import Measured
+from suffice.signals.reranking import Reranking
+from suffice.signals.store import SignalModels, StoredSignals, asking_for, with_signals
 from suffice.trace.writer import write_trace_set
 
 __all__ = ["add_command"]
+
+_Model = TypeVar("_Model")
 
 
 def add_command(commands: Any) -> None:
@@ -27,7 +32,9 @@ def add_command(commands: Any) -> None:
         help="compute signals and store them in the trace",
         description="Computes every signal that the record allows and stores it in the 'signals' map. "
         "With --llm a judge rates every round's answer (judge_support), with --reranker passages are "
-        "scored (rerank_top_score and its kin); both count their calls. Stored values stay as they "
+        "scored (rerank_top_score and its kin); both count their calls. With --encoder answers are "
+        "compared with the passages (evidence_consistency and its kin), with --nli a model checks "
+        "whether a passage entails the answer (evidence_entailment). Stored values stay as they "
         "stand; all columns are kept. Rounds whose call failed get no value: run it again on TRACES2.",
     )
     add_traces(parser)
@@ -41,7 +48,19 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--reranker",
         metavar="PATH",
-        help="a cross-encoder that sentence-transformers saved: scores the passages without a score",
+        help="a cross-encoder, as sentence-transformers saved it or a .gguf file: scores the passages "
+        "without a score",
+    )
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME|PATH|URL",
+        help="minilm, a sentence-transformers model, or the base URL of a server that gives embeddings",
+    )
+    parser.add_argument("--encoder-model", metavar="M", help="the model of --encoder's server")
+    parser.add_argument(
+        "--nli",
+        metavar="PATH",
+        help="a three-label cross-encoder that sentence-transformers saved",
     )
     add_model(parser, default=None)
     add_json(parser)
@@ -57,19 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
         else tuple(name.strip() for name in arguments.only.split(","))
     )
     _check_out(arguments.out)
-    stored = with_signals(
-        traces,
-        only,
-        judge=_judge(arguments, only),
-        reranker=_reranker(arguments, only),
-        on_progress=_progress(),
-    )
+    stored = with_signals(traces, only, models=_models(arguments, only), on_progress=_progress())
     written = write_trace_set(stored.traces, arguments.out)
     if arguments.json:
         print_json(_document(stored, written))
     else:
         _print(stored, written)
-    return _ended(stored.judging, written)
+    return _ended(stored, written)
 
 
 def _check_out(out: str) -> None:
@@ -78,31 +91,43 @@ def _check_out(out: str) -> None:
         raise UsageError(f"{out} holds trace files already; choose another --out")
 
 
-def _judge(arguments: argparse.Namespace, only: tuple[str, ...] | None) -> ChatModel | None:
-    if arguments.llm is None and arguments.model is None:
-        return None
-    if only is not None and JUDGE_SUPPORT.name not in only:
-        raise UsageError(f"only {JUDGE_SUPPORT.name} asks --llm, and --only leaves it out; add it")
-    arguments.llm = arguments.llm or "embedded"
-    return connect_model(arguments)
+def _models(arguments: argparse.Namespace, only: tuple[str, ...] | None) -> SignalModels:
+    """Connect what was named; a model that nothing chosen needs is refused."""
+    named = {
+        "--llm": arguments.llm or arguments.model,
+        "--reranker": arguments.reranker,
+        "--encoder": arguments.encoder,
+        "--nli": arguments.nli,
+    }
+    for option, value in named.items():
+        needing = asking_for(option)
+        if value is not None and only is not None and not set(needing) & set(only):
+            raise UsageError(
+                f"--only leaves out all that asks {option}: {', '.join(needing)}; add one"
+            )
+    if arguments.encoder_model is not None and arguments.encoder is None:
+        raise UsageError("--encoder-model names the model of a server; name it with --encoder URL")
+    if named["--llm"] is not None:
+        arguments.llm = arguments.llm or "embedded"
+    return SignalModels(
+        judge=connect_model(arguments) if named["--llm"] is not None else None,
+        reranker=_opened(arguments.reranker, connect_reranker),
+        encoder=_opened(
+            arguments.encoder, lambda name: connect_encoder(name, arguments.encoder_model)
+        ),
+        entailment=_opened(arguments.nli, NliCrossEncoder.load),
+    )
 
 
-def _reranker(
-    arguments: argparse.Namespace, only: tuple[str, ...] | None
-) -> CrossEncoderReranker | None:
-    if arguments.reranker is None:
-        return None
-    if only is not None and RERANKED.isdisjoint(only):
-        names = ", ".join(sorted(RERANKED))
-        raise UsageError(f"only {names} read --reranker, and --only leaves them out; add one")
-    return CrossEncoderReranker.load(arguments.reranker)
+def _opened(name: str | None, connect: Callable[[str], _Model]) -> _Model | None:
+    return None if name is None else connect(name)
 
 
 def _progress() -> Callable[[Asked], None]:
     lines: dict[str, ProgressLine] = {}
 
     def show(now: Asked) -> None:
-        unit = "rounds" if now.what == "judged" else "questions"
+        unit = "questions" if now.what == "reranked" else "rounds"
         line = lines.setdefault(now.what, ProgressLine(f"{unit} {now.what}"))
         line.show(now.finished, now.planned, failed=now.failed)
 
@@ -116,6 +141,8 @@ def _document(stored: StoredSignals, written: Path) -> dict[str, Any]:
         "skipped": dict(stored.skipped),
         "judge": _judge_document(stored.judging),
         "rerank": _rerank_document(stored.reranking),
+        "encoder": _measured_document(stored.encoding),
+        "nli": _measured_document(stored.entailing),
     }
 
 
@@ -124,7 +151,7 @@ def _judge_document(judging: Judging | None) -> dict[str, Any] | None:
         return None
     return {
         "calls": sum(judging.calls.values()),
-        "rated": len(judging.verdicts) - judging.undefined,
+        "rated": len(judging.found) - judging.undefined,
         "undefined": judging.undefined,
         "failed": len(judging.failures),
         "left": judging.left,
@@ -140,6 +167,18 @@ def _rerank_document(reranking: Reranking | None) -> dict[str, Any] | None:
     return {"passages": reranking.passages, "calls": sum(reranking.calls.values())}
 
 
+def _measured_document(replies: Replies[Measured] | None) -> dict[str, Any] | None:
+    if replies is None:
+        return None
+    undefined = sum(any(map(math.isnan, each.values())) for each in replies.found.values())
+    return {
+        "rounds": len(replies.found) - undefined,
+        "undefined": undefined,
+        "failed": len(replies.failures),
+        "left": replies.left,
+    }
+
+
 def _print(stored: StoredSignals, written: Path) -> None:
     print(f"wrote {written}")
     print(f"  computed {', '.join(stored.computed) or 'nothing new'}")
@@ -151,17 +190,32 @@ def _print(stored: StoredSignals, written: Path) -> None:
         )
     if stored.reranking is not None:
         print(f"  the reranker scored {stored.reranking.passages} passages")
+    for who, replies in (("encoder", stored.encoding), ("entailment model", stored.entailing)):
+        measured = _measured_document(replies)
+        if measured is not None:
+            print(
+                f"  the {who} measured {measured['rounds']} rounds; "
+                f"{measured['undefined']} undefined, {measured['failed']} failed"
+            )
     for name, reason in stored.skipped.items():
         print(f"  skipped {name}: {reason}")
 
 
-def _ended(judging: Judging | None, written: Path) -> int:
-    """Tell what the judge left undone; the exit code."""
-    if judging is None or not (judging.failures or judging.left or judging.interrupted):
-        return 0
-    if judging.failures:
-        reason = next(iter(judging.failures.values()))
-        say(f"{len(judging.failures)} calls of the judge failed, the first: {reason}")
-    why = "interrupted" if judging.interrupted else "the judge is not done"
-    say(f"{why}; run the same command on {written} to ask about the rounds without a value")
-    return INTERRUPTED if judging.interrupted else 1
+def _ended(stored: StoredSignals, written: Path) -> int:
+    """Tell what a model left undone; the exit code."""
+    asked: dict[str, Replies[Any] | None] = {
+        "encoder": stored.encoding,
+        "entailment model": stored.entailing,
+        "judge": stored.judging,
+    }
+    code = 0
+    for who, replies in asked.items():
+        if replies is None or not (replies.failures or replies.left or replies.interrupted):
+            continue
+        if replies.failures:
+            reason = next(iter(replies.failures.values()))
+            say(f"{len(replies.failures)} calls of the {who} failed, the first: {reason}")
+        why = "interrupted" if replies.interrupted else f"the {who} is not done"
+        say(f"{why}; run the same command on {written} to ask about the rounds without a value")
+        code = max(code, INTERRUPTED if replies.interrupted else 1)
+    return code

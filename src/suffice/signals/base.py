@@ -38,6 +38,8 @@ class SignalSpec:
         Whether it takes the values 0 and 1 only, and so may stand bare in a rule.
     instead
         What to use where its inputs are missing.
+    asks
+        The option of ``suffice signals`` that names the model it needs; empty: none does.
     own_settings
         Whether a policy changed its meaning: then it is always computed, since a recorded value of
         the name means the usual one.
@@ -52,6 +54,7 @@ class SignalSpec:
     compute: Callable[[LoopView], float] | None = None
     binary: bool = False
     instead: str = ""
+    asks: str = ""
     own_settings: bool = False
 
     def __call__(self, view: LoopView) -> float:

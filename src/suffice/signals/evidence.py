@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from suffice.trace.records import Passage, Round
-from suffice.trace.tokens import passage_tokens
+from suffice.trace.tokens import passage_text, passage_tokens
 
 __all__ = [
     "candidate_scores",
@@ -16,6 +16,7 @@ __all__ = [
     "one_line",
     "rerank_scores",
     "seen_passages",
+    "seen_texts",
     "token_set",
 ]
 
@@ -42,6 +43,14 @@ def seen_passages(rounds: Iterable[Round]) -> dict[str, Passage] | None:
         for passage in each.passages:
             seen.setdefault(passage.id, passage)
     return seen
+
+
+def seen_texts(rounds: Iterable[Round]) -> list[str] | None:
+    """Title and text of the passages seen, in order; ``None`` when a passage's text is not known."""
+    seen = seen_passages(rounds)
+    if seen is None or not all(each.text for each in seen.values()):
+        return None
+    return [passage_text(each) for each in seen.values()]
 
 
 @lru_cache(maxsize=1024)

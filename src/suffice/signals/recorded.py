@@ -1,4 +1,4 @@
-"""Signals that need a model, an encoder or a planner, and so are read from the record only."""
+"""Signals that need a model, an encoder or a planner: read from the record, where ``asks`` put them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ __all__ = [
 ]
 
 
-def _share(name: str, summary: str) -> SignalSpec:
-    return SignalSpec(name=name, summary=summary, low=0.0, high=1.0)
+def _share(name: str, summary: str, asks: str = "") -> SignalSpec:
+    needs = ("passages",) if asks else ()
+    return SignalSpec(name=name, summary=summary, low=0.0, high=1.0, asks=asks, needs=needs)
 
 
 JUDGE_SUPPORT = SignalSpec(
@@ -28,18 +29,20 @@ JUDGE_SUPPORT = SignalSpec(
     summary="a judge's rating of the evidence for the answer, 1-5 (paper 0)",
     low=1.0,
     high=5.0,
+    asks="--llm",
+    needs=("passages",),
 )
 EVIDENCE_CONSISTENCY = _share(
-    "evidence_consistency", "(cosine of answer and mean passage + 1) / 2 (paper 2, S2)"
+    "evidence_consistency", "(cosine of answer and mean passage + 1) / 2 (paper 2, S2)", "--encoder"
 )
 EVIDENCE_CONSISTENCY_MAX = _share(
-    "evidence_consistency_max", "the same with the passage nearest to the answer"
+    "evidence_consistency_max", "the same with the passage nearest to the answer", "--encoder"
 )
 EVIDENCE_CONSISTENCY_TOP1 = _share(
-    "evidence_consistency_top1", "the same with the passage ranked first"
+    "evidence_consistency_top1", "the same with the passage ranked first", "--encoder"
 )
 EVIDENCE_ENTAILMENT = _share(
-    "evidence_entailment", "probability that the evidence entails the answer"
+    "evidence_entailment", "highest probability that a passage entails the answer", "--nli"
 )
 LLM_STOP = SignalSpec(
     name="llm_stop",

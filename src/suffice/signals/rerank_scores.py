@@ -1,6 +1,6 @@
 """Statistics of the reranker's raw scores over the passages of rounds 1..t, each passage once.
 
-All are undefined while no passage carries a score.
+All are undefined while no passage carries a score, save the variance of no passages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import statistics
 import numpy as np
 
 from suffice.signals.base import UNDEFINED, SignalSpec
-from suffice.signals.evidence import finite, rerank_scores
+from suffice.signals.evidence import finite, rerank_scores, seen_passages
 from suffice.trace.records import LoopView
 
 __all__ = [
@@ -40,11 +40,12 @@ def rerank_mean(view: LoopView) -> float:
 def rerank_variance(view: LoopView) -> float:
     """Population variance of the min-max normalised scores (paper 2, S3), in [0, 1/4].
 
-    0 with fewer than two passages or equal scores; else at least 1/(2K) for K passages.
+    0 with fewer than two passages, none included, or equal scores; else at least 1/(2K) for K
+    passages.
     """
     scores = rerank_scores(view.rounds)
     if not scores:
-        return UNDEFINED
+        return 0.0 if seen_passages(view.rounds) == {} else UNDEFINED
     low, high = min(scores), max(scores)
     if low == high:
         return 0.0
@@ -64,6 +65,7 @@ RERANK_TOP_SCORE = SignalSpec(
     summary="highest raw reranker score so far",
     needs=("passages",),
     compute=rerank_top_score,
+    asks="--reranker",
 )
 RERANK_VARIANCE = SignalSpec(
     name="rerank_variance",
@@ -72,12 +74,14 @@ RERANK_VARIANCE = SignalSpec(
     low=0.0,
     high=0.25,
     compute=rerank_variance,
+    asks="--reranker",
 )
 RERANK_MEAN = SignalSpec(
     name="rerank_mean",
     summary="mean raw reranker score",
     needs=("passages",),
     compute=rerank_mean,
+    asks="--reranker",
 )
 RERANK_VARIANCE_RAW = SignalSpec(
     name="rerank_variance_raw",
@@ -85,4 +89,5 @@ RERANK_VARIANCE_RAW = SignalSpec(
     needs=("passages",),
     low=0.0,
     compute=rerank_variance_raw,
+    asks="--reranker",
 )

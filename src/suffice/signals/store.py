@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.protocols import ChatModel, Reranker
-from suffice.signals.asking import Asked, Judging, Reranking, judge_rounds, rerank_passages
+from suffice.protocols import ChatModel, Encoder, Entailment, Reranker
+from suffice.signals.asking import Asked, Replies
+from suffice.signals.base import SignalSpec
+from suffice.signals.judging import Judging, judge_rounds
+from suffice.signals.measuring import Measured, encode_rounds, entail_rounds
 from suffice.signals.recorded import JUDGE_SUPPORT
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.table import missing_inputs, signal_table
+from suffice.signals.reranking import Reranking, rerank_passages
+from suffice.signals.table import signal_table
 from suffice.trace.schema import SCHEMA
 from suffice.trace.table import TraceSet
 
-__all__ = ["RERANKED", "StoredSignals", "with_signals"]
+__all__ = ["SignalModels", "StoredSignals", "asking_for", "with_signals"]
 
-# undefined where no passage has a reranker's score
-RERANKED = frozenset({"rerank_top_score", "rerank_mean", "rerank_variance", "rerank_variance_raw"})
 _Pair = tuple[str, float | None]
+_Model = TypeVar("_Model")
+_Found = TypeVar("_Found", bound=Replies[Any])
+
+
+def asking_for(option: str) -> tuple[str, ...]:
+    """Names of the signals that need the model of this option of ``suffice signals``."""
+    return tuple(name for name, spec in SIGNALS.items() if spec.asks == option)
+
+
+_RERANKED = frozenset(asking_for("--reranker"))  # undefined where no passage has a score
 
 
 def _silent(_: Asked) -> None:
@@ -32,16 +44,44 @@ def _silent(_: Asked) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignalModels:
+    """Who may be asked for signals that the record alone does not give; ``None``: nobody.
+
+    Parameters
+    ----------
+    judge
+        Rates answers for ``judge_support``; its calls are added to ``judge_calls``.
+    reranker
+        Scores the passages that have no ``rerank_score``; its calls are added to ``rerank_calls``.
+    encoder
+        Gives the vectors of the three ``evidence_consistency`` signals.
+    entailment
+        Judges ``evidence_entailment``.
+    """
+
+    judge: ChatModel | None = None
+    reranker: Reranker | None = None
+    encoder: Encoder | None = None
+    entailment: Entailment | None = None
+
+
+_NOBODY = SignalModels()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSignals:
     """The traces with signals stored, the names computed, and why others were skipped.
 
-    ``judging`` and ``reranking`` say what was asked of a model; ``None``: nothing.
+    ``judging``, ``encoding``, ``entailing`` and ``reranking`` say what was asked of a model;
+    ``None``: nothing.
     """
 
     traces: TraceSet
     computed: tuple[str, ...]
     skipped: Mapping[str, str]
     judging: Judging | None = None
+    encoding: Replies[Measured] | None = None
+    entailing: Replies[Measured] | None = None
     reranking: Reranking | None = None
 
 
@@ -49,13 +89,14 @@ def with_signals(
     traces: TraceSet,
     only: tuple[str, ...] | None = None,
     *,
-    judge: ChatModel | None = None,
-    reranker: Reranker | None = None,
+    models: SignalModels = _NOBODY,
     on_progress: Callable[[Asked], None] = _silent,
 ) -> StoredSignals:
     """Compute every signal that the record allows, or those in ``only``, and store them.
 
-    A stored value stays as it stands. An undefined one is stored as null under its name.
+    A stored value stays as it stands. An undefined one is stored as null under its name. A model is
+    asked about every round without a stored value; a round whose call fails gets none, so that a
+    later run asks again. After an interrupt no further model is asked.
 
     Parameters
     ----------
@@ -63,11 +104,8 @@ def with_signals(
         The record.
     only
         Names of signals; ``None``: all.
-    judge
-        The model that ``judge_support`` asks, in every round without a stored value; its calls are
-        added to ``judge_calls``. A round whose call fails gets no value, so that a later run asks it.
-    reranker
-        Scores the passages that have no ``rerank_score``; its calls are added to ``rerank_calls``.
+    models
+        Who may be asked.
     on_progress
         Told how far the asking is.
 
@@ -76,33 +114,78 @@ def with_signals(
     UsageError
         For an unknown name in ``only``.
     BackendError
-        When the judge fails every call, or the reranker fails.
+        When every call of a model fails, or one of the reranker.
     """
     names = tuple(SIGNALS) if only is None else tuple(resolve(name).name for name in only)
-    reranking = judging = None
-    if reranker is not None and not RERANKED.isdisjoint(names):
-        reranking = rerank_passages(traces, reranker, on_progress)
+    reranking = None
+    if models.reranker is not None and not _RERANKED.isdisjoint(names):
+        reranking = rerank_passages(traces, models.reranker, on_progress)
         traces = _with_scores(traces, reranking)
     chosen, skipped = _sorted_out(names, traces)
-    if judge is not None and JUDGE_SUPPORT.name in names:
-        wanted = _not_stored(JUDGE_SUPPORT.name, traces)
-        if wanted.any():
-            judging = judge_rounds(traces, judge, wanted, on_progress)
-            del skipped[JUDGE_SUPPORT.name]
-    pairs = _computed(traces, chosen)
-    stored = traces.table
+    rows = _Rows(
+        traces=traces, names=names, on_progress=on_progress, pairs=_computed(traces, chosen)
+    )
+    encoding = rows.ask("--encoder", models.encoder, encode_rounds, dict)
+    entailing = rows.ask("--nli", models.entailment, entail_rounds, dict)
+    judging = rows.ask(
+        "--llm", models.judge, judge_rounds, lambda verdict: {JUDGE_SUPPORT.name: verdict.value}
+    )
+    table = traces.table
     if judging is not None:
-        chosen.append(JUDGE_SUPPORT.name)
-        for index, verdict in judging.verdicts.items():
-            pairs[index].append((JUDGE_SUPPORT.name, _null_if_undefined(verdict.value)))
-        stored = _with_calls(stored, "judge_calls", judging.calls)
+        table = _with_calls(table, "judge_calls", judging.calls)
+    reasons = {name: why for name, why in skipped.items() if name not in rows.asked}
     return StoredSignals(
-        traces=replace(traces, table=_with_map(stored, pairs)),
-        computed=tuple(chosen),
-        skipped=skipped,
+        traces=replace(traces, table=_with_map(table, rows.pairs)),
+        computed=(*chosen, *rows.asked),
+        skipped=reasons | rows.put_off,
         judging=judging,
+        encoding=encoding,
+        entailing=entailing,
         reranking=reranking,
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rows:
+    """New values by row, and which models gave them."""
+
+    traces: TraceSet
+    names: Collection[str]
+    on_progress: Callable[[Asked], None]
+    pairs: list[list[_Pair]]
+    asked: list[str] = field(default_factory=list)
+    put_off: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def ask(
+        self,
+        option: str,
+        model: _Model | None,
+        ask: Callable[..., _Found],
+        values: Callable[[Any], Mapping[str, float]],
+    ) -> _Found | None:
+        """What the model says about the rows that lack one of its signals; ``None``: not asked."""
+        lacking = {
+            name: _not_stored(name, self.traces)
+            for name in asking_for(option)
+            if name in self.names and not _missing_columns(SIGNALS[name], self.traces)
+        }
+        wanted = np.any([*lacking.values()], axis=0)
+        if model is None or not wanted.any():
+            return None
+        new = [name for name, rows in lacking.items() if rows.any()]
+        if self.interrupted:
+            self.put_off |= dict.fromkeys(new, "interrupted before")
+            return None
+        replies = ask(self.traces, model, wanted, self.on_progress)
+        for row, reply in replies.found.items():
+            found = values(reply)
+            self.pairs[row] += [
+                (name, _null_if_undefined(found[name])) for name in new if lacking[name][row]
+            ]
+        self.asked += new
+        self.interrupted = replies.interrupted
+        return replies
 
 
 def _computed(traces: TraceSet, names: Sequence[str]) -> list[list[_Pair]]:
@@ -120,18 +203,24 @@ def _sorted_out(names: Sequence[str], traces: TraceSet) -> tuple[list[str], dict
     chosen: list[str] = []
     skipped: dict[str, str] = {}
     for name in names:
-        missing = missing_inputs(SIGNALS[name], traces)
+        spec = SIGNALS[name]
+        missing = _missing_columns(spec, traces)
         if name in traces.signal_names:
             skipped[name] = "stored already"
-        elif SIGNALS[name].recorded_only:
-            skipped[name] = "needs --llm" if name == JUDGE_SUPPORT.name else "needs a model"
         elif missing:
             skipped[name] = f"the trace has no {' and no '.join(missing)}"
-        elif name in RERANKED and not _has_rerank_scores(traces.table):
-            skipped[name] = "needs --reranker"
+        elif spec.recorded_only:
+            skipped[name] = f"needs {spec.asks or 'a model'}"
+        elif name in _RERANKED and not _has_rerank_scores(traces.table):
+            skipped[name] = f"needs {spec.asks}"
         else:
             chosen.append(name)
     return chosen, skipped
+
+
+def _missing_columns(spec: SignalSpec, traces: TraceSet) -> tuple[str, ...]:
+    """Columns that computing it would read and the trace does not hold."""
+    return tuple(column for column in spec.needs if not traces.has(column))
 
 
 def _null_if_undefined(value: float) -> float | None:
@@ -167,7 +256,7 @@ def _with_scores(traces: TraceSet, reranking: Reranking) -> TraceSet:
     table = _with_calls(table, "rerank_calls", reranking.calls)
     empty = {
         name
-        for name in RERANKED.intersection(traces.signal_names)
+        for name in _RERANKED.intersection(traces.signal_names)
         if np.isnan(traces.stored_signal(name)[0]).all()
     }
     if empty:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.protocols import Signal
-from suffice.signals.registry import resolve
+from suffice.signals.registry import SIGNALS, resolve
 from suffice.trace.records import LoopView
 
 if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
@@ -114,9 +114,12 @@ def _check_inputs(spec: Signal, traces: TraceSet) -> None:
     if not missing:
         return
     where = "a recorded value" if spec.recorded_only else f"column {' and '.join(missing)}"
+    asks = SIGNALS[spec.name].asks if spec.recorded_only and spec.name in SIGNALS else ""
+    computing = f"; compute it with suffice signals {asks}" if asks else ""
     instead = f"; use {spec.instead} instead" if spec.instead else ""
     raise UsageError(
-        f"signal {spec.name!r} needs {where}, which {traces.origin.source} does not hold{instead}"
+        f"signal {spec.name!r} needs {where}, which {traces.origin.source} does not hold"
+        f"{computing}{instead}"
     )
 
 

@@ -1,4 +1,4 @@
-"""``suffice signals``: what it prints and returns when a judge fails or a reranker scores."""
+"""``suffice signals``: what it prints and returns, and what it leaves for a second run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from suffice.cli import signals
 from suffice.cli.main import main
+from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record
 from suffice.trace.reader import read_traces
@@ -78,11 +81,6 @@ def test_a_model_that_never_answers_writes_nothing(
 class Flat:
     """Every passage scores 1.5."""
 
-    @classmethod
-    def load(cls, path: str) -> Flat:
-        assert path == "folder"
-        return cls()
-
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         return [dataclasses.replace(each, rerank_score=1.5) for each in passages]
 
@@ -90,7 +88,7 @@ class Flat:
 def test_a_reranker_by_its_path(
     traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(signals, "CrossEncoderReranker", Flat)
+    monkeypatch.setattr(signals, "connect_reranker", {"folder": Flat()}.__getitem__)
     out = traces.with_name("out.parquet")
     assert main(["signals", str(traces), "--out", str(out), "--reranker", "folder"]) == 0
     printed = capsys.readouterr()
@@ -99,3 +97,45 @@ def test_a_reranker_by_its_path(
     found = read_traces(out)
     assert found.stored_signal("rerank_top_score")[0].tolist() == [[1.5, 1.5]] * 2
     assert found.table.column("rerank_calls").to_pylist() == [1] * 4
+
+
+class Certain:
+    """Everything follows from everything."""
+
+    @classmethod
+    def load(cls, name: str) -> Certain:
+        assert name == "nli-folder"
+        return cls()
+
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        return np.ones(len(pairs))
+
+
+def test_an_encoder_and_an_entailment_model_by_name(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoders = {("url", "m"): HashingEncoder(fail_on="c"), ("toy", None): HashingEncoder()}
+    monkeypatch.setattr(signals, "connect_encoder", lambda *names: encoders[names])
+    monkeypatch.setattr(signals, "NliCrossEncoder", Certain)
+    out = traces.with_name("out.parquet")
+    names = "evidence_consistency,evidence_entailment"
+    command = ["signals", str(traces), "--out", str(out), "--only", names, "--nli", "nli-folder"]
+    # "c" stands in an answer only; a text of a passage is "text number ..."
+    assert main([*command, "--encoder", "url", "--encoder-model", "m"]) == 1
+    printed = capsys.readouterr()
+    assert "computed evidence_consistency, evidence_entailment" in printed.out
+    assert "the encoder measured 3 rounds; 0 undefined, 1 failed" in printed.out
+    assert "the entailment model measured 4 rounds; 0 undefined, 0 failed" in printed.out
+    assert "rounds encoded 3/4, 1 failed" in printed.err
+    assert "rounds checked 4/4" in printed.err
+    assert "1 calls of the encoder failed, the first: the encoder was told" in printed.err
+    assert f"the encoder is not done; run the same command on {out}" in printed.err
+    command[1] = str(out)
+    assert main([*command, "--encoder", "toy", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["encoder"] == {"rounds": 1, "undefined": 0, "failed": 0, "left": 0}
+    assert document["nli"] is None
+    assert document["skipped"] == {"evidence_entailment": "stored already"}
+    found = read_traces(out)
+    assert found.stored_signal("evidence_entailment")[0].tolist() == [[1.0, 1.0]] * 2
+    assert np.isfinite(found.stored_signal("evidence_consistency")[0]).all()

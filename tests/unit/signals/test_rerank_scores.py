@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
+from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from suffice.signals.rerank_scores import (
     RERANK_MEAN,
@@ -66,5 +70,34 @@ def test_a_passage_counts_once() -> None:
 
 def test_missing_scores_are_left_out_or_leave_it_undefined() -> None:
     assert RERANK_MEAN(view({"a": None, "b": 3.0, "c": math.nan})) == 3.0
-    for rounds in (view({}), view({"a": None}), LoopView("q", (Round(answer="x"),))):
+    for rounds in (view({"a": None}), LoopView("q", (Round(answer="x"),))):
         assert all(math.isnan(spec(rounds)) for spec in ALL)
+
+
+def test_no_passages_have_no_variance_and_no_other_statistic() -> None:
+    assert RERANK_VARIANCE(view({}, {})) == 0.0
+    others = (RERANK_TOP_SCORE, RERANK_MEAN, RERANK_VARIANCE_RAW)
+    assert all(math.isnan(spec(view({}))) for spec in others)
+
+
+@given(
+    st.lists(
+        st.floats(-1e4, 1e4, width=32) | st.sampled_from([0.0, 1.0, -11.5]), min_size=1, max_size=15
+    ),
+    st.integers(1, 3),
+)
+def test_the_normalised_variance_against_its_bounds_and_its_definition(
+    scores: list[float], rounds: int
+) -> None:
+    size = -(-len(scores) // rounds)
+    named = [(str(i), score) for i, score in enumerate(scores)]
+    found = RERANK_VARIANCE(view(*(dict(named[i : i + size]) for i in range(0, len(named), size))))
+    low, high = min(scores), max(scores)
+    if low == high:
+        assert found == 0.0
+        return
+    exact = [
+        (Fraction(score) - Fraction(low)) / (Fraction(high) - Fraction(low)) for score in scores
+    ]
+    assert found == pytest.approx(float(statistics.pvariance(exact)), rel=1e-9)
+    assert 1 / (2 * len(scores)) - 1e-12 <= found <= 0.25

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from suffice.errors import UsageError
+from suffice.errors import BackendError, UsageError
 from suffice.llm.cache import CachedModel
 from suffice.policies.rule import RulePolicy
 from suffice.protocols import GenerationRequest, Reranker
 from suffice.replay.engine import stop_rounds
-from suffice.signals.store import with_signals
+from suffice.signals.evidence_consistency import evidence_signals
+from suffice.signals.store import SignalModels, with_signals
+from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.reader import read_traces
@@ -69,7 +76,9 @@ def test_without_a_model_what_needs_one_is_skipped_with_its_reason() -> None:
 
 def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path) -> None:
     before = traces()
-    stored = with_signals(before, ("judge_support",), judge=ScriptedModel(rating))
+    stored = with_signals(
+        before, ("judge_support",), models=SignalModels(judge=ScriptedModel(rating))
+    )
     assert stored.computed == ("judge_support",)
     assert stored.skipped == {}
     file = write_trace_set(stored.traces, tmp_path / "t.parquet")
@@ -87,17 +96,17 @@ def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path
 
 def test_a_second_run_asks_only_where_a_call_failed() -> None:
     broken = ScriptedModel(rating, failures=Failures(containing=("Answer: a 3",)))
-    once = with_signals(traces(), ("judge_support",), judge=broken)
+    once = with_signals(traces(), ("judge_support",), models=SignalModels(judge=broken))
     assert once.judging is not None
     assert list(once.judging.failures) == [2, 5]
     assert values(once.traces, "judge_support")[0][2] is None
     assert math.isnan(values(once.traces, "judge_support")[0][1] or 0.0)  # asked, no rating
     again = ScriptedModel(rating)
-    twice = with_signals(once.traces, ("judge_support",), judge=again)
+    twice = with_signals(once.traces, ("judge_support",), models=SignalModels(judge=again))
     assert len(again.requests) == 2
     assert values(twice.traces, "judge_support")[1][2] == 3.0
     idle = ScriptedModel(rating)
-    thrice = with_signals(twice.traces, ("judge_support",), judge=idle)
+    thrice = with_signals(twice.traces, ("judge_support",), models=SignalModels(judge=idle))
     assert (idle.requests, thrice.judging) == ((), None)
     assert thrice.skipped == {"judge_support": "stored already"}
     assert thrice.traces.table.equals(twice.traces.table)
@@ -106,9 +115,9 @@ def test_a_second_run_asks_only_where_a_call_failed() -> None:
 def test_with_a_cache_nothing_is_asked_twice(tmp_path: Path) -> None:
     model = ScriptedModel(rating)
     cached = CachedModel(model, tmp_path / "replies.sqlite")
-    first = with_signals(traces(), ("judge_support",), judge=cached)
+    first = with_signals(traces(), ("judge_support",), models=SignalModels(judge=cached))
     asked = len(model.requests)
-    second = with_signals(traces(), ("judge_support",), judge=cached)
+    second = with_signals(traces(), ("judge_support",), models=SignalModels(judge=cached))
     cached.close()
     assert len(model.requests) == asked
     assert second.traces.table.equals(first.traces.table)
@@ -130,7 +139,9 @@ class Counting:
 def test_a_reranker_gives_scores_signals_and_calls(tmp_path: Path) -> None:
     reranker = Counting()
     assert isinstance(reranker, Reranker)
-    stored = with_signals(traces(), ("rerank_top_score", "rerank_mean"), reranker=reranker)
+    stored = with_signals(
+        traces(), ("rerank_top_score", "rerank_mean"), models=SignalModels(reranker=reranker)
+    )
     assert stored.computed == ("rerank_top_score", "rerank_mean")
     assert reranker.calls == 2
     found = read_traces(write_trace_set(stored.traces, tmp_path / "t.parquet"))
@@ -142,7 +153,7 @@ def test_a_reranker_gives_scores_signals_and_calls(tmp_path: Path) -> None:
     assert values(found, "rerank_top_score") == [[3.0] * 3] * 2
     assert values(found, "rerank_mean") == [[3.0, 2.5, 2.0]] * 2
     np.testing.assert_array_equal(found.column("rerank_calls"), np.ones((2, 3)))
-    again = with_signals(found, ("rerank_top_score",), reranker=reranker)
+    again = with_signals(found, ("rerank_top_score",), models=SignalModels(reranker=reranker))
     assert reranker.calls == 2
     assert again.skipped == {"rerank_top_score": "stored already"}
     assert again.traces.table.equals(found.table)
@@ -155,7 +166,9 @@ def test_scores_mend_signals_stored_as_undefined_but_not_known_ones() -> None:
         for each in record.rounds
     )
     before = to_trace_set([dataclasses.replace(record, rounds=rounds)])
-    stored = with_signals(before, ("rerank_top_score", "rerank_mean"), reranker=Counting())
+    stored = with_signals(
+        before, ("rerank_top_score", "rerank_mean"), models=SignalModels(reranker=Counting())
+    )
     assert stored.skipped == {"rerank_mean": "stored already"}
     assert values(stored.traces, "rerank_top_score") == [[3.0, 3.0]]
     assert values(stored.traces, "rerank_mean") == [[9.0, 9.0]]
@@ -164,12 +177,137 @@ def test_scores_mend_signals_stored_as_undefined_but_not_known_ones() -> None:
 def test_a_trace_without_passages_cannot_be_reranked() -> None:
     record = make_record("p", ["x"])
     bare = dataclasses.replace(record, rounds=(Round(answer="x"),))
-    stored = with_signals(to_trace_set([bare]), ("rerank_top_score",), reranker=Counting())
+    stored = with_signals(
+        to_trace_set([bare]), ("rerank_top_score",), models=SignalModels(reranker=Counting())
+    )
     assert stored.skipped == {"rerank_top_score": "the trace has no passages"}
 
 
 def test_an_unknown_name_is_refused_before_anybody_is_asked() -> None:
     model = ScriptedModel()
     with pytest.raises(UsageError, match="unknown signal 'judge'"):
-        with_signals(traces(), ("judge",), judge=model)
+        with_signals(traces(), ("judge",), models=SignalModels(judge=model))
     assert model.requests == ()
+
+
+# --- encoder and entailment model --------------------------------------------------------------------
+CONSISTENCY = (
+    "evidence_consistency",
+    "evidence_consistency_max",
+    "evidence_consistency_top1",
+)
+
+
+class Halves:
+    """Everything follows with 1/2, except from what fails."""
+
+    def __init__(self, fail_on: str | None = None) -> None:
+        self.asked = 0
+        self.fail_on = fail_on
+
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        if any(self.fail_on is not None and self.fail_on in text for _, text in pairs):
+            raise BackendError("scripted failure")
+        self.asked += len(pairs)
+        return np.full(len(pairs), 0.5)
+
+
+def test_without_them_the_reason_says_what_to_type() -> None:
+    stored = with_signals(traces())
+    assert [stored.skipped[name] for name in CONSISTENCY] == ["needs --encoder"] * 3
+    assert stored.skipped["evidence_entailment"] == "needs --nli"
+    bare = Round(answer="x", signals={"mine": 1.0})
+    record = dataclasses.replace(make_record("p", ["x"]), rounds=(bare,))
+    models = SignalModels(encoder=HashingEncoder(), entailment=Halves(), judge=ScriptedModel())
+    stored = with_signals(to_trace_set([record]), models=models)
+    for name in (*CONSISTENCY, "evidence_entailment", "judge_support"):
+        assert stored.skipped[name] == "the trace has no passages"
+    assert (stored.encoding, stored.entailing, stored.judging) == (None, None, None)
+
+
+def test_their_values_are_stored_beside_the_others(tmp_path: Path) -> None:
+    before = traces()
+    models = SignalModels(encoder=HashingEncoder(), entailment=Halves())
+    stored = with_signals(before, (*CONSISTENCY, "evidence_entailment", "abstained"), models=models)
+    assert stored.computed == ("abstained", *CONSISTENCY, "evidence_entailment")
+    assert stored.skipped == {}
+    found = read_traces(write_trace_set(stored.traces, tmp_path / "t.parquet"))
+    views = [view for each in before.views(["passages"]) for view in each]
+    expected = [evidence_signals(view, HashingEncoder()) for view in views]
+    for name in CONSISTENCY:
+        assert found.stored_signal(name)[0].ravel().tolist() == [each[name] for each in expected]
+    assert values(found, "evidence_entailment") == [[0.5] * 3] * 2
+    assert values(found, "mine")[1] == [0.0, 1.0, 2.0]
+    for name in set(before.table.column_names) - {"signals"}:
+        assert found.table.column(name).to_pylist() == before.table.column(name).to_pylist(), name
+    # a rule reads the file without an encoder
+    assert stop_rounds(RulePolicy(rule="evidence_consistency > 0.999"), found).tolist() == [3, 3]
+
+
+def test_only_the_names_chosen_are_stored() -> None:
+    stored = with_signals(
+        traces(), ("evidence_consistency_max",), models=SignalModels(encoder=HashingEncoder())
+    )
+    assert stored.computed == ("evidence_consistency_max",)
+    assert set(stored.traces.signal_names) == {"mine", "evidence_consistency_max"}
+
+
+def test_what_is_stored_stays_and_only_the_rest_is_asked_about() -> None:
+    record = make_record("p", ["x", "y"])
+    known = dataclasses.replace(record.rounds[0], signals={"evidence_consistency": 9.0})
+    before = to_trace_set([dataclasses.replace(record, rounds=(known, record.rounds[1]))])
+    encoder = HashingEncoder()
+    once = with_signals(before, ("evidence_consistency",), models=SignalModels(encoder=encoder))
+    assert once.encoding is not None
+    assert list(once.encoding.found) == [1]
+    assert values(once.traces, "evidence_consistency")[0][0] == 9.0
+    calls = len(encoder.calls)
+    models = SignalModels(encoder=encoder)
+    again = with_signals(once.traces, ("evidence_consistency",), models=models)
+    assert len(encoder.calls) == calls
+    assert again.skipped == {"evidence_consistency": "stored already"}
+    assert again.traces.table.equals(once.traces.table)
+    rest = with_signals(once.traces, CONSISTENCY, models=models)
+    assert rest.computed == CONSISTENCY[1:]
+    assert values(rest.traces, "evidence_consistency")[0][0] == 9.0
+
+
+def test_a_failed_call_of_theirs_is_made_again_by_a_later_run() -> None:
+    broken = SignalModels(encoder=HashingEncoder(fail_on="a 9"), entailment=Halves("a 3"))
+    once = with_signals(traces(), (*CONSISTENCY, "evidence_entailment"), models=broken)
+    assert once.encoding is not None
+    assert once.entailing is not None
+    assert (list(once.encoding.failures), list(once.entailing.failures)) == ([1, 4], [2, 5])
+    there = once.traces.stored_signal("evidence_consistency_top1")[1]
+    assert there.tolist() == [[True, False, True]] * 2
+    whole = SignalModels(encoder=HashingEncoder(), entailment=Halves())
+    twice = with_signals(once.traces, (*CONSISTENCY, "evidence_entailment"), models=whole)
+    assert twice.encoding is not None
+    assert list(twice.encoding.found) == [1, 4]
+    at_once = with_signals(traces(), (*CONSISTENCY, "evidence_entailment"), models=whole)
+    for name in (*CONSISTENCY, "evidence_entailment"):
+        np.testing.assert_array_equal(
+            twice.traces.stored_signal(name)[0], at_once.traces.stored_signal(name)[0]
+        )
+
+
+def test_after_an_interrupt_nobody_else_is_asked() -> None:
+    class Interrupted(HashingEncoder):
+        def encode(
+            self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+        ) -> NDArray[np.float32]:
+            if "a 3" in texts:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)
+            return super().encode(texts, role=role)
+
+    entailment = Halves()
+    stored = with_signals(
+        traces(),
+        (*CONSISTENCY, "evidence_entailment"),
+        models=SignalModels(encoder=Interrupted(), entailment=entailment),
+    )
+    assert stored.encoding is not None
+    assert stored.encoding.interrupted
+    assert stored.skipped == {"evidence_entailment": "interrupted before"}
+    assert (entailment.asked, stored.entailing) == (0, None)
