@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import import_cost, live_decision, model_server, replay_speed, search_speed
+from benchmarks import (
+    import_cost,
+    live_decision,
+    model_server,
+    replay_speed,
+    retrieval_speed,
+    search_speed,
+)
 
 BENCHMARKS = {
     "import_cost": import_cost.main,
     "live_decision": live_decision.main,
     "replay_speed": replay_speed.main,
     "search_speed": search_speed.main,
+    "retrieval_speed": retrieval_speed.main,
     "model_server": model_server.main,
 }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from suffice.costs.usage import CostModel
     from suffice.errors import BackendError, DataError, SufficeError, SufficeWarning, UsageError
     from suffice.pipelines.controller import Controller
+    from suffice.policies.ab_rag import ABRagPolicy
     from suffice.policies.file import load_policy, save_policy
     from suffice.policies.fixed import FixedPolicy
     from suffice.policies.methods import fit_method
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from suffice.trace.writer import write_traces
 
 __all__ = [
+    "ABRagPolicy",
     "Action",
     "BackendError",
     "CertifiedSettings",
@@ -90,6 +92,7 @@ __all__ = [
 
 # Names are imported when first used, so that `import suffice` costs next to nothing.
 _HOMES = {
+    "ABRagPolicy": "policies.ab_rag",
     "Action": "protocols",
     "BackendError": "errors",
     "CertifiedSettings": "replay.certified_fit",

@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from suffice.cli.options import add_json, add_model, connect_model, natural, positive, seconds
-from suffice.cli.output import print_json, say
-from suffice.pipelines.answering import Answered, Budgets, answer, check_policy
+from suffice.cli.options import (
+    add_json,
+    add_model,
+    add_prices,
+    connect_model,
+    given_prices,
+    natural,
+    number,
+    positive,
+    seconds,
+)
+from suffice.cli.output import ProgressLine, print_json, say
+from suffice.cli.retrieval_options import add_retrieval, connect_retrieval
+from suffice.errors import UsageError
+from suffice.pipelines.answering import Answered, Answering, Choice, answer
+from suffice.pipelines.budgeted import CERTAINTIES, BudgetedSettings, settle_certainty
+from suffice.pipelines.budgets import Budgets
 from suffice.pipelines.controller import Controller
 from suffice.pipelines.cumulative import CumulativeSettings
-from suffice.pipelines.live_policy import DEFAULT_RULE, live_policy
-from suffice.retrieval.bm25 import BM25Index
+from suffice.pipelines.fitness import check_confidence, check_policy
+from suffice.pipelines.indexes import IndexMaker
+from suffice.pipelines.live_policy import DEFAULT_RULE, live_policy, names_ab_rag
+from suffice.pipelines.loops import AnySettings
+from suffice.pipelines.prompts import PROMPTS
+from suffice.pipelines.sources import Retrieval, corpus_retriever
+from suffice.policies.ab_rag import Certainty
+from suffice.policies.file import PolicyFile
+from suffice.protocols import ChatModel, Retriever, StopPolicy
 from suffice.retrieval.corpus import read_corpus
 from suffice.signals.recorded import JUDGE_SUPPORT
+from suffice.signals.registry import SIGNALS
+from suffice.trace.records import Passage
 
 __all__ = ["add_command"]
 
-_DEFAULT_ROUNDS = 5
 _SAMPLES_WHEN_READ = 3
 
 
@@ -27,61 +50,208 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "ask",
         help="answer a question over your own files",
-        description="Answers a question over a folder of txt, md and jsonl files: one more passage a "
-        "round, until the policy has seen enough. Says after which round it stopped and why.",
+        description="Answers a question over a folder of txt, md and jsonl files: more passages a "
+        "round, until the policy has seen enough. Says after which round it stopped and why, and how "
+        "confident the policy is.",
     )
     parser.add_argument("question", metavar="QUESTION", help="the question")
     parser.add_argument("--corpus", required=True, metavar="PATH", help="a folder or file to read")
     parser.add_argument(
         "--policy",
         metavar="P",
-        help=f"a policy file, fixed-K or a rule's text (default: {DEFAULT_RULE!r})",
+        help="a policy file, fixed-K, ab-rag (published) or a rule's text "
+        f"(default: {DEFAULT_RULE!r})",
     )
     parser.add_argument(
-        "--budget-rounds",
-        type=positive,
-        metavar="N",
-        help="at most N rounds (default: the policy file's, else 5)",
+        "--decline-below",
+        type=number,
+        metavar="C",
+        help="give no answer when the policy's confidence in it is below C or undefined, C in [0, 1]",
     )
-    parser.add_argument("--budget-tokens", type=positive, metavar="N", help="at most N tokens")
-    parser.add_argument("--budget-seconds", type=seconds, metavar="S", help="at most S seconds")
     parser.add_argument("--seed", type=natural, default=42, help="of samples (default: 42)")
+    _add_loop(parser)
+    _add_budgets(parser)
+    add_retrieval(parser)
+    parser.add_argument(
+        "--index",
+        metavar="DIR",
+        help="keep the index of the corpus here (of hybrid ones the dense index) and use it again",
+    )
+    parser.add_argument(
+        "--reindex", action="store_true", help="build the index of --index anew, whatever is there"
+    )
     add_model(parser)
     add_json(parser)
     parser.set_defaults(run=run)
 
 
+def _add_loop(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("loop")
+    group.add_argument(
+        "--pipeline",
+        choices=("cumulative", "budgeted"),
+        help="cumulative: one more passage a round; budgeted: a few, then a few more (default: "
+        "budgeted for ab-rag, else cumulative)",
+    )
+    group.add_argument("--prompt", choices=PROMPTS, help="which prompt (default: the pipeline's)")
+    group.add_argument(
+        "--start", type=positive, metavar="K", help="budgeted: passages of round 1 (5)"
+    )
+    group.add_argument(
+        "--step", type=positive, metavar="K", help="budgeted: passages more in each later round (5)"
+    )
+    group.add_argument(
+        "--certainty",
+        choices=CERTAINTIES,
+        help="budgeted: one greedy answer a round, or several put to the vote (default: what the "
+        "policy reads, else auto)",
+    )
+
+
+def _add_budgets(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("budgets (whichever is spent first ends the loop)")
+    group.add_argument(
+        "--budget-rounds",
+        type=positive,
+        metavar="N",
+        help="at most N rounds (default: the policy file's, else 5; of the budgeted pipeline 3)",
+    )
+    group.add_argument("--budget-tokens", type=positive, metavar="N", help="at most N tokens")
+    group.add_argument("--budget-seconds", type=seconds, metavar="S", help="at most S seconds")
+    group.add_argument(
+        "--budget-usd",
+        type=number,
+        metavar="U",
+        help="at most U US dollars, by --price-model or --prices",
+    )
+    add_prices(group)
+    group.add_argument(
+        "--answer",
+        choices=get_args(Choice),
+        default="latest",
+        help="when not the policy ends the loop: the latest round's answer, or that of the round the "
+        "policy is most confident in",
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Read, index, loop, print."""
     chosen = live_policy(arguments.policy)
-    rounds = arguments.budget_rounds or chosen.max_rounds or _DEFAULT_ROUNDS
+    budgets = Budgets(
+        tokens=arguments.budget_tokens,
+        seconds=arguments.budget_seconds,
+        usd=arguments.budget_usd,
+        prices=given_prices(arguments),
+    )
+    Answering(decline_below=arguments.decline_below)  # refused before models are loaded
+    _check_options(arguments, chosen.policy)
     corpus = read_corpus(Path(arguments.corpus))
     for file in corpus.skipped:
         say(f"skipped {file.path}: {file.reason}")
-    reads_samples = any("samples" in spec.needs for spec in chosen.policy.specs)
-    settings = CumulativeSettings(
-        rounds=rounds,
-        samples=_SAMPLES_WHEN_READ if reads_samples else 0,
-        seed=arguments.seed,
-        judge=any(spec.name == JUDGE_SUPPORT.name for spec in chosen.policy.specs),
-    )
     model = connect_model(arguments)
-    reads_tokens = any("tokens" in spec.needs for spec in chosen.policy.specs)
-    logprobs = not reads_tokens or getattr(model, "supports_logprobs", lambda: True)()
-    check_policy(chosen.policy, settings, logprobs=logprobs)
+    loop, chosen = _settled(arguments, model, chosen)
+    reads_evidence = "--encoder" in _asks(chosen.policy)
+    retrieval, encoder = connect_retrieval(arguments, encode=reads_evidence)
+    encoder = encoder if reads_evidence else None
+    check_policy(
+        chosen.policy,
+        loop,
+        logprobs=_logprobs(model, chosen.policy),
+        encoder=encoder is not None,
+        reranker=retrieval.reranks,
+    )
     answered = answer(
         arguments.question,
-        BM25Index.build(corpus.passages),
+        _retriever(arguments, corpus.passages, retrieval.reaching(loop.shown(loop.rounds))),
         model,
-        Controller(chosen.policy, max_rounds=rounds),
-        settings,
-        Budgets(tokens=arguments.budget_tokens, seconds=arguments.budget_seconds),
+        Controller(chosen.policy, max_rounds=loop.rounds),
+        Answering(
+            loop=loop,
+            budgets=budgets,
+            encoder=encoder,
+            choose=arguments.answer,
+            decline_below=arguments.decline_below,
+        ),
     )
     if arguments.json:
         print_json(_document(answered))
     else:
-        _print(answered)
+        _print(answered, arguments.decline_below)
     return 0
+
+
+def _check_options(arguments: argparse.Namespace, policy: StopPolicy) -> None:
+    """Refuse options that can have no effect, or that the policy cannot serve."""
+    if arguments.reindex and arguments.index is None:
+        raise UsageError("--reindex is about the folder of --index; name one")
+    if _pipeline(arguments, policy) == "cumulative":
+        for name in ("start", "step", "certainty"):
+            if getattr(arguments, name) is not None:
+                raise UsageError(f"--{name} is for --pipeline budgeted")
+    check_confidence(policy, choose=arguments.answer, decline_below=arguments.decline_below)
+
+
+def _pipeline(arguments: argparse.Namespace, policy: StopPolicy) -> str:
+    return arguments.pipeline or ("budgeted" if policy.kind == "ab-rag" else "cumulative")
+
+
+def _asks(policy: StopPolicy) -> set[str]:
+    """Which further models the policy's signals need."""
+    return {SIGNALS[spec.name].asks for spec in policy.specs if spec.name in SIGNALS}
+
+
+def _settled(
+    arguments: argparse.Namespace, model: ChatModel, chosen: PolicyFile
+) -> tuple[AnySettings, PolicyFile]:
+    """The loop's settings for the policy, and the policy for what the model gives."""
+    columns = {column for spec in chosen.policy.specs for column in spec.needs}
+    asked = arguments.certainty
+    if asked is None and not names_ab_rag(arguments.policy):
+        by_samples = "samples" in columns and "tokens" not in columns
+        asked = "self_consistency" if by_samples else None
+    budgeted = _pipeline(arguments, chosen.policy) == "budgeted"
+    if not budgeted and not names_ab_rag(arguments.policy):
+        return _loop(arguments, chosen), chosen
+    settled, why = settle_certainty(BudgetedSettings(certainty=asked or "auto"), model)
+    say(f"certainty: {settled.certainty} ({why})")
+    if names_ab_rag(arguments.policy):
+        certainty: Certainty = "self_consistency" if settled.majority else "token_probability"
+        chosen = live_policy(arguments.policy, certainty=certainty)
+    loop = _loop(arguments, chosen)
+    if isinstance(loop, BudgetedSettings):
+        loop = replace(loop, certainty=settled.certainty, samples=loop.samples or settled.samples)
+    return loop, chosen
+
+
+def _loop(arguments: argparse.Namespace, chosen: PolicyFile) -> AnySettings:
+    reads_samples = any("samples" in spec.needs for spec in chosen.policy.specs)
+    given: dict[str, Any] = {
+        "rounds": arguments.budget_rounds or chosen.max_rounds,
+        "prompt": arguments.prompt,
+        "start": arguments.start,
+        "step": arguments.step,
+        "seed": arguments.seed,
+        "samples": _SAMPLES_WHEN_READ if reads_samples else 0,
+        "judge": any(spec.name == JUDGE_SUPPORT.name for spec in chosen.policy.specs),
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if _pipeline(arguments, chosen.policy) == "budgeted":
+        return BudgetedSettings(**given)
+    return CumulativeSettings(**given)
+
+
+def _logprobs(model: ChatModel, policy: StopPolicy) -> bool:
+    """Whether the model gives log-probabilities; not asked when the policy reads none."""
+    reads = any("tokens" in spec.needs for spec in policy.specs)
+    return not reads or bool(getattr(model, "supports_logprobs", lambda: True)())
+
+
+def _retriever(
+    arguments: argparse.Namespace, passages: tuple[Passage, ...], retrieval: Retrieval
+) -> Retriever:
+    make = IndexMaker(encoder=retrieval.encoder, on_progress=ProgressLine("encoded").show)
+    folder = None if arguments.index is None else Path(arguments.index)
+    return corpus_retriever(passages, retrieval, make, folder, renew=arguments.reindex)
 
 
 def _document(answered: Answered) -> dict[str, Any]:
@@ -91,26 +261,46 @@ def _document(answered: Answered) -> dict[str, Any]:
         "llm_calls",
         "sample_calls",
         "judge_calls",
+        "rerank_calls",
         *tokens,
         *(f"sample_{name}" for name in tokens),
     )
+    usage: dict[str, Any] = {
+        name: _total([getattr(usage, name) for usage in usages]) for name in names
+    }
     return {
         "answer": answered.answer,
         "rounds": len(answered.rounds),
+        "answer_round": answered.answer_round,
         "stopped_by": answered.stopped_by,
         "reason": answered.reason,
+        "confidence": answered.confidence,
+        "declined": answered.declined,
         "reasons": [
-            {"round": number, "reason": each.reason, "values": dict(each.values)}
-            for number, each in enumerate(answered.decisions, start=1)
+            {
+                "round": number,
+                "reason": each.reason,
+                "values": dict(each.values),
+                "confidence": each.confidence,
+                "answer": None if answered.declined else finished.answer,
+            }
+            for number, (each, finished) in enumerate(
+                zip(answered.decisions, answered.rounds, strict=True), start=1
+            )
         ],
         "passages": [
-            {"id": each.id, "title": each.title, "text": each.text, "score": each.score}
+            {
+                "id": each.id,
+                "title": each.title,
+                "text": each.text,
+                "score": each.score,
+                "rerank_score": each.rerank_score,
+            }
             for finished in answered.rounds
             for each in finished.passages or ()
         ],
-        "usage": {name: _total([getattr(usage, name) for usage in usages]) for name in names},
+        "usage": {**usage, "usd": answered.usd},
         "answer_set": None,
-        "declined": False,
     }
 
 
@@ -119,10 +309,20 @@ def _total(values: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _print(answered: Answered) -> None:
+def _print(answered: Answered, decline_below: float | None) -> None:
     rounds = len(answered.rounds)
     print(answered.answer or "(the model gave no answer)")
     print(f"stopped after round {rounds} by {answered.stopped_by}: {answered.reason}")
+    known = answered.confidence
+    said = "undefined" if known is None else f"{known:.4g}"
+    if answered.declined:
+        print(f"declined: confidence {said}, below {decline_below:g}")
+    elif known is not None:
+        print(f"confidence {said}")
+    if answered.answer_round != rounds:
+        print(f"the answer is that of round {answered.answer_round}, the most confident one")
+    if answered.usd is not None:
+        print(f"cost {answered.usd:.6f} USD")
     print("evidence:")
     for finished in answered.rounds:
         for each in finished.passages or ():

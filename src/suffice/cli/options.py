@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from suffice.cli.output import say
 from suffice.costs.energy import EnergyModel, parse_energy
-from suffice.costs.prices import parse_prices, prices_of
+from suffice.costs.prices import Prices, parse_prices, prices_of
 from suffice.costs.usage import COSTS, CostModel
 from suffice.llm.cache import CachedModel
 from suffice.llm.connect import connect
@@ -25,6 +25,7 @@ __all__ = [
     "add_costs",
     "add_json",
     "add_model",
+    "add_prices",
     "add_replay",
     "add_resampling",
     "add_splits",
@@ -32,6 +33,7 @@ __all__ = [
     "comparison_settings",
     "connect_model",
     "cost_model",
+    "given_prices",
     "grid",
     "names",
     "natural",
@@ -283,6 +285,17 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
         help=f"what policies are compared at: {', '.join(COSTS)} (default: llm_calls where recorded, "
         "else rounds)",
     )
+    add_prices(group)
+    group.add_argument(
+        "--energy",
+        metavar="RATES",
+        help="joules a token, as in prompt=0.03,cached=0,completion=0.35 (the defaults); also "
+        "retrieval=, rerank= in joules each",
+    )
+
+
+def add_prices(group: argparse._ArgumentGroup) -> None:
+    """``--price-model`` and ``--prices``."""
     prices = group.add_mutually_exclusive_group()
     prices.add_argument(
         "--price-model",
@@ -296,23 +309,19 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
         help="price tokens by hand, in USD per million, as in input=0.15,cached=0.075,output=0.60 "
         "(cached: as input); also call=, retrieval=, rerank= in USD each",
     )
-    group.add_argument(
-        "--energy",
-        metavar="RATES",
-        help="joules a token, as in prompt=0.03,cached=0,completion=0.35 (the defaults); also "
-        "retrieval=, rerank= in joules each",
-    )
+
+
+def given_prices(arguments: argparse.Namespace) -> Prices | None:
+    """The prices that :func:`add_prices`' options ask for."""
+    if arguments.price_model is not None:
+        return prices_of(arguments.price_model)
+    return None if arguments.prices is None else parse_prices(arguments.prices)
 
 
 def cost_model(arguments: argparse.Namespace) -> CostModel:
     """The prices and constants that :func:`add_costs`' options ask for."""
-    prices = None
-    if arguments.price_model is not None:
-        prices = prices_of(arguments.price_model)
-    elif arguments.prices is not None:
-        prices = parse_prices(arguments.prices)
     energy = EnergyModel() if arguments.energy is None else parse_energy(arguments.energy)
-    return CostModel(prices=prices, energy=energy)
+    return CostModel(prices=given_prices(arguments), energy=energy)
 
 
 def comparison_settings(arguments: argparse.Namespace) -> ComparisonSettings:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.cli.options import add_json, add_model, connect_model, natural, positive
+from suffice.bench.train_reranker import trained_on
+from suffice.cli.options import (
+    add_json,
+    add_model,
+    connect_model,
+    natural,
+    positive,
+)
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
+from suffice.cli.retrieval_options import add_retrieval, connect_retrieval
+from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
+from suffice.errors import UsageError
+from suffice.pipelines.budgeted import CERTAINTIES, BudgetedSettings, settle_certainty
 from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.prompts import PROMPTS
 from suffice.pipelines.recorder import Progress, RecordSummary
@@ -34,28 +46,6 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
     parser.add_argument(
-        "--rounds", type=positive, default=5, metavar="R", help="the full budget (5)"
-    )
-    parser.add_argument(
-        "--samples", type=natural, default=0, metavar="M", help="sampled answers a round (0)"
-    )
-    parser.add_argument(
-        "--closed-book",
-        action="store_true",
-        help="also record the answer without passages, as round 0",
-    )
-    parser.add_argument(
-        "--judge",
-        action="store_true",
-        help="also ask the model after each round how well the evidence supports its answer: the "
-        "signal judge_support (later: suffice signals --llm)",
-    )
-    parser.add_argument(
-        "--pipeline", choices=("cumulative",), default="cumulative", help="the loop"
-    )
-    parser.add_argument("--prompt", choices=PROMPTS, default="answer-first", help="which prompt")
-    parser.add_argument("--retriever", choices=("bm25",), default="bm25", help="the retriever")
-    parser.add_argument(
         "--corpus",
         choices=("own", "pooled"),
         default="own",
@@ -71,34 +61,91 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--skip-invalid", action="store_true", help="leave out questions without passages"
     )
+    _add_rounds(parser)
+    add_retrieval(parser)
     add_model(parser)
     add_json(parser)
     parser.set_defaults(run=run)
 
 
+def _add_rounds(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("rounds")
+    group.add_argument(
+        "--pipeline",
+        choices=("cumulative", "budgeted"),
+        default="cumulative",
+        help="cumulative: one more passage a round (default); budgeted: a few, then a few more, with "
+        "the signals that ab-rag reads",
+    )
+    group.add_argument(
+        "--rounds",
+        type=positive,
+        metavar="R",
+        help="the full budget (5; of the budgeted pipeline 3)",
+    )
+    group.add_argument(
+        "--samples",
+        type=natural,
+        default=0,
+        metavar="M",
+        help="sampled answers a round beside the greedy one (0); under self_consistency those that "
+        "the answer is chosen from (3)",
+    )
+    group.add_argument(
+        "--closed-book",
+        action="store_true",
+        help="also record the answer without passages, as round 0",
+    )
+    group.add_argument(
+        "--judge",
+        action="store_true",
+        help="also ask the model after each round how well the evidence supports its answer: the "
+        "signal judge_support (later: suffice signals --llm)",
+    )
+    group.add_argument(
+        "--prompt",
+        choices=PROMPTS,
+        help="in what order answer and confidence are asked for (answer-first); bare: the answer alone "
+        "(the budgeted pipeline's)",
+    )
+    group.add_argument(
+        "--start", type=positive, metavar="K", help="budgeted: passages of round 1 (5)"
+    )
+    group.add_argument(
+        "--step", type=positive, metavar="K", help="budgeted: passages more in each later round (5)"
+    )
+    group.add_argument(
+        "--certainty",
+        choices=CERTAINTIES,
+        help="budgeted: from the tokens of one greedy answer, or from answers sampled and put to the "
+        "vote; auto (the default): the first where the model gives log-probabilities",
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Load, connect, record, summarise."""
-    examples = load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
+    examples = _examples(arguments)
     pool = None
     if arguments.corpus == "pooled" and arguments.data is not None:
         # --limit chooses questions, not what they are asked over
         pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
     model = connect_model(arguments)
+    settings = _settings(arguments)
+    if isinstance(settings, BudgetedSettings):
+        settled, why = settle_certainty(settings, model)
+        say(f"certainty: {settled.certainty} ({why})")
+    retrieval, encoder = connect_retrieval(arguments, encode=arguments.pipeline == "budgeted")
     recording = Recording(
         dataset=arguments.dataset,
-        settings=CumulativeSettings(
-            rounds=arguments.rounds,
-            samples=arguments.samples,
-            prompt=arguments.prompt,
-            seed=arguments.seed,
-            closed_book=arguments.closed_book,
-            judge=arguments.judge,
-        ),
+        settings=settings,
+        retrieval=retrieval,
+        encoder=encoder,
         corpus=arguments.corpus,
         pool=pool,
         source=arguments.data,
         splits=parse_splits(arguments.splits),
         skip_invalid=arguments.skip_invalid,
+        on_encoded=ProgressLine("encoded").show,
     )
     line = ProgressLine("recorded")
 
@@ -107,6 +154,33 @@ def run(arguments: argparse.Namespace) -> int:
 
     summary = record_examples(examples, model, Path(arguments.out), recording, progress)
     return show_summary(summary, arguments)
+
+
+def _examples(arguments: argparse.Namespace) -> Sequence[Example]:
+    """The questions to record; those on which the reranker was trained are not among them."""
+    seen = trained_on(arguments.reranker)
+    if not seen:
+        return load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
+    found = load(arguments.dataset, arguments.data, seed=arguments.seed)
+    fresh = [each for each in found if each.question.id not in seen]
+    if len(fresh) < len(found):
+        say(f"{len(found) - len(fresh)} questions on which the reranker was trained are left out")
+    return fresh[: arguments.limit]
+
+
+def _settings(arguments: argparse.Namespace) -> CumulativeSettings | BudgetedSettings:
+    """The loop's settings; what was not given is the loop's own default."""
+    names = ("rounds", "samples", "prompt", "seed", "closed_book", "judge")
+    own = ("start", "step", "certainty")
+    given = {
+        name: value for name in (*names, *own) if (value := getattr(arguments, name)) is not None
+    }
+    if arguments.pipeline == "budgeted":
+        return BudgetedSettings(**given)
+    foreign = [f"--{name}" for name in own if name in given]
+    if foreign:
+        raise UsageError(f"{foreign[0]} is for --pipeline budgeted")
+    return CumulativeSettings(**given)
 
 
 def show_summary(summary: RecordSummary, arguments: argparse.Namespace) -> int:

@@ -2,48 +2,85 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from suffice.errors import BackendError, UsageError
+from suffice.pipelines.budgeted import BudgetedSettings, settle_certainty
+from suffice.pipelines.budgets import Budgets, Meter
 from suffice.pipelines.controller import Controller
-from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
-from suffice.protocols import (
-    ChatModel,
-    Decision,
-    Generation,
-    GenerationRequest,
-    Retriever,
-    StopPolicy,
-)
-from suffice.signals.recorded import JUDGE_SUPPORT
+from suffice.pipelines.cumulative import CumulativeSettings
+from suffice.pipelines.fitness import check_confidence
+from suffice.pipelines.loops import AnySettings, make_pipeline
+from suffice.protocols import ChatModel, Decision, Encoder, Retriever
 from suffice.trace.records import Question, Round
 
-__all__ = ["Answered", "Budgets", "answer", "check_policy"]
+__all__ = ["DECLINED", "Answered", "Answering", "Choice", "answer"]
 
+DECLINED = "no confident answer"
 StoppedBy = Literal["policy", "budget", "end", "error"]
-
-_PROVIDED = frozenset(
-    {"passages", "candidate_scores", "verbalized_confidence", "query", "response"}
-)
+Choice = Literal["latest", "most-confident"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
-    """Limits beside the policy; whichever is reached first ends the loop. ``None``: no limit."""
+class Answering:
+    """How a question is answered.
 
-    tokens: int | None = None
-    seconds: float | None = None
+    Parameters
+    ----------
+    loop
+        Settings of the loop; their class says which.
+    budgets
+        Limits beside the policy and the loop's rounds.
+    encoder
+        For policies that compare answers with their evidence.
+    choose
+        Which round's answer is returned when not the policy ended the loop: the ``latest``, or that of
+        the round the policy is most confident in (of equal ones the latest).
+    decline_below
+        Without at least this confidence, in [0, 1], in the returned round, the answer is
+        :data:`DECLINED`. ``None``: every answer is returned.
+    """
+
+    loop: AnySettings = field(default_factory=CumulativeSettings)
+    budgets: Budgets = field(default_factory=Budgets)
+    encoder: Encoder | None = None
+    choose: Choice = "latest"
+    decline_below: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.decline_below is not None and not 0.0 <= self.decline_below <= 1.0:
+            raise UsageError(
+                f"a confidence to decline below lies in [0, 1], found {self.decline_below!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """The answer with the rounds behind it.
 
-    ``stopped_by``: the policy, a budget, the end of the passages, or an error after at least one
-    round; ``reason`` says more. ``decisions[t - 1]`` was taken after round t.
+    Parameters
+    ----------
+    answer
+        Of round ``answer_round``, or :data:`DECLINED`.
+    rounds
+        As they happened.
+    decisions
+        ``decisions[t - 1]`` was taken after round t.
+    stopped_by
+        The policy, a budget, the end of the passages, or an error after at least one round.
+    reason
+        More about it.
+    answer_round
+        From 1.
+    confidence
+        The policy's in that round; ``None``: undefined, or a policy without one.
+    declined
+        Whether it was too low.
+    usd
+        What it cost; ``None`` without prices.
     """
 
     answer: str
@@ -51,33 +88,10 @@ class Answered:
     decisions: tuple[Decision, ...]
     stopped_by: StoppedBy
     reason: str
-
-
-def check_policy(policy: StopPolicy, settings: CumulativeSettings, *, logprobs: bool) -> None:
-    """Refuse, before the first call, a policy that reads what this loop does not produce.
-
-    Raises
-    ------
-    UsageError
-        Naming the signal, what it needs and what to use instead.
-    """
-    provided = set(_PROVIDED)
-    if settings.samples:
-        provided.add("samples")
-    if logprobs:
-        provided.add("tokens")
-    for spec in policy.specs:
-        missing = [column for column in spec.needs if column not in provided]
-        if spec.recorded_only and not (settings.judge and spec.name == JUDGE_SUPPORT.name):
-            missing = ["a recorded value"]
-        if missing:
-            why = (
-                "the model's server gives no log-probabilities"
-                if "tokens" in missing
-                else (f"this loop does not produce {missing[0]}")
-            )
-            instead = f"; use {spec.instead} instead" if spec.instead else ""
-            raise UsageError(f"the policy reads {spec.name!r}, but {why}{instead}")
+    answer_round: int
+    confidence: float | None
+    declined: bool
+    usd: float | None = None
 
 
 def answer(
@@ -85,85 +99,90 @@ def answer(
     retriever: Retriever,
     model: ChatModel,
     controller: Controller,
-    settings: CumulativeSettings,
-    budgets: Budgets = Budgets(),
+    settings: Answering,
 ) -> Answered:
-    """Run the cumulative loop until the controller, a budget or the passages end it.
+    """Run the loop until the controller, a budget or the passages end it.
 
     Raises
     ------
     BackendError
-        When the model fails before the first round is finished; a later failure returns the last
-        answer with ``stopped_by = "error"``.
+        When the model fails before the first round is finished; a later failure returns an answer
+        of the rounds before it, with ``stopped_by = "error"``.
     UsageError
-        For a question without text, and when the retriever gives no passage at all.
+        For a question without text, a policy without confidence where one is needed, and when the
+        retriever gives no passage at all.
     """
     if not question.strip():
         raise UsageError("the question is empty; type what you want to know")
-    metered = _Metered(model)
-    loop = CumulativePipeline(metered, settings)
-    controller.start(question)
+    check_confidence(
+        controller.policy, choose=settings.choose, decline_below=settings.decline_below
+    )
+    meter = Meter(model, settings.budgets)
+    loop = _settled(settings.loop, model)
     decisions: list[Decision] = []
-    started = time.perf_counter()
+
+    def ended(stopped_by: StoppedBy, reason: str) -> Answered:
+        return _answered(controller.rounds, decisions, (stopped_by, reason), settings, meter.usd)
+
+    controller.start(question)
     try:
-        for finished in loop.rounds(Question(id="ask", text=question), retriever):
+        asked = Question(id="ask", text=question)
+        for finished in make_pipeline(meter, loop, settings.encoder).rounds(asked, retriever):
+            meter.add(finished.usage)
             decision = controller.observe(finished)
             decisions.append(decision)
             if decision.stop:
-                return _answered(
-                    controller, decisions, decision.stopped_by or "policy", decision.reason
-                )
-            spent = _spent(metered.tokens, budgets, time.perf_counter() - started)
+                return ended(decision.stopped_by or "policy", decision.reason)
+            spent = meter.spent()
             if spent:
-                return _answered(controller, decisions, "budget", spent)
+                return ended("budget", spent)
     except BackendError as error:
         if not controller.rounds:
             raise
-        return _answered(controller, decisions, "error", str(error))
+        return ended("error", str(error))
     if not controller.rounds:
         raise UsageError("the corpus gave no passage for this question")
-    if len(controller.rounds) >= settings.rounds:
-        spent = f"the budget of {settings.rounds} rounds is spent"
-        return _answered(controller, decisions, "budget", spent)
-    return _answered(controller, decisions, "end", "no passage is left to show")
+    if len(controller.rounds) >= loop.rounds:
+        return ended("budget", f"the budget of {loop.rounds} rounds is spent")
+    return ended("end", "pool exhausted: no passage is left to show")
 
 
-class _Metered:
-    """The model with a count of the tokens of all its calls: answers, samples and verdicts."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self._model = model
-        self.tokens = 0
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def api(self) -> Literal["chat", "completion"]:
-        return self._model.api
-
-    def generate(self, request: GenerationRequest) -> Generation:
-        reply = self._model.generate(request)
-        self.tokens += (reply.prompt_tokens or 0) + (reply.completion_tokens or 0)
-        return reply
-
-
-def _spent(tokens: int, budgets: Budgets, seconds: float) -> str | None:
-    if budgets.seconds is not None and seconds >= budgets.seconds:
-        return f"the budget of {budgets.seconds:g} seconds is spent"
-    if budgets.tokens is not None and tokens >= budgets.tokens:
-        return f"the budget of {budgets.tokens} tokens is spent"
-    return None
+def _settled(loop: AnySettings, model: ChatModel) -> AnySettings:
+    """The settings without ``auto``; the model itself is asked, since a probe is no part of the answer."""
+    return settle_certainty(loop, model)[0] if isinstance(loop, BudgetedSettings) else loop
 
 
 def _answered(
-    controller: Controller, decisions: Sequence[Decision], stopped_by: StoppedBy, reason: str
+    rounds: tuple[Round, ...],
+    decisions: Sequence[Decision],
+    ending: tuple[StoppedBy, str],
+    settings: Answering,
+    usd: float | None,
 ) -> Answered:
+    stopped_by, reason = ending
+    chosen = len(rounds)
+    if settings.choose == "most-confident" and stopped_by != "policy":
+        chosen = _most_confident(decisions)
+    confidence = decisions[chosen - 1].confidence
+    least = settings.decline_below
+    declined = least is not None and (confidence is None or confidence < least)
     return Answered(
-        answer=controller.rounds[-1].answer,
-        rounds=controller.rounds,
+        answer=DECLINED if declined else rounds[chosen - 1].answer,
+        rounds=rounds,
         decisions=tuple(decisions),
         stopped_by=stopped_by,
         reason=reason,
+        answer_round=chosen,
+        confidence=confidence,
+        declined=declined,
+        usd=usd,
     )
+
+
+def _most_confident(decisions: Sequence[Decision]) -> int:
+    """The round, from 1, of the highest confidence, the latest of equal ones; the last without any."""
+    best, found = -math.inf, len(decisions)
+    for number, each in enumerate(decisions, start=1):
+        if each.confidence is not None and each.confidence >= best:
+            best, found = each.confidence, number
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CLOSED_BOOK_EXAMPLES", "EXAMPLES", "WorkedExample"]
+__all__ = ["CLOSED_BOOK_EXAMPLES", "EXAMPLES", "UNANSWERABLE", "WorkedExample"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +99,23 @@ EXAMPLES: tuple[WorkedExample, ...] = (
         confidence=4,
     ),
 )
+
+UNANSWERABLE = WorkedExample(
+    evidence=(
+        (
+            "Port Lanyard",
+            "Port Lanyard is a harbour in Hanno. Its lifeboat was built in 1921.",
+        ),
+        (
+            "Tolliver Hall",
+            "Tolliver Hall is a concert hall in Gullhaven, named after Ama Tolliver.",
+        ),
+    ),
+    question="Which architect designed Tolliver Hall?",
+    answer="unknown",
+    confidence=1,
+)
+"""The evidence speaks of what is asked about and does not say it."""
 
 CLOSED_BOOK_EXAMPLES: tuple[WorkedExample, ...] = (
     WorkedExample(

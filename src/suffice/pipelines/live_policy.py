@@ -1,20 +1,28 @@
-"""What a live loop can be told to stop by: a policy file, fixed-K, or a rule's text."""
+"""What a live loop can be told to stop by: a policy file, fixed-K, ab-rag, or a rule's text."""
 
 from __future__ import annotations
 
 from suffice.errors import UsageError
+from suffice.policies.ab_rag import ABRagPolicy, Certainty
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fixed import FixedPolicy
-from suffice.policies.methods import method_and_preset
+from suffice.policies.methods import METHODS, method_and_preset
 from suffice.policies.rule import RulePolicy, rule_needs
 
-__all__ = ["DEFAULT_RULE", "live_policy"]
+__all__ = ["DEFAULT_RULE", "live_policy", "names_ab_rag"]
 
 DEFAULT_RULE = "answer_stable and not abstained"
 
 
-def live_policy(named: str | None) -> PolicyFile:
+def names_ab_rag(named: str | None) -> bool:
+    """Whether this is the published ``ab-rag``, which reads for S1 what the model gives."""
+    return named is not None and method_and_preset(named) == (METHODS["ab-rag"], "published")
+
+
+def live_policy(named: str | None, *, certainty: Certainty = "token_probability") -> PolicyFile:
     """The policy of a name; ``None``: the default rule, which needs no fitting.
+
+    ``certainty``: what the published ``ab-rag`` reads for S1.
 
     Raises
     ------
@@ -36,6 +44,8 @@ def live_policy(named: str | None) -> PolicyFile:
     found = method_and_preset(named)
     if found is not None:
         method = found[0].name
+        if names_ab_rag(named):
+            return PolicyFile(ABRagPolicy.published(certainty), None)
         raise UsageError(
             f"policy {named!r} must be fitted first: suffice fit {method} TRACES --out policy.json, "
             "then --policy policy.json"

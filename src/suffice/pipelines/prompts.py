@@ -5,23 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from suffice.pipelines.few_shot import CLOSED_BOOK_EXAMPLES, EXAMPLES, WorkedExample
+from suffice.pipelines.few_shot import (
+    CLOSED_BOOK_EXAMPLES,
+    EXAMPLES,
+    UNANSWERABLE,
+    WorkedExample,
+)
 from suffice.protocols import Message
 from suffice.signals.evidence import evidence_text, one_line
 from suffice.trace.records import Passage
 
 __all__ = ["PROMPTS", "PromptName", "render_closed_book", "render_prompt"]
 
-PromptName = Literal["answer-first", "confidence-first"]
+PromptName = Literal["answer-first", "confidence-first", "bare"]
+"""In what order answer and confidence are asked for; ``bare``: the answer and nothing else."""
 PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 
 _RATING = "Then rate from 1 (a guess) to 5 (certain) how sure you are."
 _FORM = f"with a short phrase and nothing else. {_RATING}"
 _INSTRUCTIONS = f"Answer each question from the evidence above it, {_FORM}"
 _CLOSED_BOOK = f"Answer each question from memory, {_FORM}"
+_BARE_FORM = "in a few words, with the answer alone and no sentence around it."
+_BARE_INSTRUCTIONS = (
+    "Read the evidence and answer the question below it. Rely on the evidence only, not on what you "
+    f"know besides. Answer {_BARE_FORM} If the evidence does not settle the question, answer: unknown"
+)
+_BARE_CLOSED_BOOK = f"Answer the question from memory, {_BARE_FORM}"
+# the first and the last leave the strongest trace in a small model: neither of them gives up
+_BARE_EXAMPLES = (EXAMPLES[0], UNANSWERABLE, *EXAMPLES[1:])
 
 
 def _reply(name: PromptName, answer: str, confidence: str) -> str:
+    if name == "bare":
+        return f"Answer: {answer}"
     lines = [f"Answer: {answer}", f"Confidence: {confidence}"]
     return "\n".join(lines if name == "answer-first" else reversed(lines))
 
@@ -37,10 +53,19 @@ def _examples(name: PromptName, examples: Sequence[WorkedExample]) -> str:
     return "\n\n".join(_example(name, example) for example in examples)
 
 
+def _completion(
+    instructions: str, name: PromptName, examples: Sequence[WorkedExample], asked: str
+) -> str:
+    # a bare answer is asked for by its label, so that what is generated is the answer alone
+    label = "Answer:" if name == "bare" else ""
+    return f"{instructions}\n\n{_examples(name, examples)}\n\n{asked}\n{label}"
+
+
 def _chat(instructions: str, name: PromptName, asked: str) -> tuple[Message, ...]:
-    layout = _reply(name, "<short phrase>", "<1-5>")
-    text = f"{instructions} Reply with exactly these two lines:\n{layout}\n\n{asked}"
-    return (Message(role="user", content=text),)
+    form = ""
+    if name != "bare":
+        form = f" Reply with exactly these two lines:\n{_reply(name, '<short phrase>', '<1-5>')}"
+    return (Message(role="user", content=f"{instructions}{form}\n\n{asked}"),)
 
 
 def render_prompt(
@@ -52,15 +77,19 @@ def render_prompt(
 ) -> str | tuple[Message, ...]:
     """The prompt over the passages so far.
 
-    Two prompts over passages 1..t and 1..t+1 share everything up to the end of passage t. A
-    completion model continues after the question; a chat model gets one user message. White space
-    is squeezed, and title, text and question are cut after 4,000 characters each.
+    Two prompts of which the second shows further passages share everything up to the end of the
+    first's last passage. A completion model continues after the question; a chat model gets one user
+    message. White space is squeezed, and title, text and question are cut after 4,000 characters
+    each.
     """
-    evidence = evidence_text(passages)
-    asked = f"Question: {one_line(question)}"
+    evidence, asked = evidence_text(passages), f"Question: {one_line(question)}"
+    bare = name == "bare"
+    instructions = _BARE_INSTRUCTIONS if bare else _INSTRUCTIONS
     if api == "completion":
-        return f"{_INSTRUCTIONS}\n\n{_examples(name, EXAMPLES)}\n\n{evidence}\n{asked}\n"
-    return _chat(_INSTRUCTIONS, name, f"{evidence}\n\n{asked}")
+        return _completion(
+            instructions, name, _BARE_EXAMPLES if bare else EXAMPLES, f"{evidence}\n{asked}"
+        )
+    return _chat(instructions, name, f"{evidence}\n\n{asked}")
 
 
 def render_closed_book(
@@ -68,6 +97,7 @@ def render_closed_book(
 ) -> str | tuple[Message, ...]:
     """The prompt without passages: what the model answers from memory alone (round 0)."""
     asked = f"Question: {one_line(question)}"
+    instructions = _BARE_CLOSED_BOOK if name == "bare" else _CLOSED_BOOK
     if api == "completion":
-        return f"{_CLOSED_BOOK}\n\n{_examples(name, CLOSED_BOOK_EXAMPLES)}\n\n{asked}\n"
-    return _chat(_CLOSED_BOOK, name, asked)
+        return _completion(instructions, name, CLOSED_BOOK_EXAMPLES, asked)
+    return _chat(instructions, name, asked)

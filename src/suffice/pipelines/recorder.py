@@ -20,11 +20,23 @@ from suffice.trace.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.table import TraceSet
 from suffice.trace.writer import ShardWriter, records_to_table
 
-__all__ = ["Pipeline", "Progress", "RecordSummary", "RecorderSettings", "Task", "record"]
+__all__ = [
+    "CERTAINTY_REASON",
+    "Pipeline",
+    "Progress",
+    "RecordSummary",
+    "RecorderSettings",
+    "Task",
+    "record",
+]
 
 # failures in a row after which the backend is taken to be down: so many before the first success, or
 # so many for each question under way with the very same reason
 _GIVE_UP_AFTER = 5
+
+CERTAINTY_REASON = "certainty_reason"
+# said of a run, and no part of what was recorded
+_MAY_DIFFER = frozenset({"version", CERTAINTY_REASON})
 
 
 class Pipeline(Protocol):
@@ -183,7 +195,7 @@ def _check_same_run(existing: TraceSet | None, run: Mapping[str, Any], root: Pat
     before = existing.origin.run
     changed = [
         f"{name} was {before.get(name)!r}, now {run.get(name)!r}"
-        for name in sorted({*before, *run} - {"version"})
+        for name in sorted({*before, *run} - _MAY_DIFFER)
         if before.get(name) != run.get(name)
     ]
     if changed:

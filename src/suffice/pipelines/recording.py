@@ -10,12 +10,28 @@ from typing import Any, Literal
 from suffice._version import VERSION
 from suffice.datasets.example import Example
 from suffice.errors import DataError, UsageError
-from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
-from suffice.pipelines.recorder import Progress, RecorderSettings, RecordSummary, Task, record
-from suffice.pipelines.sources import OwnParagraphs, pooled_index, pooled_passages
+from suffice.pipelines.budgeted import BudgetedPipeline
+from suffice.pipelines.cumulative import CumulativeSettings
+from suffice.pipelines.indexes import IndexMaker
+from suffice.pipelines.loops import AnyPipeline, AnySettings, make_pipeline
+from suffice.pipelines.recorder import (
+    CERTAINTY_REASON,
+    Progress,
+    RecorderSettings,
+    RecordSummary,
+    Task,
+    record,
+)
+from suffice.pipelines.sources import (
+    OwnParagraphs,
+    Retrieval,
+    pooled_passages,
+    pooled_retriever,
+)
 from suffice.pipelines.splits import assign_splits
-from suffice.protocols import ChatModel
-from suffice.retrieval.bm25 import BM25Index
+from suffice.protocols import ChatModel, Encoder, Retriever
+from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.trace.records import Passage
 
 __all__ = ["Recording", "record_examples"]
 
@@ -27,21 +43,40 @@ _STATED_WHEN_ON = ("closed_book", "judge")
 class Recording:
     """What to record and how.
 
-    ``corpus``: rank each question's own paragraphs, or those of all questions pooled.
-    ``pool``: where the pooled paragraphs come from; ``None``: the examples recorded. It does not
-    depend on how many questions are recorded, so that more can be added to a recording.
-    ``source``: the file of the examples, named in errors.
-    ``concurrency``: questions under way at once; ``None``: what the model says suits it.
+    Parameters
+    ----------
+    dataset
+        Its name.
+    settings
+        Of the loop; their class says which.
+    retrieval
+        Which retriever.
+    encoder
+        Gives each round the signals that compare its answer with its evidence; ``None``: left out.
+    corpus
+        Rank each question's own paragraphs, or those of all questions pooled.
+    pool
+        Where the pooled paragraphs come from; ``None``: the examples recorded. It does not depend on
+        how many questions are recorded, so that more can be added to a recording.
+    source
+        The file of the examples, named in errors.
+    concurrency
+        Questions under way at once; ``None``: what the model says suits it.
+    on_encoded
+        Told how many pooled passages of how many are encoded.
     """
 
     dataset: str
-    settings: CumulativeSettings = field(default_factory=CumulativeSettings)
+    settings: AnySettings = field(default_factory=CumulativeSettings)
+    retrieval: Retrieval = field(default_factory=Retrieval)
+    encoder: Encoder | None = None
     corpus: Literal["own", "pooled"] = "own"
     pool: Sequence[Example] | None = None
     source: str | None = None
     splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
     concurrency: int | None = None
     skip_invalid: bool = False
+    on_encoded: Callable[[int, int], None] | None = None
 
 
 def record_examples(
@@ -57,29 +92,34 @@ def record_examples(
     ------
     DataError
         For an example without passages, naming it, unless they are skipped; nothing is recorded then.
+    UsageError
+        When the model gives no log-probabilities and they were asked for.
     """
     usable = _usable(examples, recording)
     labels = assign_splits(len(usable), recording.splits, seed=recording.settings.seed)
-    pooled = None
+    shown = recording.settings.shown(recording.settings.rounds)
+    recording = replace(recording, retrieval=recording.retrieval.reaching(shown))
+    pipeline = make_pipeline(model, recording.settings, recording.encoder)
+    passages = None
     if recording.corpus == "pooled":
-        pooled = _pooled(usable if recording.pool is None else recording.pool, out)
+        pool = usable if recording.pool is None else recording.pool
+        passages = pooled_passages(each.passages for each in pool)
+    pooled = None if passages is None else _pooled(passages, recording, out)
     tasks = [
         Task(
             question=replace(each.question, split=label),
             gold=each.gold,
-            retriever=pooled or OwnParagraphs(each.passages),
+            retriever=pooled or OwnParagraphs(each.passages, recording.retrieval),
         )
         for each, label in zip(usable, labels, strict=True)
     ]
-    concurrency = recording.concurrency or int(getattr(model, "concurrency", 1))
-    pipeline = CumulativePipeline(model, recording.settings)
     return record(
         tasks,
         pipeline,
         out,
         RecorderSettings(
-            run=_run_document(model, recording, pooled),
-            concurrency=concurrency,
+            run=_run_document(model, recording, pipeline, passages),
+            concurrency=recording.concurrency or int(getattr(model, "concurrency", 1)),
             on_progress=on_progress,
             closed_book=pipeline.closed_book if recording.settings.closed_book else None,
         ),
@@ -107,28 +147,47 @@ def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
     return usable
 
 
-def _pooled(examples: Sequence[Example], out: Path) -> BM25Index:
+def _pooled(passages: tuple[Passage, ...], recording: Recording, out: Path) -> Retriever:
     folder = out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
-    return pooled_index(pooled_passages(each.passages for each in examples), folder)
+    make = IndexMaker(encoder=recording.retrieval.encoder)
+    if recording.on_encoded is not None:
+        make = replace(make, on_progress=recording.on_encoded)
+    return pooled_retriever(passages, recording.retrieval, folder, make)
 
 
 def _run_document(
-    model: ChatModel, recording: Recording, pooled: BM25Index | None
+    model: ChatModel,
+    recording: Recording,
+    pipeline: AnyPipeline,
+    passages: tuple[Passage, ...] | None,
 ) -> dict[str, Any]:
+    retrieval = recording.retrieval
+    encoder = recording.encoder or retrieval.encoder
+    stated: dict[str, Any] = {}
     # a recording must not go on over another corpus without anybody noticing
-    corpus = {} if pooled is None else {"corpus_fingerprint": pooled.fingerprint}
-    settings = asdict(recording.settings)
+    if passages is not None:
+        stated["corpus_fingerprint"] = corpus_fingerprint(passages)
+    if encoder is not None:
+        stated["encoder"] = encoder.name
+        stated["evidence_consistency"] = recording.encoder is not None
+    if retrieval.reranks:
+        stated["reranker"] = retrieval.reranker_name
+    settings = asdict(pipeline.settings)
     for name in _STATED_WHEN_ON:
         if not settings[name]:
             del settings[name]
+    name = "cumulative"
+    if isinstance(pipeline, BudgetedPipeline):
+        name = "budgeted"
+        stated[CERTAINTY_REASON] = pipeline.why
     return {
         "dataset": recording.dataset,
         "model": model.name,
         "api": model.api,
-        "pipeline": "cumulative",
-        "retriever": "bm25",
+        "pipeline": name,
+        "retriever": retrieval.name,
         "corpus": recording.corpus,
-        **corpus,
+        **stated,
         "splits": dict(recording.splits),
         **settings,
         "version": VERSION,

@@ -158,14 +158,7 @@ def fit_ab_rag(
     """
     names = (certainty, support, SPREAD)
     weights = _fit(data, names, np.ones(data.table.n_questions, np.bool_))
-    right = data.outcomes.em[np.isfinite(data.outcomes.em)]
-    if right.min() == right.max():
-        warnings.warn(
-            f"all answers of the labelled questions are {'right' if right[0] else 'wrong'}: ab-rag's "
-            "weights are 0, its confidence is one number",
-            SufficeWarning,
-            stacklevel=2,
-        )
+    _warn_of_one_outcome(data)
     if threshold is None:
         scores = sweep_confidence(_out_of_fold(data, names, weights), data, THRESHOLDS)
         threshold = cheapest_within_one_error(scores).threshold
@@ -182,6 +175,17 @@ def fit_ab_rag(
         fitted_on=dict(data.provenance),
         notes=notes,
     )
+
+
+def _warn_of_one_outcome(data: FitData) -> None:
+    em = data.outcomes.em[np.isfinite(data.outcomes.em)]
+    if em.min() == em.max():
+        warnings.warn(
+            f"all answers of the labelled questions are {'right' if em[0] else 'wrong'}: ab-rag's "
+            "weights are 0, its confidence is one number",
+            SufficeWarning,
+            stacklevel=3,
+        )
 
 
 class _Weights:

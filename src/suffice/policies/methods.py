@@ -23,7 +23,8 @@ from suffice.trace.table import TraceSet
 
 __all__ = ["METHODS", "Method", "Preset", "fit_method", "method_and_preset"]
 
-_BOTH: frozenset[Preset] = frozenset({"published", "corrected"})
+_PRESETS: tuple[Preset, ...] = ("published", "corrected")
+_BOTH: frozenset[Preset] = frozenset(_PRESETS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +113,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 def method_and_preset(name: str) -> tuple[Method, Preset] | None:
     """The method of a bare name or ``NAME-published``, or of ``NAME-corrected``; else ``None``."""
-    presets: tuple[Preset, ...] = ("published", "corrected")
-    for preset in presets:
+    for preset in _PRESETS:
         base = name.removesuffix(f"-{preset}")  # a method's own name may hold a hyphen
         if base != name and base in METHODS:
             return METHODS[base], preset
@@ -147,5 +147,7 @@ def fit_method(
     for option in given:
         if option not in allowed:
             takes = f"takes {', '.join(sorted(allowed))}" if allowed else "takes no options"
-            raise UsageError(f"the {preset} preset of {name} {takes}; leave {option} out")
+            other = [each for each in _PRESETS if option in method.options[each]]
+            instead = f", or use the {other[0]} preset, which takes it" if other else ""
+            raise UsageError(f"the {preset} preset of {name} {takes}; leave {option} out{instead}")
     return method.fit(traces, preset, split, **given)

@@ -128,7 +128,8 @@ def signals_to_diagnose(
         if not missing:
             names.append(name)
         elif spec.recorded_only:
-            skipped[name] = "needs a model, and is not recorded"
+            by = f" (suffice signals {spec.asks})" if spec.asks else ""
+            skipped[name] = f"needs a model{by}, and is not recorded"
         else:
             skipped[name] = f"the trace has no {' and no '.join(missing)}"
     names += [name for name in traces.signal_names if name not in SIGNALS]

@@ -6,8 +6,10 @@ all its orders, so a confidence that never varies has the same risk at every cov
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,29 +21,45 @@ _MOST_POINTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskCoverage:
-    """Shares answered (n_questions,), 1/n to 1, and the risk there by the name of the score."""
+    """Shares answered (n_questions,), 1/n to 1, and the risk there by the name of the score.
+
+    ``confidence`` (n_questions,) is that of the least confident answer given: declining below it gives
+    that coverage. NaN: answers without a confidence are among them.
+    """
 
     coverage: NDArray[np.float64]
+    confidence: NDArray[np.float64]
     risk: Mapping[str, NDArray[np.float64]]
 
-    def to_json(self) -> dict[str, list[float]]:
+    def to_json(self) -> dict[str, list[Any]]:
         """Strict JSON, thinned evenly to at most about 100 points, the last among them."""
         count = len(self.coverage)
         kept = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
         return {
             "coverage": self.coverage[kept].tolist(),
+            "confidence": [
+                None if math.isnan(each) else each for each in self.confidence[kept].tolist()
+            ],
             **{f"risk_{name}": values[kept].tolist() for name, values in self.risk.items()},
         }
 
 
 def risk_coverage(
-    confidence: NDArray[np.float64], losses: Mapping[str, NDArray[np.float64]]
+    confidence: NDArray[np.float64],
+    losses: Mapping[str, NDArray[np.float64]],
+    *,
+    sign: float = 1.0,
 ) -> RiskCoverage:
-    """The curve of a confidence (n_questions,), high answered first, for losses of that shape."""
+    """The curve of a confidence (n_questions,) for losses of that shape.
+
+    High is answered first, with ``sign`` -1 low; undefined ones come last.
+    """
     count = len(confidence)
+    ordered = np.where(np.isnan(confidence), -np.inf, sign * confidence)
     return RiskCoverage(
         coverage=np.arange(1, count + 1) / count,
-        risk={name: _risks(confidence, values) for name, values in losses.items()},
+        confidence=confidence[np.argsort(-ordered, kind="stable")],
+        risk={name: _risks(ordered, values) for name, values in losses.items()},
     )
 
 

@@ -267,7 +267,9 @@ def selective(
         auroc=_auroc(sign * confidence[known], at_stop.em[known] == 1.0, known, settings),
         aurc=from_draws(area.plain[0], area_draws[0]),
         excess_aurc=from_draws(area.plain[1], area_draws[1]),
-        curve=risk_coverage(ordered, {"em": 1.0 - at_stop.em, "f1": 1.0 - at_stop.f1}),
+        curve=risk_coverage(
+            confidence, {"em": 1.0 - at_stop.em, "f1": 1.0 - at_stop.f1}, sign=sign
+        ),
         threshold=threshold,
         threshold_is_median=settings.threshold is None,
         above=_group(above, at_stop, settings),

@@ -77,7 +77,8 @@ def _figure(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> 
         element(
             "figcaption",
             "Line: share of wrong answers (1 - EM) among the most confident ones; dashed: among all. A "
-            f"useful confidence rises from left to right.{cut}",
+            f"useful confidence rises from left to right. Declining below the least confidence in the table "
+            f"answers that share.{cut}",
         ),
         folded("Numbers: risk against coverage", _curves_table(found, of_name)),
         class_="wide",
@@ -110,11 +111,14 @@ def _curves_table(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked
     rows = []
     for each in found:
         curve = each.curve.to_json()
-        points = list(zip(curve["coverage"], curve["risk_em"], curve["risk_f1"], strict=True))
+        columns = ("coverage", "confidence", "risk_em", "risk_f1")
+        points = list(zip(*(curve[name] for name in columns), strict=True))
         # counted from the end, so that full coverage is among them
-        for coverage, em, f1 in points[(len(points) - 1) % _STEP :: _STEP]:
-            rows.append((_who(each, of_name), percent(coverage), percent(em), percent(f1)))
-    head = ("policy", "answered %", "risk by EM, %", "risk by F1, %")
+        for coverage, least, em, f1 in points[(len(points) - 1) % _STEP :: _STEP]:
+            rows.append(
+                (_who(each, of_name), percent(coverage), amount(least), percent(em), percent(f1))
+            )
+    head = ("policy", "answered %", "least confidence", "risk by EM, %", "risk by F1, %")
     return data_table("Risk against coverage, every tenth point", head, rows)
 
 

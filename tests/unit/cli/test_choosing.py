@@ -301,7 +301,7 @@ def test_certified_refuses(
         ("tasr", ["--max-loss", "0.1"], "--max-loss goes with 'fit certified' only"),
         ("tasr", ["--family", "fixed"], "--family goes with 'fit certified' only"),
         ("margin-alone", ["--signals", "own"], "--signals goes with --family rule only"),
-        ("tasr", ["--preset", "published", "--calibrator", "platt"], "use the corrected one"),
+        ("tasr", ["--preset", "published", "--calibrator", "platt"], "use the corrected preset"),
         ("tasr", ["--split", "dev"], "splits found: eval, tune"),
     ],
 )

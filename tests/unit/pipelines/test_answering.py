@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from suffice.errors import BackendError, DataError, UsageError
-from suffice.pipelines.answering import Answered, Budgets, answer, check_policy
+from suffice.costs.prices import Prices
+from suffice.errors import BackendError, UsageError
+from suffice.pipelines.answering import DECLINED, Answered, Answering, answer
+from suffice.pipelines.budgeted import BudgetedSettings
+from suffice.pipelines.budgets import Budgets
 from suffice.pipelines.controller import Controller
 from suffice.pipelines.cumulative import CumulativeSettings
-from suffice.pipelines.live_policy import DEFAULT_RULE, live_policy
+from suffice.pipelines.fitness import check_policy
 from suffice.pipelines.sources import OwnParagraphs
-from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
-from suffice.protocols import StopPolicy
+from suffice.protocols import Action, Decision, PolicyTable, PolicyView, StopPolicy
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.records import Passage
 
@@ -36,8 +40,7 @@ def ask(
         OwnParagraphs(PASSAGES),
         model,
         Controller(policy, max_rounds=max_rounds),
-        CumulativeSettings(rounds=rounds),
-        budgets or Budgets(),
+        Answering(loop=CumulativeSettings(rounds=rounds), budgets=budgets or Budgets()),
     )
 
 
@@ -71,7 +74,11 @@ def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
     def run(budgets: Budgets) -> tuple[Answered, ScriptedModel]:
         model = ScriptedModel(script)
         found = answer(
-            "Which?", OwnParagraphs(PASSAGES), model, Controller(policy), settings, budgets
+            "Which?",
+            OwnParagraphs(PASSAGES),
+            model,
+            Controller(policy),
+            Answering(loop=settings, budgets=budgets),
         )
         return found, model
 
@@ -97,6 +104,7 @@ def test_the_clock_stops_it() -> None:
 def test_the_end_of_the_passages_stops_it() -> None:
     found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING))
     assert (found.answer, found.stopped_by, len(found.rounds)) == ("e", "end", 5)
+    assert found.reason.startswith("pool exhausted")
 
 
 def test_the_rounds_of_the_loop_are_a_budget_too() -> None:
@@ -116,59 +124,136 @@ def test_a_failure_after_a_round_keeps_the_last_answer() -> None:
         ask(FixedPolicy(5), model)
 
 
-@pytest.mark.parametrize(
-    ("rule", "logprobs", "samples", "parts"),
-    [
-        ("answer_token_margin > 1", False, 0, ("no log-probabilities", "self_consistency")),
-        ("self_consistency > 0.5", True, 0, ("samples",)),
-        ("judge_support >= 4", True, 3, ("recorded value",)),
-    ],
-)
-def test_a_policy_is_refused_before_the_first_call(
-    rule: str, logprobs: bool, samples: int, parts: tuple[str, ...]
-) -> None:
-    settings = CumulativeSettings(samples=samples)
-    with pytest.raises(UsageError) as refused:
-        check_policy(RulePolicy(rule=rule), settings, logprobs=logprobs)
-    for part in parts:
-        assert part in str(refused.value)
-
-
-def test_what_the_loop_gives_is_accepted() -> None:
-    rule = (
-        "answer_token_margin > 1 and self_consistency > 0.5 and overlap > 0.1 and "
-        "retrieval_gap > 0 and verbalized_confidence >= 4 and answer_in_evidence"
-    )
-    check_policy(RulePolicy(rule=rule), CumulativeSettings(samples=3), logprobs=True)
-
-
-def test_live_policies(tmp_path: Path) -> None:
-    assert getattr(live_policy(None).policy, "rule", None) == DEFAULT_RULE
-    assert live_policy("fixed-4").max_rounds == 4
-    assert getattr(live_policy("overlap > 0.5").policy, "rule", None) == "overlap > 0.5"
-    file = save_policy(FixedPolicy(2), tmp_path / "p.json", max_rounds=7)
-    assert live_policy(str(file)).max_rounds == 7
-    with pytest.raises(UsageError, match="suffice fit tasr"):
-        live_policy("tasr-corrected")
-    with pytest.raises(UsageError, match="gold answers"):
-        live_policy("oracle-f1")
-    with pytest.raises(UsageError, match="decides nothing live"):
-        live_policy("closed-book")
-    with pytest.raises(UsageError, match="must be fitted"):
-        live_policy("calibrated(overlap) > 0.2")
-    with pytest.raises(DataError, match="no such policy file"):
-        live_policy("missing.json")
-
-
-def test_a_rule_too_long_for_a_path_is_a_rule() -> None:
-    rule = " or ".join(["answer_stable"] * 40)
-    assert getattr(live_policy(rule).policy, "rule", None) == rule
-
-
 def test_an_empty_question_is_refused_before_the_first_call() -> None:
     model = ScriptedModel(CHANGING)
     with pytest.raises(UsageError, match="question is empty"):
-        answer(
-            "  ", OwnParagraphs(PASSAGES), model, Controller(FixedPolicy(1)), CumulativeSettings()
-        )
+        answer("  ", OwnParagraphs(PASSAGES), model, Controller(FixedPolicy(1)), Answering())
     assert not model.requests
+
+
+# --- prices, confidence and declining ---------------------------------------------------------------
+def test_the_dollar_budget_stops_it() -> None:
+    """1 USD a completion token: each answer of two tokens costs 2 USD, prompts nothing."""
+    prices = Prices(input=0.0, cached=0.0, output=1e6, retrieval=0.5)
+    for usd, rounds, cost in ((0.1, 1, 2.5), (2.5, 1, 2.5), (2.6, 2, 4.5), (5.0, 3, 6.5)):
+        found = ask(
+            FixedPolicy(5), ScriptedModel(CHANGING), budgets=Budgets(usd=usd, prices=prices)
+        )
+        assert (found.stopped_by, len(found.rounds), found.usd) == ("budget", rounds, cost)
+        assert found.reason == f"the budget of {usd:g} USD is spent"
+    unpriced = ask(FixedPolicy(2), ScriptedModel(CHANGING))
+    assert unpriced.usd is None
+
+
+def test_whichever_budget_is_spent_first_ends_it() -> None:
+    prices = Prices(input=0.0, cached=0.0, output=1e6)
+    both = Budgets(usd=3.0, tokens=10**6, seconds=60.0, prices=prices)
+    assert len(ask(FixedPolicy(5), ScriptedModel(CHANGING), budgets=both).rounds) == 2
+    assert len(ask(FixedPolicy(5), ScriptedModel(CHANGING), budgets=both, max_rounds=1).rounds) == 1
+
+
+class Scores:
+    """Stops after ``rounds``; its confidence is one number a round, ``None``: undefined."""
+
+    kind = "scores"
+    signals = ()
+    specs = ()
+
+    def __init__(self, *values: float | None, rounds: int = 99) -> None:
+        self._values = values
+        self._rounds = rounds
+
+    def decide(self, view: PolicyView) -> Decision:
+        done = view.round >= self._rounds
+        return Decision(
+            action=Action.STOP if done else Action.CONTINUE,
+            reason="as scored",
+            values={},
+            confidence=self._values[view.round - 1],
+        )
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        return np.full(table.n_questions, self._rounds, np.int16)
+
+    def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
+        return np.zeros((table.n_questions, table.n_rounds))
+
+
+def scored(*values: float | None, **settings: Any) -> Answered:
+    return answer(
+        "Which fact?",
+        OwnParagraphs(PASSAGES),
+        ScriptedModel(CHANGING),
+        Controller(Scores(*values)),
+        Answering(loop=CumulativeSettings(rounds=len(values)), **settings),
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "number"),
+    [
+        ((0.2, 0.9, 0.4), 2),
+        ((0.9, 0.2, 0.9), 3),  # of equal ones the one that saw more
+        ((None, 0.1, None), 2),
+        ((None, None, None), 3),
+    ],
+)
+def test_the_most_confident_answer(values: tuple[float | None, ...], number: int) -> None:
+    found = scored(*values, choose="most-confident")
+    assert (found.answer_round, found.answer) == (number, "abcde"[number - 1])
+    assert (found.confidence, len(found.rounds)) == (values[number - 1], 3)
+    assert scored(*values).answer_round == 3
+
+
+def test_the_answer_the_policy_stopped_at_is_returned_whatever_came_before() -> None:
+    policy = Scores(0.9, 0.1, rounds=2)
+    found = answer(
+        "Which fact?",
+        OwnParagraphs(PASSAGES),
+        ScriptedModel(CHANGING),
+        Controller(policy),
+        Answering(choose="most-confident"),
+    )
+    assert (found.answer_round, found.stopped_by, found.confidence) == (2, "policy", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "below", "declined"),
+    [(0.4, 0.5, True), (0.5, 0.5, False), (0.6, 0.5, False), (None, 0.0, True), (0.0, 0.0, False)],
+)
+def test_declining(confidence: float | None, below: float, *, declined: bool) -> None:
+    found = scored(0.9, confidence, decline_below=below)
+    assert (found.declined, found.confidence) == (declined, confidence)
+    assert found.answer == (DECLINED if declined else "b")
+    assert found.rounds[-1].answer == "b"
+
+
+def test_the_most_confident_answer_may_still_be_declined() -> None:
+    found = scored(0.3, 0.2, decline_below=0.5, choose="most-confident")
+    assert (found.declined, found.confidence, found.answer_round) == (True, 0.3, 1)
+
+
+@pytest.mark.parametrize("settings", [{"decline_below": 0.5}, {"choose": "most-confident"}])
+def test_a_policy_without_confidence_is_refused_where_it_is_gone_by(
+    settings: dict[str, Any],
+) -> None:
+    model = ScriptedModel(CHANGING)
+    for policy in (FixedPolicy(2), RulePolicy(rule="answer_stable")):
+        with pytest.raises(UsageError, match=r"has none; use --policy ab-rag, or a fitted one"):
+            answer("Q?", OwnParagraphs(PASSAGES), model, Controller(policy), Answering(**settings))
+    assert not model.requests
+    with pytest.raises(UsageError, match=r"lies in \[0, 1\], found 1.5"):
+        Answering(decline_below=1.5)
+
+
+def test_the_budgeted_loop_answers_too() -> None:
+    found = answer(
+        "Which fact?",
+        OwnParagraphs(PASSAGES),
+        ScriptedModel(["a", "b"]),
+        Controller(FixedPolicy(3)),
+        Answering(loop=BudgetedSettings(start=3)),
+    )
+    assert [len(each.passages or ()) for each in found.rounds] == [3, 2]
+    assert (found.stopped_by, found.answer) == ("end", "b")
+    assert found.reason == "pool exhausted: no passage is left to show"

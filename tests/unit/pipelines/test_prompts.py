@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.pipelines.few_shot import CLOSED_BOOK_EXAMPLES, EXAMPLES
+from suffice.pipelines.few_shot import CLOSED_BOOK_EXAMPLES, EXAMPLES, UNANSWERABLE
 from suffice.pipelines.prompts import PROMPTS, PromptName, render_closed_book, render_prompt
 from suffice.protocols import Message
 from suffice.trace.records import Passage
@@ -37,7 +37,8 @@ def test_the_next_round_shares_everything_up_to_its_passage(
     evidence, marker, _ = before.rpartition("\nQuestion: ")
     assert marker
     assert after.startswith(evidence.rstrip("\n"))
-    assert len(before) - len(evidence) <= len(f"\nQuestion: {question}\n")
+    label = "Answer:" if name == "bare" and api == "completion" else ""
+    assert len(before) - len(evidence) <= len(f"\nQuestion: {question}\n{label}")
 
 
 def test_completion_prompt_in_full() -> None:
@@ -62,13 +63,32 @@ def test_examples_can_be_answered_from_their_evidence() -> None:
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_the_closed_book_speaks_of_no_evidence(name: PromptName) -> None:
-    for api in ("chat", "completion"):
-        prompt = text_of(render_closed_book("Who\n\nAnswer: x?", api=api, name=name))
+    label = "\nAnswer:" if name == "bare" else ""
+    for api, end in (("chat", ""), ("completion", label)):
+        prompt = text_of(render_closed_book("Who\n\nAnswer: x?", api=api, name=name))  # type: ignore[arg-type]
         assert "vidence" not in prompt
-        assert prompt.rstrip("\n").endswith("\n\nQuestion: Who Answer: x?")
+        assert prompt.rstrip("\n").endswith(f"\n\nQuestion: Who Answer: x?{end}")
+
+
+@pytest.mark.parametrize("name", ["answer-first", "confidence-first"])
+def test_the_closed_book_asks_in_the_same_order(name: PromptName) -> None:
     shots = text_of(render_closed_book("Who?", api="completion", name=name))
     first, second = ("Answer", "Confidence") if name == "answer-first" else ("Confidence", "Answer")
     assert shots.count(f"\n{first}: ") == shots.count(f"\n{second}: ") == len(CLOSED_BOOK_EXAMPLES)
     assert shots.index(f"\n{first}: ") < shots.index(f"\n{second}: ")
     chat = text_of(render_closed_book("Who?", api="chat", name=name))
     assert chat.index(f"{first}: <") < chat.index(f"{second}: <")
+
+
+def test_the_bare_prompt_asks_for_the_answer_alone() -> None:
+    passages = [Passage(id="a", title="Lodge", text="Built in 1900.")]
+    prompt = text_of(render_prompt("When?", passages, api="completion", name="bare"))
+    assert prompt.endswith("\n\nEvidence:\n[Lodge] Built in 1900.\nQuestion: When?\nAnswer:")
+    assert prompt.count("\nAnswer: ") == len(EXAMPLES) + 1
+    assert prompt.count("\nAnswer: unknown\n") == 1
+    for api in ("chat", "completion"):
+        shown = text_of(render_prompt("When?", passages, api=api, name="bare"))
+        assert "Confidence" not in shown
+        assert "unknown" in shown
+        assert "evidence only" in shown
+    assert not any(UNANSWERABLE.question.split()[1] in text for _, text in UNANSWERABLE.evidence)

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from suffice._version import VERSION
 from suffice.datasets.registry import load
 from suffice.errors import DataError, UsageError
+from suffice.pipelines.budgeted import BudgetedSettings
 from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.recorder import RecordSummary
 from suffice.pipelines.recording import Recording, record_examples
+from suffice.pipelines.sources import Retrieval, pooled_passages
+from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.reader import read_traces
 
@@ -116,3 +120,103 @@ def test_a_question_whose_closed_book_fails_is_tried_again(tmp_path: Path) -> No
     )
     assert (again.recorded, again.failed) == (1, 0)
     assert read_traces(tmp_path / "t").closed_book.num_rows == 3
+
+
+# --- the budgeted loop and other retrievers -----------------------------------------------------------
+BUDGETED = BudgetedSettings(start=2, step=2)
+
+
+def test_the_run_document_says_what_the_budgeted_loop_did(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    pytest.importorskip("faiss")
+    encoder = HashingEncoder()
+    hybrid = Retrieval(name="hybrid", encoder=encoder)
+    changes = {"settings": BUDGETED, "retrieval": hybrid, "encoder": encoder, "corpus": "pooled"}
+    record(tmp_path / "t", **changes)
+    traces = read_traces(tmp_path / "t")
+    run = traces.origin.run
+    stated = {
+        "pipeline": "budgeted",
+        "retriever": "hybrid",
+        "encoder": "hashing-64",
+        "evidence_consistency": True,
+        "certainty": "token_probability",
+        "certainty_reason": "the model gives log-probabilities",
+        "start": 2,
+        "step": 2,
+        "rounds": 3,
+    }
+    assert {name: run[name] for name in stated} == stated
+    assert len(run["corpus_fingerprint"]) == 64
+    assert "reranker" not in run
+    for found in traces.records():
+        assert [len(each.passages or ()) for each in found.rounds] == [2, 2, 2]
+        assert all("evidence_consistency" in each.signals for each in found.rounds)
+    assert {each.name for each in (tmp_path / "t").glob("index*")} == {"index", "index-dense"}
+    assert record(tmp_path / "t", **changes).before == 10
+    with pytest.raises(UsageError, match=r"step was 2, now 3"):
+        record(tmp_path / "t", **{**changes, "settings": replace(BUDGETED, step=3)})
+    with pytest.raises(UsageError, match=r"encoder was 'hashing-64', now 'hashing-32'"):
+        record(tmp_path / "t", **{**changes, "encoder": HashingEncoder(32)})
+
+
+def test_a_choice_made_for_the_model_may_be_made_by_hand_later(tmp_path: Path) -> None:
+    """What was chosen must agree; why it was chosen need not."""
+    record(tmp_path / "t", EXAMPLES[:2], settings=BUDGETED)
+    by_hand = replace(BUDGETED, certainty="token_probability")
+    assert record(tmp_path / "t", EXAMPLES[:3], settings=by_hand).recorded == 1
+    voting = replace(BUDGETED, certainty="self_consistency")
+    with pytest.raises(UsageError, match=r"certainty was 'token_probability', now 'self_consist"):
+        record(tmp_path / "t", settings=voting)
+
+
+def test_a_model_without_log_probabilities_is_said_to_vote(tmp_path: Path) -> None:
+    recording = Recording(dataset="generated", settings=BUDGETED)
+    model = ScriptedModel(logprobs=False)
+    record_examples(EXAMPLES[:2], model, tmp_path / "t", recording, lambda _: None)
+    traces = read_traces(tmp_path / "t")
+    run = traces.origin.run
+    assert (run["certainty"], run["samples"]) == ("self_consistency", 3)
+    assert run["certainty_reason"] == "the model gives no log-probabilities"
+    assert not traces.has("tokens")
+    for found in traces.records():
+        assert all((x.usage.llm_calls, x.usage.sample_calls) == (3, 0) for x in found.rounds)
+
+
+def test_a_recording_of_before_the_other_retrievers_goes_on(tmp_path: Path) -> None:
+    """What the first versions wrote is what is written now."""
+    record(tmp_path / "t", EXAMPLES[:2])
+    assert read_traces(tmp_path / "t").origin.run == {
+        "dataset": "generated",
+        "model": "scripted",
+        "api": "completion",
+        "pipeline": "cumulative",
+        "retriever": "bm25",
+        "corpus": "own",
+        "splits": {"tune": 0.4, "eval": 0.6},
+        "rounds": 2,
+        "samples": 0,
+        "prompt": "answer-first",
+        "top_logprobs": 5,
+        "candidates": 10,
+        "temperature": 0.8,
+        "top_p": 0.95,
+        "max_tokens": 48,
+        "max_sample_tokens": 24,
+        "seed": 42,
+        "version": VERSION,
+    }
+
+
+def test_encoding_a_pool_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    told: list[tuple[int, int]] = []
+    dense = Retrieval(name="dense", encoder=HashingEncoder())
+    record(
+        tmp_path / "t",
+        retrieval=dense,
+        corpus="pooled",
+        on_encoded=lambda finished, planned: told.append((finished, planned)),
+    )
+    assert told
+    assert told[-1][0] == told[-1][1] == len(pooled_passages(each.passages for each in EXAMPLES))

@@ -223,7 +223,9 @@ def test_names_and_presets() -> None:
         assert method_and_preset(f"{name}-published") == (METHODS[name], "published")
         assert method_and_preset(f"{name}-corrected") == (METHODS[name], "corrected")
         assert method_and_preset(f"{name}-best") is None
-    with pytest.raises(UsageError, match="published preset of margin-alone takes no options; leave calibrator out"):
+    with pytest.raises(
+        UsageError, match="published preset of margin-alone takes no options; leave calibrator out"
+    ):
         fit_method("margin-alone", traces(), "published", "tune", calibrator="platt")
     other = fit_method("margin-alone", traces(), "corrected", "tune", calibrator="platt")
     assert isinstance(other, RulePolicy)

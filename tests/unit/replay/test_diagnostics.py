@@ -146,7 +146,10 @@ def test_concentration_in_bits() -> None:
 def test_what_is_skipped_says_why_and_json_is_strict() -> None:
     found = diagnose(to_trace_set(records()), FEW)
     assert found.skipped["self_consistency"] == "the trace has no samples"
-    assert found.skipped["judge_support"] == "needs a model, and is not recorded"
+    assert (
+        found.skipped["judge_support"]
+        == "needs a model (suffice signals --llm), and is not recorded"
+    )
     names = [each.name for each in found.signals]
     assert "self_consistency" not in names
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))

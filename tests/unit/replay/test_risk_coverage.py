@@ -41,10 +41,18 @@ def test_curve_by_hand() -> None:
     found = risk_coverage(np.array([0.9, 0.5, 0.5, 0.1]), {"em": losses})
     assert found.coverage.tolist() == [0.25, 0.5, 0.75, 1.0]
     assert found.risk["em"].tolist() == pytest.approx([0.0, 0.25, 1 / 3, 0.5])
+    assert found.confidence.tolist() == [0.9, 0.5, 0.5, 0.1]
     assert aurc(np.array([0.9, 0.5, 0.5, 0.1]), losses) == pytest.approx((0.25 + 1 / 3 + 0.5) / 4)
     # the best order: right, right, wrong, wrong
     assert optimal_aurc(losses) == pytest.approx((0 + 0 + 1 / 3 + 2 / 4) / 4)
     assert aurc(np.zeros(4), losses) == 0.5
+
+
+def test_undefined_ones_are_answered_last_and_low_may_be_confident() -> None:
+    losses = {"em": np.array([0.0, 1.0, 0.0])}
+    found = risk_coverage(np.array([np.nan, 0.2, 0.7]), losses, sign=-1.0)
+    assert found.to_json()["confidence"] == [0.2, 0.7, None]
+    assert found.risk["em"].tolist() == pytest.approx([1.0, 0.5, 1 / 3])
 
 
 def drawn(values: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:

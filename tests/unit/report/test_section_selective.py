@@ -37,13 +37,13 @@ def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any, read_t
     ]
     for each in found:
         own = [row for row in rows if row[0] == each.policy]
-        assert own[-1][1:3] == ["100.0", percent(1.0 - each.answers.em.value)]
+        assert [own[-1][1], own[-1][3]] == ["100.0", percent(1.0 - each.answers.em.value)]
         curve = each.curve.to_json()
         shown = {
             percent(share): percent(risk)
             for share, risk in zip(curve["coverage"], curve["risk_em"], strict=True)
         }
-        assert all(shown[row[1]] == row[2] for row in own)
+        assert all(shown[row[1]] == row[3] for row in own)
 
 
 def test_the_finding_says_what_the_best_confidence_is_worth(gathered: Any) -> None:

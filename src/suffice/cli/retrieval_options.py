@@ -1,0 +1,79 @@
+"""Options of commands that retrieve: which retriever, and the models it reads with."""
+
+from __future__ import annotations
+
+import argparse
+
+from suffice.errors import UsageError
+from suffice.pipelines.sources import (
+    NO_RERANKER,
+    RETRIEVERS,
+    Retrieval,
+    connect_encoder,
+    connect_reranker,
+)
+from suffice.protocols import Encoder
+
+__all__ = ["add_retrieval", "connect_retrieval"]
+
+_NO_ENCODER = "none"
+
+
+def add_retrieval(parser: argparse.ArgumentParser) -> None:
+    """``--retriever`` and the models it reads with."""
+    group = parser.add_argument_group("retrieval")
+    group.add_argument(
+        "--retriever",
+        choices=RETRIEVERS,
+        default="bm25",
+        help="what ranks passages (default: bm25); hybrid fuses bm25 and dense, hybrid+rerank "
+        "reranks what they find",
+    )
+    group.add_argument(
+        "--encoder",
+        metavar="E",
+        help="what makes vectors: minilm (the default where one is needed: MiniLM in 8 bit), the base "
+        "URL of a server with embeddings, a model of sentence-transformers by folder or name, or none",
+    )
+    group.add_argument("--encoder-model", metavar="M", help="the embedding server's model name")
+    group.add_argument(
+        "--reranker",
+        metavar="PATH",
+        help="a cross-encoder that sentence-transformers saved, or a reranker in a GGUF file",
+    )
+
+
+def connect_retrieval(
+    arguments: argparse.Namespace, *, encode: bool
+) -> tuple[Retrieval, Encoder | None]:
+    """The retriever and encoder that :func:`add_retrieval`'s options name.
+
+    ``encode``: whether the command has a use for an encoder beside the retriever's. An encoder that
+    is named is loaded in any case; ``None``: there is none.
+    """
+    name, wanted = arguments.retriever, arguments.encoder
+    _check(arguments)
+    vectors = name not in ("bm25", "tfidf")
+    encoder = None
+    if wanted != _NO_ENCODER and (wanted is not None or encode or vectors):
+        encoder = connect_encoder(wanted or "minilm", arguments.encoder_model)
+    reranker = None if arguments.reranker is None else connect_reranker(arguments.reranker)
+    retrieval = Retrieval(
+        name=name,
+        encoder=encoder if vectors else None,
+        reranker=reranker,
+        reranker_name=arguments.reranker,
+    )
+    return retrieval, encoder
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse, before anything is loaded, options that do not go together."""
+    name, encoder = arguments.retriever, arguments.encoder
+    if name == "hybrid+rerank" and arguments.reranker is None:
+        raise UsageError(NO_RERANKER)
+    if name != "hybrid+rerank" and arguments.reranker is not None:
+        raise UsageError(f"--reranker is for --retriever hybrid+rerank, not for {name!r}")
+    served = encoder is not None and encoder.startswith(("http://", "https://"))
+    if arguments.encoder_model is not None and not served:
+        raise UsageError("--encoder-model goes with the URL of a server: --encoder URL")

