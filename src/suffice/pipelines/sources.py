@@ -101,16 +101,13 @@ def reranker_name(path: str) -> str:
     place = Path(path)
     if not place.exists():
         return path
-    files = (
-        sorted(each for each in place.iterdir() if each.is_file()) if place.is_dir() else [place]
-    )
+    files = sorted(place.rglob("*")) if place.is_dir() else [place]
     digest = hashlib.sha256()
     for each in files:
-        if each.suffix in _RERANKER_FILES:
+        if each.is_file() and each.suffix in _RERANKER_FILES:
             with each.open("rb") as file:
-                digest.update(
-                    f"{each.name}:".encode() + hashlib.file_digest(file, "sha256").digest()
-                )
+                found = hashlib.file_digest(file, "sha256").digest()
+            digest.update(f"{each.relative_to(place).as_posix()}:".encode() + found)
     return f"{place.resolve().name}:{digest.hexdigest()[:16]}"
 
 

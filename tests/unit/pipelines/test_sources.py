@@ -173,8 +173,8 @@ def test_models_are_told_by_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_reranker_is_named_by_what_it_is_made_of(tmp_path: Path) -> None:
     first, moved, other = (tmp_path / name for name in ("a/mine", "b/mine", "c/mine"))
     for folder, weights in ((first, b"1"), (moved, b"1"), (other, b"2")):
-        folder.mkdir(parents=True)
-        (folder / "model.safetensors").write_bytes(weights)
+        (folder / "encoder").mkdir(parents=True)
+        (folder / "encoder" / "model.safetensors").write_bytes(weights)
         (folder / "notes.md").write_text(folder.parent.name)
     assert reranker_name(str(first)) == reranker_name(str(moved))
     assert reranker_name(str(first)) != reranker_name(str(other))
