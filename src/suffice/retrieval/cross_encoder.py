@@ -9,6 +9,7 @@ from typing import Any, Self
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError
 from suffice.retrieval.interaction import InteractionModel
+from suffice.retrieval.quiet import without_bars
 from suffice.retrieval.ranking import best_reranked
 from suffice.trace.records import Passage
 from suffice.trace.tokens import passage_text
@@ -54,7 +55,8 @@ class CrossEncoderReranker:
             return cls(InteractionModel.load(name_or_path), batch_size=batch_size)
         module = require("sentence_transformers", extra="rerank", purpose=_PURPOSE)
         try:
-            model = module.CrossEncoder(str(name_or_path))
+            with without_bars():
+                model = module.CrossEncoder(str(name_or_path))
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(
                 f"no cross-encoder at {str(name_or_path)!r}: {_first_line(error)}; name a folder that "

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import DataError, UsageError
+from suffice.retrieval.quiet import without_bars
 
 __all__ = ["InteractionModel"]
 
@@ -170,7 +171,8 @@ def _encoder(base: str | Path) -> tuple[Any, Any]:
     transformers = require("transformers", extra="rerank", purpose=_PURPOSE)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(base))
-        body = transformers.AutoModel.from_pretrained(str(base))
+        with without_bars():
+            body = transformers.AutoModel.from_pretrained(str(base))
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError
+from suffice.retrieval.quiet import without_bars
 
 __all__ = ["NliCrossEncoder"]
 
@@ -51,7 +52,8 @@ class NliCrossEncoder:
         """
         module = require("sentence_transformers", extra="rerank", purpose=_PURPOSE)
         try:
-            model = module.CrossEncoder(str(name_or_path))
+            with without_bars():
+                model = module.CrossEncoder(str(name_or_path))
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(
                 f"no entailment model at {str(name_or_path)!r}: {_first_line(error)}; name a folder that "

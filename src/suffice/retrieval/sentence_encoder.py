@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError
+from suffice.retrieval.quiet import without_bars
 
 __all__ = ["SentenceEncoder"]
 
@@ -65,7 +66,8 @@ class SentenceEncoder:
         module = require("sentence_transformers", extra="rerank", purpose=_PURPOSE)
         label = str(name_or_path)
         try:
-            model = module.SentenceTransformer(label)
+            with without_bars():
+                model = module.SentenceTransformer(label)
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(
                 f"no sentence encoder at {label!r}: {_first_line(error)}; name a folder that "
