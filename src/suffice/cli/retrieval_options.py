@@ -11,6 +11,7 @@ from suffice.pipelines.sources import (
     Retrieval,
     connect_encoder,
     connect_reranker,
+    reranker_name,
 )
 from suffice.protocols import Encoder
 
@@ -62,7 +63,7 @@ def connect_retrieval(
         name=name,
         encoder=encoder if vectors else None,
         reranker=reranker,
-        reranker_name=arguments.reranker,
+        reranker_name=None if arguments.reranker is None else reranker_name(arguments.reranker),
     )
     return retrieval, encoder
 

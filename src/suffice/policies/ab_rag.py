@@ -35,8 +35,10 @@ __all__ = [
     "SUPPORTS",
     "ABRagPolicy",
     "Certainty",
+    "Combination",
     "Plateau",
     "Support",
+    "combined_confidence",
 ]
 
 Certainty = Literal["token_probability", "self_consistency"]
@@ -66,6 +68,39 @@ class Plateau:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """How signals become a confidence; the parts are those of :class:`ABRagPolicy`."""
+
+    weights: Mapping[str, float]
+    undefined: Mapping[str, float]
+    intercept: float
+    link: Link
+
+
+def combined_confidence(
+    table: PolicyTable, parts: Combination, *, reads_abstention: bool
+) -> NDArray[np.float64]:
+    """The confidence in every round, (n_questions, n_rounds), NaN where undefined."""
+    # round by round, as signals are stored
+    total = np.full((table.n_rounds, table.n_questions), parts.intercept)
+    for name, weight in parts.weights.items():
+        values = table.signal(name).T
+        part = weight * values
+        if name in parts.undefined:
+            part = np.where(np.isnan(values), parts.undefined[name], part)
+        total += part
+    if parts.link == "logistic":
+        # one at a time: an array's exponential may differ from a number's in the last bit
+        linked = np.fromiter(map(sigmoid, total.ravel().tolist()), np.float64, total.size)
+        total = linked.reshape(total.shape)
+    else:
+        np.clip(total, 0.0, 1.0, out=total)
+    if reads_abstention:
+        total[table.signal(_ABSTAINED).T == 1.0] = 0.0
+    return total.T
+
+
 @dataclass(frozen=True, kw_only=True)
 class ABRagPolicy:
     """Stops at the first round whose confidence is at least ``threshold``.
@@ -90,7 +125,8 @@ class ABRagPolicy:
     abstention
         Phrases that say so; ``None``: the usual ones.
     levels
-        The values S1 can take, where they are few: (1/3, 2/3, 1) for three samples. Decides nothing.
+        The values S1 can take where it is the agreement of samples: (1/3, 2/3, 1) for three. Decides
+        nothing.
     fitted_on
         Where the weights come from; decides nothing.
 
@@ -145,10 +181,11 @@ class ABRagPolicy:
                 SufficeWarning,
                 stacklevel=3,
             )
-        elif self.threshold <= low and not self.reads_abstention:
+        elif self.threshold <= low:
+            unless = ", unless the answer abstains" if self.reads_abstention else ""
             warnings.warn(
                 f"the threshold {self.threshold:g} of ab-rag is always reached: its confidence is at "
-                f"least {low:.4f}, so the loop always stops after round 1",
+                f"least {low:.4f}, so the loop always stops after round 1{unless}",
                 SufficeWarning,
                 stacklevel=3,
             )
@@ -232,7 +269,7 @@ class ABRagPolicy:
     def plateaus(self) -> tuple[Plateau, ...]:
         """Ranges of the threshold in which S1 alone decides, for a first signal of few ``levels``."""
         name, weight = next(iter(self.weights.items()))
-        if not self.levels or weight <= 0:
+        if not self.levels or weight <= 0 or name in self.undefined:
             return ()
         low, high = self._range([each for each in self.weights if each != name])
         found = []
@@ -267,7 +304,8 @@ class ABRagPolicy:
         """Whether the confidence reaches the threshold, with the signals behind it."""
         values = {name: float(view.signals[name][-1]) for name in self.signals}
         confidence = self._one(values)
-        stop = confidence >= self.threshold
+        abstained = self.reads_abstention and values[_ABSTAINED] == 1.0
+        stop = confidence >= self.threshold and not abstained
         shown: dict[str, float | None] = {
             name: None if math.isnan(value) else value for name, value in values.items()
         }
@@ -287,27 +325,17 @@ class ABRagPolicy:
 
     def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
         """Conf (paper 2, Eq. 4), (n_questions, n_rounds) in [0, 1], NaN where undefined."""
-        # round by round, as signals are stored
-        total = np.full((table.n_rounds, table.n_questions), self.intercept)
-        for name, weight in self.weights.items():
-            values = table.signal(name).T
-            part = weight * values
-            if name in self.undefined:
-                part = np.where(np.isnan(values), self.undefined[name], part)
-            total += part
-        if self.link == "logistic":
-            # one at a time: an array's exponential may differ from a number's in the last bit
-            linked = np.fromiter(map(sigmoid, total.ravel().tolist()), np.float64, total.size)
-            total = linked.reshape(total.shape)
-        else:
-            np.clip(total, 0.0, 1.0, out=total)
-        if self.reads_abstention:
-            total[table.signal(_ABSTAINED).T == 1.0] = 0.0
-        return total.T
+        return combined_confidence(
+            table,
+            Combination(self.weights, self.undefined, self.intercept, self.link),
+            reads_abstention=self.reads_abstention,
+        )
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The first round whose confidence reaches the threshold, (n_questions,); else ``n_rounds``."""
         fires = self.confidence(table) >= self.threshold
+        if self.reads_abstention:  # a threshold of 0 holds them too
+            fires &= table.signal(_ABSTAINED) != 1.0
         first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
         return np.asarray(first, np.int16)
 
@@ -327,4 +355,7 @@ class ABRagPolicy:
             "fitted_on": dict(self.fitted_on),
             "notes": list(self.notes),
         }
-        return {name: value for name, value in body.items() if value not in (None, {}, [])}
+        unsaid = {name for name in ("undefined", "levels", "fitted_on", "notes") if not body[name]}
+        return {
+            name: value for name, value in body.items() if value is not None and name not in unsaid
+        }

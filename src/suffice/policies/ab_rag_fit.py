@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,11 @@ from suffice.policies.ab_rag import (
     SUPPORTS,
     ABRagPolicy,
     Certainty,
+    Combination,
     Support,
+    combined_confidence,
 )
-from suffice.policies.fitting import FitData, abstention_of, folds
+from suffice.policies.fitting import N_FOLDS, FitData, abstention_of, folds
 from suffice.policies.rule_columns import first_stops
 from suffice.policies.sweeping import ThresholdScore, cheapest_within_one_error, score_stops
 from suffice.protocols import Signal
@@ -30,16 +33,20 @@ from suffice.trace.table import TraceSet
 
 __all__ = [
     "THRESHOLDS",
+    "ABRagSignals",
     "ab_rag_signals",
     "choose_certainty",
+    "choose_signals",
     "choose_support",
     "fit_ab_rag",
     "published_ab_rag",
+    "require_spread",
     "sweep_confidence",
 ]
 
 THRESHOLDS = tuple(round(0.02 * step, 2) for step in range(1, 51))  # at 1 it never stops
-_FEW_LEVELS = 12
+_MOST_SAMPLES = 20
+_ROUNDED = 6e-5
 _PENALTY = 1.0
 
 
@@ -48,68 +55,126 @@ def choose_certainty(
 ) -> tuple[Certainty, tuple[str, ...]]:
     """S1 for these traces, and a line that says which and why.
 
-    Token probabilities where the record holds them, else the agreement of samples (paper 2, III-D).
+    Token probabilities where the record holds them, else the agreement of samples (paper 2, III-D); of
+    the two the one that is defined in more rounds, token probabilities where both are alike.
 
     Raises
     ------
     UsageError
         When the record holds neither, or not the one ``wanted``.
     """
-    missing = {name: missing_inputs(resolve(name), traces) for name in CERTAINTIES}
+    shares = {name: _defined_share(traces, name) for name in CERTAINTIES}
     if wanted is not None:
-        if missing[wanted]:
-            raise UsageError(
-                f"S1 {wanted!r} needs column {' and '.join(missing[wanted])}, which "
-                f"{traces.origin.source} does not hold"
-            )
-        return wanted, (f"S1 is {wanted}, as asked",)
-    for name in CERTAINTIES:
-        if not missing[name]:
-            why = (
-                "the record holds token probabilities"
-                if name == CERTAINTIES[0]
-                else "the record holds no token probabilities"
-            )
-            return name, (f"S1 is {name}: {why}",)
-    raise UsageError(
-        f"ab-rag needs token_probability or self_consistency for S1, and {traces.origin.source} holds "
-        "neither tokens nor samples; record with a server that gives log-probabilities, or with "
-        "--samples 3"
-    )
+        _require(traces, wanted, shares[wanted])
+        return wanted, (f"S1 is {wanted}, as asked{_missing_in(shares[wanted])}",)
+    best = max(CERTAINTIES, key=lambda name: shares[name])  # of equal ones the first
+    if not shares[best]:
+        raise UsageError(
+            f"ab-rag needs token_probability or self_consistency for S1, and {traces.origin.source} "
+            "holds neither tokens nor samples; record with a server that gives log-probabilities, or "
+            "with --samples 3"
+        )
+    why = {
+        "token_probability": "the record holds token probabilities",
+        "self_consistency": "the record holds no token probabilities"
+        if not shares["token_probability"]
+        else "the record holds samples in more rounds than token probabilities",
+    }
+    return best, (f"S1 is {best}: {why[best]}{_missing_in(shares[best])}",)
 
 
 def choose_support(
     traces: TraceSet, wanted: Support | None = None
 ) -> tuple[Support, tuple[str, ...]]:
-    """S2 of the corrected preset: ``answer_in_evidence``, or what the record holds in its place."""
+    """S2 of the corrected preset: ``answer_in_evidence``, or what the record gives in its place.
+
+    Raises
+    ------
+    UsageError
+        When the record gives none of them, or not the one ``wanted``.
+    """
     if wanted is not None:
-        return wanted, (f"S2 is {wanted}, as asked",)
+        share = _defined_share(traces, wanted)
+        _require(traces, wanted, share)
+        return wanted, (f"S2 is {wanted}, as asked{_missing_in(share)}",)
     for name in SUPPORTS:
-        if not missing_inputs(resolve(name), traces):
+        share = _defined_share(traces, name)
+        if share:
             instead = "" if name == SUPPORTS[0] else f": {SUPPORTS[0]} needs the passages' texts"
-            return name, (f"S2 is {name}{instead}",)
+            return name, (f"S2 is {name}{instead}{_missing_in(share)}",)
     raise UsageError(
         f"ab-rag needs {', '.join(SUPPORTS[:-1])} or {SUPPORTS[-1]} for S2, and {traces.origin.source} "
-        "holds no passages to compute one from"
+        "holds no passages' texts to compute one from"
     )
+
+
+def require_spread(traces: TraceSet) -> tuple[str, ...]:
+    """Refuse a record without S3, or say in how many rounds it is undefined."""
+    share = _defined_share(traces, SPREAD)
+    _require(traces, SPREAD, share)
+    return (f"S3 is {SPREAD}{_missing_in(share)}",) if share < 1.0 else ()
+
+
+def _defined_share(traces: TraceSet, name: str) -> float:
+    """Share of the recorded rounds in which a signal is defined; 0 where it cannot be computed."""
+    if missing_inputs(resolve(name), traces):
+        return 0.0
+    values = signal_table(traces, [name]).signal(name)[traces.exists]
+    return float(np.isfinite(values).mean()) if values.size else 0.0
+
+
+def _require(traces: TraceSet, name: str, share: float) -> None:
+    if share:
+        return
+    spec = resolve(name)
+    missing = missing_inputs(spec, traces)
+    if missing and not spec.recorded_only:
+        lacks = f"needs column {' and '.join(missing)}, which {traces.origin.source} does not hold"
+    else:
+        lacks = f"is defined in no round of {traces.origin.source}"
+    by = f"; compute it with suffice signals {spec.asks}" if spec.asks else ""
+    raise UsageError(f"ab-rag reads {name!r}, which {lacks}{by}")
+
+
+def _missing_in(share: float) -> str:
+    return "" if share == 1.0 else f" (undefined in {1.0 - share:.1%} of the rounds)"
 
 
 def published_ab_rag(
     traces: TraceSet, *, certainty: Certainty | None = None, threshold: float | None = None
 ) -> ABRagPolicy:
-    """The published preset with the S1 that these traces hold; nothing is fitted."""
+    """The published preset with the S1 that these traces hold; nothing is fitted.
+
+    Raises
+    ------
+    UsageError
+        When the record holds one of the three signals nowhere.
+    """
     chosen, notes = choose_certainty(traces, certainty)
+    support: Support = "evidence_consistency"
+    share = _defined_share(traces, support)
+    _require(traces, support, share)
+    if share < 1.0:
+        notes = (*notes, f"S2 is {support}{_missing_in(share)}")
     return ABRagPolicy.published(
         chosen,
         threshold=PUBLISHED_THRESHOLD if threshold is None else threshold,
-        levels=_levels(signal_table(traces, [chosen]).signal(chosen)),
-        notes=notes,
+        levels=_levels(traces, chosen),
+        notes=(*notes, *require_spread(traces)),
     )
 
 
-def _levels(values: NDArray[np.float64]) -> tuple[float, ...]:
+def _levels(traces: TraceSet, certainty: Certainty) -> tuple[float, ...]:
+    """Shares that so many samples can agree in; none for token probabilities, or where it varies."""
+    if certainty != "self_consistency":
+        return ()
+    values = signal_table(traces, [certainty]).signal(certainty)
     found = np.unique(values[np.isfinite(values)])
-    return tuple(found.tolist()) if len(found) <= _FEW_LEVELS else ()
+    for count in range(1, _MOST_SAMPLES + 1):
+        # stored shares may be rounded to a few digits
+        if np.allclose(found * count, np.round(found * count), atol=_ROUNDED * count):
+            return tuple(agreeing / count for agreeing in range(1, count + 1))
+    return ()
 
 
 def ab_rag_signals(
@@ -121,14 +186,49 @@ def ab_rag_signals(
     return (resolve(certainty), resolve(support), resolve(SPREAD), abstained)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ABRagSignals:
+    """Which signals the corrected preset reads on a record, and what is remarked about them.
+
+    ``levels`` are the values S1 can take, where they are few; ``gold`` all gold answers of the split:
+    "none" counts as an abstention only when it is not one.
+    """
+
+    certainty: Certainty
+    support: Support
+    levels: tuple[float, ...] = ()
+    gold: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def specs(self) -> tuple[Signal, ...]:
+        """S1, S2, S3 and whether the answer abstains."""
+        return ab_rag_signals(self.certainty, self.support, self.gold)
+
+
+def choose_signals(
+    traces: TraceSet, certainty: Certainty | None = None, support: Support | None = None
+) -> ABRagSignals:
+    """What the corrected preset reads on these traces, which hold the fitting questions only.
+
+    Raises
+    ------
+    UsageError
+        When the record lacks one of the three.
+    """
+    first, notes = choose_certainty(traces, certainty)
+    second, more = choose_support(traces, support)
+    return ABRagSignals(
+        certainty=first,
+        support=second,
+        levels=_levels(traces, first),
+        gold=tuple(answer for each in traces.gold for answer in each.answers),
+        notes=(*notes, *more, *require_spread(traces)),
+    )
+
+
 def fit_ab_rag(
-    data: FitData,
-    certainty: Certainty,
-    support: Support,
-    *,
-    gold: Sequence[str] = (),
-    threshold: float | None = None,
-    notes: tuple[str, ...] = (),
+    data: FitData, signals: ABRagSignals, *, threshold: float | None = None
 ) -> ABRagPolicy:
     """Learn the corrected preset's weights, and its threshold unless one is given.
 
@@ -141,24 +241,21 @@ def fit_ab_rag(
     Parameters
     ----------
     data
-        Signals and outcomes of the fitting split, with :func:`ab_rag_signals`.
-    certainty, support
-        S1 and S2.
-    gold
-        All gold answers of the split: "none" counts as an abstention only when it is not one.
+        Signals and outcomes of the fitting split, with the signals' :attr:`ABRagSignals.specs`.
+    signals
+        Of :func:`choose_signals`.
     threshold
         Confidence at which to stop; ``None``: chosen as said.
-    notes
-        Kept with the policy.
 
     Warns
     -----
     SufficeWarning
-        When all answers are right or all are wrong: the weights are 0 then.
+        When all answers are right or all are wrong: the weights are 0 then; and when fewer questions are
+        labelled than there are folds.
     """
-    names = (certainty, support, SPREAD)
+    names = (signals.certainty, signals.support, SPREAD)
     weights = _fit(data, names, np.ones(data.table.n_questions, np.bool_))
-    _warn_of_one_outcome(data)
+    _warn_of_little(data)
     if threshold is None:
         scores = sweep_confidence(_out_of_fold(data, names, weights), data, THRESHOLDS)
         threshold = cheapest_within_one_error(scores).threshold
@@ -169,16 +266,24 @@ def fit_ab_rag(
         link="logistic",
         threshold=threshold,
         reads_abstention=True,
-        abstention=abstention_of(gold),
+        abstention=abstention_of(signals.gold),
         preset="corrected",
-        levels=_levels(data.table.signal(certainty)),
+        levels=signals.levels,
         fitted_on=dict(data.provenance),
-        notes=notes,
+        notes=signals.notes,
     )
 
 
-def _warn_of_one_outcome(data: FitData) -> None:
+def _warn_of_little(data: FitData) -> None:
     em = data.outcomes.em[np.isfinite(data.outcomes.em)]
+    labelled = int(data.outcomes.labelled.sum())
+    if labelled < N_FOLDS:
+        warnings.warn(
+            f"only {labelled} questions of split {data.provenance.get('split')!r} are labelled, fewer than "
+            f"the {N_FOLDS} folds: ab-rag's weights and threshold rest on next to nothing",
+            SufficeWarning,
+            stacklevel=3,
+        )
     if em.min() == em.max():
         warnings.warn(
             f"all answers of the labelled questions are {'right' if em[0] else 'wrong'}: ab-rag's "
@@ -219,23 +324,16 @@ def _out_of_fold(data: FitData, names: Sequence[str], whole: _Weights) -> NDArra
     for number in np.unique(fold):
         held_out = fold == number
         fitted = whole if held_out.all() else _fit(data, names, ~held_out)
-        # what another fold never saw undefined is undefined by the whole fit's number
-        policy = ABRagPolicy(
-            weights=fitted.weights,
-            undefined={**whole.undefined, **fitted.undefined},
-            intercept=fitted.intercept,
-            link="logistic",
-            threshold=0.0,
-            reads_abstention=True,
-        )
-        found[held_out] = policy.confidence(data.table)[held_out]
+        parts = Combination(fitted.weights, fitted.undefined, fitted.intercept, "logistic")
+        confidence = combined_confidence(data.table, parts, reads_abstention=True)
+        found[held_out] = confidence[held_out]
     return found
 
 
 def sweep_confidence(
     confidence: NDArray[np.float64], data: FitData, thresholds: Sequence[float]
 ) -> tuple[ThresholdScore, ...]:
-    """What stopping at each threshold of a confidence (n_questions, n_rounds) scores."""
+    """What stopping at each threshold, above 0, of a confidence (n_questions, n_rounds) scores."""
     return tuple(
         score_stops(each, first_stops(confidence >= each, data.table.exists), data.outcomes)
         for each in thresholds

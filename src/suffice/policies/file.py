@@ -227,9 +227,16 @@ def _read_abstention(document: Mapping[str, Any]) -> tuple[str, ...] | None:
     return phrases
 
 
+def _finite(value: object, column: str) -> float:
+    found = number(value, column)
+    if not math.isfinite(found):
+        raise DataError(f"must be finite, found {found!r}", column=column)
+    return found
+
+
 def _numbers(document: Mapping[str, Any], name: str) -> dict[str, float]:
     parts = _field(document, name, dict, {})
-    return {key: number(value, f"{name}.{key}") for key, value in parts.items()}
+    return {key: _finite(value, f"{name}.{key}") for key, value in parts.items()}
 
 
 def _read_ab_rag(document: Mapping[str, Any]) -> StopPolicy:
@@ -238,9 +245,9 @@ def _read_ab_rag(document: Mapping[str, Any]) -> StopPolicy:
             raise DataError("is missing", column=name)
     return ABRagPolicy(
         weights=_numbers(document, "weights"),
-        threshold=number(document["threshold"], "threshold"),
+        threshold=_finite(document["threshold"], "threshold"),
         link=document["link"],
-        intercept=number(document.get("intercept", 0.0), "intercept"),
+        intercept=_finite(document.get("intercept", 0.0), "intercept"),
         undefined=_numbers(document, "undefined"),
         reads_abstention=_field(document, "reads_abstention", bool, default=False),
         abstention=_read_abstention(document),

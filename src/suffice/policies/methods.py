@@ -8,13 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from suffice.errors import UsageError
-from suffice.policies.ab_rag_fit import (
-    ab_rag_signals,
-    choose_certainty,
-    choose_support,
-    fit_ab_rag,
-    published_ab_rag,
-)
+from suffice.policies.ab_rag_fit import choose_signals, fit_ab_rag, published_ab_rag
 from suffice.policies.controls import CONTROLS, Control, fit_control
 from suffice.policies.fitting import Preset, fit_data
 from suffice.policies.tasr import fit_tasr, tasr_signals
@@ -65,11 +59,11 @@ def _fit_tasr(traces: TraceSet, preset: Preset, split: str, **options: Any) -> S
 def _fit_ab_rag(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
     if preset == "published":
         return published_ab_rag(traces, **options)
-    gold = _gold(traces, split)
-    certainty, notes = choose_certainty(traces, options.pop("certainty", None))
-    support, more = choose_support(traces, options.pop("support", None))
-    data = fit_data(traces, ab_rag_signals(certainty, support, gold), split=split)
-    return fit_ab_rag(data, certainty, support, gold=gold, notes=(*notes, *more), **options)
+    chosen = choose_signals(
+        traces.only_split(split), options.pop("certainty", None), options.pop("support", None)
+    )
+    data = fit_data(traces, chosen.specs, split=split)
+    return fit_ab_rag(data, chosen, **options)
 
 
 def _control(control: Control) -> Method:

@@ -142,10 +142,28 @@ def replay(
         policies=policies,
         frontier=intervals.frontier,
         question_ids=traces.question_ids,
-        notes=(*settings.notes, *_beyond_notes(policies), *book.notes(axis)),
+        notes=(
+            *settings.notes,
+            *_beyond_notes(policies),
+            *_undefined_notes(policies),
+            *book.notes(axis),
+        ),
         cost=axis,
         cost_model=settings.cost_model,
     )
+
+
+def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
+    found = [
+        (each.name, int(np.isnan(each.confidence).sum()), len(each.confidence))
+        for each in policies
+        if each.confidence is not None
+    ]
+    return [
+        f"{name}: its confidence is undefined at the stop of {count} of {questions} questions"
+        for name, count, questions in found
+        if count
+    ]
 
 
 def _beyond_notes(policies: Sequence[PolicyResult]) -> list[str]:

@@ -15,6 +15,7 @@ from suffice.pipelines.controller import Controller
 from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.ab_rag_fit import THRESHOLDS
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
+from suffice.policies.fitting import Preset
 from suffice.policies.methods import fit_method, method_and_preset
 from suffice.replay.engine import stop_rounds
 from suffice.signals.table import signal_table
@@ -137,6 +138,38 @@ class TestPublished:
         assert decision.reason.startswith("confidence 0.79 >= 0.6 at round 1: self_consistency = 1")
 
 
+class TestLevels:
+    @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+    def test_they_are_the_shares_of_so_many_samples(self, count: int) -> None:
+        rows = [(agreeing / count, 0.5, 0.1) for agreeing in range(1, count + 1)]
+        policy = fit_method("ab-rag", to_trace_set([record("a", rows)]), "published", "")
+        assert isinstance(policy, ABRagPolicy)
+        assert policy.levels == pytest.approx([each / count for each in range(1, count + 1)])
+
+    def test_rounded_shares_are_recognised(self) -> None:
+        rows = [(0.3333, 0.5, 0.1), (0.6667, 0.5, 0.1)]
+        policy = fit_method("ab-rag", to_trace_set([record("a", rows)]), "published", "")
+        assert isinstance(policy, ABRagPolicy)
+        assert policy.levels == (1 / 3, 2 / 3, 1.0)
+
+    def test_few_token_probabilities_are_no_levels(self) -> None:
+        made = record("a", [(1.0, 0.5, 0.1)] * 2)
+        rounds = tuple(
+            replace(each, signals={**each.signals, "token_probability": value})
+            for each, value in zip(made.rounds, (0.2, 0.95), strict=True)
+        )
+        traces = to_trace_set([replace(made, rounds=rounds)])
+        policy = fit_method("ab-rag", traces, "published", "", certainty="token_probability")
+        assert isinstance(policy, ABRagPolicy)
+        assert (policy.levels, policy.plateaus) == ((), ())
+
+    def test_an_undefined_s1_with_a_number_of_its_own_has_no_plateaus(self) -> None:
+        policy = replace(
+            ABRagPolicy.published("self_consistency"), undefined={"self_consistency": 0.65}
+        )
+        assert policy.plateaus == ()
+
+
 class TestChoiceOfS1:
     def test_it_is_made_by_the_record_and_told(self) -> None:
         policy = fit_method("ab-rag", simulated(6), "published", "no such split")
@@ -147,7 +180,10 @@ class TestChoiceOfS1:
 
     def test_token_probabilities_come_first(self) -> None:
         made = make_record("a", ["Oslo", "Oslo"], gold=["Oslo"], margins=[1.0, 2.0])
-        policy = fit_method("ab-rag", to_trace_set([made]), "published", "tune")
+        others = {"evidence_consistency": 0.8, "rerank_variance": 0.1}
+        rounds = tuple(replace(each, signals=others) for each in made.rounds)
+        traces = to_trace_set([replace(made, rounds=rounds)])
+        policy = fit_method("ab-rag", traces, "published", "tune")
         assert isinstance(policy, ABRagPolicy)
         assert next(iter(policy.weights)) == "token_probability"
         assert policy.plateaus == ()
@@ -157,7 +193,7 @@ class TestChoiceOfS1:
             fit_method("ab-rag", to_trace_set([make_record("a", ["Oslo"])]), "published", "tune")
 
     def test_one_that_is_asked_for_must_be_there(self) -> None:
-        with pytest.raises(UsageError, match="'token_probability' needs column tokens"):
+        with pytest.raises(UsageError, match="'token_probability', which needs column tokens"):
             fit_method("ab-rag", simulated(4), "published", "", certainty="token_probability")
 
 
@@ -196,7 +232,7 @@ class TestCorrected:
             seen = (Passage(id="p", text="Oslo lies in Norway."),)
             rounds = (replace(each, signals=signals, passages=seen) for each in made.rounds)
             records.append(replace(made, rounds=tuple(rounds)))
-        policy = fitted(to_trace_set(records))
+        policy = fitted(to_trace_set(records), threshold=0.5)
         assert tuple(policy.weights) == (
             "self_consistency",
             "answer_in_evidence",
@@ -222,7 +258,7 @@ class TestCorrected:
             replace(each, gold=replace(each.gold, answers=("Oslo", "None")))
             for each in simulated(20).records()
         ]
-        policy = fitted(to_trace_set(records), support="evidence_consistency")
+        policy = fitted(to_trace_set(records), support="evidence_consistency", threshold=0.5)
         assert policy.abstention is not None
         assert "none" not in policy.abstention
 
@@ -230,9 +266,64 @@ class TestCorrected:
         traces = to_trace_set(
             [record(f"q{n}", [(n % 3 / 3 + 1 / 3, 0.5, 0.1)] * 2) for n in range(8)]
         )
-        with pytest.warns(SufficeWarning, match="all answers of the labelled questions are right"):
+        told = "all answers of the labelled questions are right"
+        with (
+            pytest.warns(SufficeWarning, match=told),
+            pytest.warns(SufficeWarning, match="is always reached"),
+        ):
             policy = fitted(traces, support="evidence_consistency")
         assert set(policy.weights.values()) == {0.0}
+
+    def test_few_labelled_questions_are_told(self) -> None:
+        with pytest.warns(SufficeWarning, match="only 3 questions of split 'tune' are labelled"):
+            fitted(simulated(6, seed=4), support="evidence_consistency", threshold=0.5)
+
+    def test_an_abstention_never_stops_whatever_the_threshold(self) -> None:
+        with pytest.warns(SufficeWarning, match="always stops after round 1, unless the answer"):
+            policy = fitted(simulated(60), support="evidence_consistency", threshold=0.0)
+        unknown = record("a", [(1.0, 0.5, 0.1)] * 3, answers=["Unknown", "Oslo", "Oslo"])
+        assert stop_rounds(policy, to_trace_set([unknown])).tolist() == [2]
+        live = Controller(policy)
+        assert [live.observe(each).stop for each in unknown.rounds[:2]] == [False, True]
+
+    def test_signals_are_chosen_by_where_they_are_defined(self) -> None:
+        """Texts that were not recorded give no answer_in_evidence: the cosine is taken and told."""
+        bare = [
+            replace(
+                each,
+                rounds=tuple(
+                    replace(found, passages=(Passage(id="p", text=None),)) for found in each.rounds
+                ),
+            )
+            for each in simulated(40).records()
+        ]
+        policy = fitted(to_trace_set(bare), threshold=0.5)
+        assert tuple(policy.weights)[1] == "evidence_consistency"
+        assert any("needs the passages' texts" in remark for remark in policy.remarks)
+
+    @pytest.mark.parametrize("preset", ["published", "corrected"])
+    def test_a_signal_that_is_nowhere_defined_is_refused(self, preset: Preset) -> None:
+        bare = [
+            replace(
+                each,
+                rounds=tuple(
+                    replace(found, signals={**found.signals, "rerank_variance": math.nan})
+                    for found in each.rounds
+                ),
+            )
+            for each in simulated(20).records()
+        ]
+        with pytest.raises(UsageError, match=r"'rerank_variance', which is defined in no round"):
+            fit_method("ab-rag", to_trace_set(bare), preset, "tune")
+
+    def test_a_signal_that_is_partly_undefined_is_told(self) -> None:
+        records = list(simulated(20).records())
+        first = records[0].rounds[0]
+        holed = replace(first, signals={**first.signals, "evidence_consistency": math.nan})
+        records[0] = replace(records[0], rounds=(holed, *records[0].rounds[1:]))
+        policy = fit_method("ab-rag", to_trace_set(records), "published", "")
+        assert isinstance(policy, ABRagPolicy)
+        assert any("undefined in 1.7% of the rounds" in remark for remark in policy.remarks)
 
     def test_a_threshold_can_be_given(self) -> None:
         policy = fitted(simulated(40), support="evidence_consistency", threshold=0.37)
@@ -254,6 +345,14 @@ class TestFile:
         assert loaded.max_rounds == 3
         assert policy_document(loaded.policy) == policy_document(policy)
 
+    def test_an_empty_list_of_abstentions_is_not_the_usual_one(self, tmp_path: Path) -> None:
+        policy = replace(
+            ABRagPolicy.published("self_consistency"), reads_abstention=True, abstention=()
+        )
+        loaded = load_policy(save_policy(policy, tmp_path / "policy.json")).policy
+        assert loaded == policy
+        assert policy_hash(policy) != policy_hash(replace(policy, abstention=None))
+
     def test_what_decides_nothing_is_not_in_its_hash(self) -> None:
         policy = ABRagPolicy.published("self_consistency")
         assert policy_hash(policy) == policy_hash(replace(policy, notes=("said",), levels=()))
@@ -266,6 +365,7 @@ class TestFile:
             ({"weights": {"nothing": 1.0}}, "weights", "unknown signal"),
             ({"weights": {"self_consistency": "1"}}, "weights.self_consistency", "number"),
             ({"threshold": None}, "threshold", "number"),
+            ({"threshold": math.inf}, "threshold", "finite"),
             ({"link": "cubic"}, "weights", "no link 'cubic'"),
             ({"reads_abstention": 1}, "reads_abstention", "bool"),
             ({"undefined": [1]}, "undefined", "dict"),
