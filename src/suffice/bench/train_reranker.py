@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,16 @@ import numpy as np
 from suffice._optional import require
 from suffice._version import VERSION
 from suffice.bench.reranker_data import Group, QuestionSplit, split_questions, training_batches
-from suffice.bench.reranker_scores import METRICS, RankingComparison, compare_rankings
+from suffice.bench.reranker_scores import METRICS, compare_rankings
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
 from suffice.errors import DataError, SufficeError, UsageError
 from suffice.retrieval.cross_encoder import CrossEncoderReranker
 from suffice.retrieval.interaction import InteractionModel
+from suffice.retrieval.training_record import HELD_OUT_IDS, TRAIN_IDS, trained_on, write_training
 
-__all__ = ["TrainSettings", "main", "train", "trained_on", "training_ids"]
+__all__ = ["TrainSettings", "main", "train"]
 
-_RECORD = "training.json"
 _PURPOSE = "Training a reranker"
 _WARM_UP = 0.1
 _HEAD_RATE = 10.0  # the head starts nearly empty and is one row of weights
@@ -181,28 +182,6 @@ def _loss(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> Any:
     return total / len(batch)
 
 
-def training_ids(folder: str | Path) -> frozenset[str]:
-    """Ids of the questions that a trained reranker has seen; leave them out when you measure it.
-
-    Raises
-    ------
-    DataError
-        When the folder holds no such record.
-    """
-    path = Path(folder) / _RECORD
-    try:
-        return frozenset(str(name) for name in json.loads(path.read_text("utf-8"))["train_ids"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"not the record of a training ({error!r})", file=str(path)) from error
-
-
-def trained_on(reranker: str | None) -> frozenset[str]:
-    """The same for whatever ``--reranker`` names; none where nothing tells."""
-    if reranker is None or not (Path(reranker) / _RECORD).is_file():
-        return frozenset()
-    return training_ids(reranker)
-
-
 # --- the command -----------------------------------------------------------------------------
 def _parser() -> argparse.ArgumentParser:
     defaults = TrainSettings()
@@ -273,44 +252,49 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     untrained = InteractionModel.start(
         arguments.base or _packaged_base(), max_length=settings.max_length
     )
-    model.save(arguments.out)
+    record = _record(arguments, settings, split) | {"train_seconds": seconds}
+    _publish(model, Path(arguments.out), record)
     comparison = compare_rankings(
         split.held_out,
         {"untrained": CrossEncoderReranker(untrained), "reranked": CrossEncoderReranker(model)},
         seed=settings.seed,
         on_progress=progress.scored,
     )
-    document = _document(arguments, settings, split, comparison) | {"train_seconds": seconds}
-    _write_record(Path(arguments.out), document, split)
-    return document
+    record["held_out"] = comparison.to_json()
+    write_training(arguments.out, record)
+    shown = {key: value for key, value in record.items() if key not in (TRAIN_IDS, HELD_OUT_IDS)}
+    return shown | {"folder": arguments.out}
 
 
-def _document(
-    arguments: argparse.Namespace,
-    settings: TrainSettings,
-    split: QuestionSplit,
-    comparison: RankingComparison,
+def _record(
+    arguments: argparse.Namespace, settings: TrainSettings, split: QuestionSplit
 ) -> dict[str, Any]:
+    """What is known before anything is measured."""
     return {
         "version": VERSION,
         "dataset": arguments.dataset,
         "base": arguments.base or "all-MiniLM-L6-v2",
-        "folder": arguments.out,
         "train_questions": len(split.train),
         "unusable_questions": split.unusable,
         "holdout": arguments.holdout,
         "settings": asdict(settings) | {"steps": settings.planned_steps(len(split.train))},
-        "held_out": comparison.to_json(),
+        TRAIN_IDS: [example.question.id for example in split.train],
+        HELD_OUT_IDS: [example.question.id for example in split.held_out],
     }
 
 
-def _write_record(folder: Path, document: dict[str, Any], split: QuestionSplit) -> None:
-    record = {key: value for key, value in document.items() if key != "folder"} | {
-        "train_ids": [example.question.id for example in split.train],
-        "held_out_ids": [example.question.id for example in split.held_out],
-    }
-    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / _RECORD).write_text(text + "\n", encoding="utf-8")
+def _publish(model: InteractionModel, folder: Path, record: dict[str, Any]) -> None:
+    """Save the weights so that none can be used whose questions the record beside them lacks.
+
+    Until the new ones are whole, the record names the questions of the old ones too.
+    """
+    before: frozenset[str] = frozenset()
+    with suppress(DataError):  # a damaged record, which tells nothing
+        before = trained_on(folder)
+    both = [*record[TRAIN_IDS], *sorted(before - set(record[TRAIN_IDS]))]
+    write_training(folder, record | {TRAIN_IDS: both})
+    model.save(folder)
+    write_training(folder, record)
 
 
 def _table(document: dict[str, Any]) -> str:

@@ -28,11 +28,11 @@ from suffice.pipelines.controller import Controller
 from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.fitness import check_confidence, check_policy
 from suffice.pipelines.indexes import IndexMaker
-from suffice.pipelines.live_policy import DEFAULT_RULE, live_policy, names_ab_rag
+from suffice.pipelines.live_policy import DEFAULT_RULE, live_policy, names_ab_rag, samples_read
 from suffice.pipelines.loops import AnySettings
 from suffice.pipelines.prompts import PROMPTS
 from suffice.pipelines.sources import Retrieval, corpus_retriever
-from suffice.policies.ab_rag import Certainty
+from suffice.policies.ab_rag import ABRagPolicy, Certainty
 from suffice.policies.file import PolicyFile
 from suffice.protocols import ChatModel, Retriever, StopPolicy
 from suffice.retrieval.corpus import read_corpus
@@ -41,8 +41,6 @@ from suffice.signals.registry import SIGNALS
 from suffice.trace.records import Passage
 
 __all__ = ["add_command"]
-
-_SAMPLES_WHEN_READ = 3
 
 
 def add_command(commands: Any) -> None:
@@ -106,6 +104,13 @@ def _add_loop(parser: argparse.ArgumentParser) -> None:
         help="budgeted: one greedy answer a round, or several put to the vote (default: what the "
         "policy reads, else auto)",
     )
+    group.add_argument(
+        "--samples",
+        type=positive,
+        metavar="M",
+        help="sampled answers a round, where the policy or the vote reads them (default: as many as "
+        "the policy was fitted on where it tells, else 3)",
+    )
 
 
 def _add_budgets(parser: argparse.ArgumentParser) -> None:
@@ -150,6 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"skipped {file.path}: {file.reason}")
     model = connect_model(arguments)
     loop, chosen = _settled(arguments, model, chosen)
+    _tell_samples(arguments.samples, loop.samples, chosen.policy)
     reads_evidence = "--encoder" in _asks(chosen.policy)
     retrieval, encoder = connect_retrieval(arguments, encode=reads_evidence)
     encoder = encoder if reads_evidence else None
@@ -219,25 +225,43 @@ def _settled(
         chosen = live_policy(arguments.policy, certainty=certainty)
     loop = _loop(arguments, chosen)
     if isinstance(loop, BudgetedSettings):
-        loop = replace(loop, certainty=settled.certainty, samples=loop.samples or settled.samples)
+        wanted = loop.samples or arguments.samples or settled.samples
+        loop = replace(
+            loop, certainty=settled.certainty, samples=wanted if settled.majority else loop.samples
+        )
     return loop, chosen
 
 
 def _loop(arguments: argparse.Namespace, chosen: PolicyFile) -> AnySettings:
-    reads_samples = any("samples" in spec.needs for spec in chosen.policy.specs)
+    wanted = samples_read(chosen.policy)
     given: dict[str, Any] = {
         "rounds": arguments.budget_rounds or chosen.max_rounds,
         "prompt": arguments.prompt,
         "start": arguments.start,
         "step": arguments.step,
         "seed": arguments.seed,
-        "samples": _SAMPLES_WHEN_READ if reads_samples else 0,
+        "samples": (arguments.samples or wanted) if wanted else 0,
         "judge": any(spec.name == JUDGE_SUPPORT.name for spec in chosen.policy.specs),
     }
     given = {name: value for name, value in given.items() if value is not None}
     if _pipeline(arguments, chosen.policy) == "budgeted":
         return BudgetedSettings(**given)
     return CumulativeSettings(**given)
+
+
+def _tell_samples(asked: int | None, drawn: int, policy: StopPolicy) -> None:
+    """Say where a given number of samples has no effect, or is not what the policy was fitted on."""
+    if asked is None:
+        return
+    wanted = samples_read(policy)
+    if not drawn:
+        say(
+            "--samples has no effect: neither the policy nor a vote reads samples, so none is drawn"
+        )
+    elif isinstance(policy, ABRagPolicy) and policy.preset != "published" and drawn != wanted > 0:
+        say(
+            f"the policy was fitted on {wanted} samples a round; on {drawn} its confidence may be off"
+        )
 
 
 def _logprobs(model: ChatModel, policy: StopPolicy) -> bool:

@@ -10,7 +10,6 @@ from suffice.bench.ab_rag import SWEPT, StudySettings, ab_rag_study
 from suffice.bench.ab_rag_table import ab_rag_tables
 from suffice.bench.retrieval import RetrievalSettings, retrieval_bench
 from suffice.bench.retrieval_table import retrieval_tables
-from suffice.bench.train_reranker import trained_on
 from suffice.cli.options import (
     add_json,
     add_replay,
@@ -25,6 +24,7 @@ from suffice.cli.output import ProgressLine, print_json, say
 from suffice.datasets.registry import DATASETS, load
 from suffice.pipelines.indexes import IndexMaker
 from suffice.pipelines.sources import connect_encoder, connect_reranker
+from suffice.retrieval.training_record import trained_on
 
 __all__ = ["add_command"]
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.bench.train_reranker import trained_on
 from suffice.cli.options import (
     add_json,
     add_model,
@@ -26,6 +25,7 @@ from suffice.pipelines.prompts import PROMPTS
 from suffice.pipelines.recorder import Progress, RecordSummary
 from suffice.pipelines.recording import Recording, record_examples
 from suffice.pipelines.splits import parse_splits
+from suffice.retrieval.training_record import trained_on
 
 __all__ = ["add_command", "show_summary"]
 

@@ -13,11 +13,13 @@ from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
 from suffice.errors import UsageError
 from suffice.pipelines.sources import connect_encoder, connect_reranker
 from suffice.retrieval.nli_cross_encoder import NliCrossEncoder
+from suffice.retrieval.training_record import trained_on
 from suffice.signals.asking import Asked, Replies
 from suffice.signals.judging import Judging
 from suffice.signals.measuring import Measured
 from suffice.signals.reranking import Reranking
 from suffice.signals.store import SignalModels, StoredSignals, asking_for, with_signals
+from suffice.trace.table import TraceSet
 from suffice.trace.writer import write_trace_set
 
 __all__ = ["add_command"]
@@ -76,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
         else tuple(name.strip() for name in arguments.only.split(","))
     )
     _check_out(arguments.out)
-    stored = with_signals(traces, only, models=_models(arguments, only), on_progress=_progress())
+    models = _models(arguments, only)
+    _warn_of_training(arguments.reranker, traces)
+    stored = with_signals(traces, only, models=models, on_progress=_progress())
     written = write_trace_set(stored.traces, arguments.out)
     if arguments.json:
         print_json(_document(stored, written))
@@ -117,6 +121,17 @@ def _models(arguments: argparse.Namespace, only: tuple[str, ...] | None) -> Sign
         ),
         entailment=_opened(arguments.nli, NliCrossEncoder.load),
     )
+
+
+def _warn_of_training(reranker: str | None, traces: TraceSet) -> None:
+    """Say how many of the questions the reranker knows from its training."""
+    known = len(trained_on(reranker) & set(traces.question_ids))
+    if known:
+        say(
+            f"the reranker was trained on {known} of these {traces.n_questions} questions: their scores "
+            "look better than those of questions it never saw, so leave them out of what you measure; "
+            "suffice record --reranker does"
+        )
 
 
 def _opened(name: str | None, connect: Callable[[str], _Model]) -> _Model | None:

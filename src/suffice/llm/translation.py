@@ -9,8 +9,32 @@ from suffice.errors import BackendError, SufficeError, UsageError
 
 __all__ = ["translate"]
 
-# refusals of one prompt, not of the way the server is used
-_ABOUT_THE_PROMPT = ("exceed_context_size", "context_length", "context size", "content_filter")
+# refusals of one prompt, not of the way the server is used; no standard names them
+_ABOUT_THE_PROMPT = (
+    "context length",
+    "context_length",
+    "context limit",
+    "context size",
+    "context_size",
+    "context window",
+    "content_filter",
+    "exceeds the model",
+    "exceeds the maximum number of tokens",
+    "input is too long",
+    "input length",
+    "input token count",
+    "input tokens exceed",
+    "inputs` tokens",
+    "maximum model length",
+    "prompt is too long",
+    "prompt too long",
+    "reduce the length",
+    "reduce your prompt",
+    "string_above_max_length",
+    "token count",
+    "too many tokens",
+)
+_ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
 
 
 def translate(error: Exception, *, url: str, model: str) -> SufficeError:
@@ -27,7 +51,8 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     -------
     SufficeError
         A :class:`UsageError` when the caller must change the request, the key, the name or the URL;
-        a :class:`BackendError` when the server or the way to it failed.
+        a :class:`BackendError` when the server or the way to it failed, or when it refuses this one
+        prompt, for example as too long.
     """
     openai = require("openai", extra="openai", purpose="A model server")
     if isinstance(error, openai.APITimeoutError):
@@ -49,6 +74,9 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
 def _of_status(error: Any, url: str, model: str) -> SufficeError:
     status: int = error.status_code
     said = f"{url} answered {status}: {_message(error)}"
+    words = f"{error} {error.body}".lower()
+    if status == 403 and any(each in words for each in _ABOUT_THE_RATE):
+        return BackendError(f"{said}. Wait, lower concurrency, and run the same again")
     if status in (401, 403):
         return UsageError(
             f"{said}. Set the environment variable OPENAI_API_KEY, or pass "
@@ -59,7 +87,8 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
             f"{said}. Check the model's name, {model!r} (curl {url}/models lists what there is), and "
             "that the URL is the base URL (it often ends in /v1)"
         )
-    if status in (400, 413, 422) and any(word in str(error) for word in _ABOUT_THE_PROMPT):
+    too_large = status == 413
+    if too_large or (status in (400, 422) and any(each in words for each in _ABOUT_THE_PROMPT)):
         return BackendError(f"{said}. The server refuses this prompt; shorten it")
     if 400 <= status < 500 and status not in (402, 408, 409, 425, 429):
         return UsageError(

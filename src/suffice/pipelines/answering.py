@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import InternalError, SufficeError, UsageError
 from suffice.pipelines.budgeted import BudgetedSettings, settle_certainty
 from suffice.pipelines.budgets import Budgets, Meter
 from suffice.pipelines.controller import Controller
@@ -105,12 +105,14 @@ def answer(
 
     Raises
     ------
-    BackendError
-        When the model fails before the first round is finished; a later failure returns an answer
-        of the rounds before it, with ``stopped_by = "error"``.
+    BackendError, UsageError, DataError
+        As model, retriever and encoder raise them before the policy decided about a first round; a
+        later one returns an answer of the rounds decided about, with ``stopped_by = "error"``.
     UsageError
         For a question without text, a policy without confidence where one is needed, and when the
         retriever gives no passage at all.
+    InternalError
+        A defect is never an answer.
     """
     if not question.strip():
         raise UsageError("the question is empty; type what you want to know")
@@ -122,7 +124,8 @@ def answer(
     decisions: list[Decision] = []
 
     def ended(stopped_by: StoppedBy, reason: str) -> Answered:
-        return _answered(controller.rounds, decisions, (stopped_by, reason), settings, meter.usd)
+        decided = controller.rounds[: len(decisions)]
+        return _answered(decided, decisions, (stopped_by, reason), settings, meter.usd)
 
     controller.start(question)
     try:
@@ -136,8 +139,8 @@ def answer(
             spent = meter.spent()
             if spent:
                 return ended("budget", spent)
-    except BackendError as error:
-        if not controller.rounds:
+    except SufficeError as error:
+        if isinstance(error, InternalError) or not decisions:
             raise
         return ended("error", str(error))
     if not controller.rounds:

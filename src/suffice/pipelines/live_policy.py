@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from suffice.errors import UsageError
+from suffice.pipelines.budgeted import VOTES
 from suffice.policies.ab_rag import ABRagPolicy, Certainty
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.methods import METHODS, method_and_preset
 from suffice.policies.rule import RulePolicy, rule_needs
+from suffice.protocols import StopPolicy
 
-__all__ = ["DEFAULT_RULE", "live_policy", "names_ab_rag"]
+__all__ = ["DEFAULT_RULE", "live_policy", "names_ab_rag", "samples_read"]
 
 DEFAULT_RULE = "answer_stable and not abstained"
 
@@ -57,3 +59,15 @@ def live_policy(named: str | None, *, certainty: Certainty = "token_probability"
             f"rule {named!r} has parts that must be fitted on traces; fit a policy file instead"
         )
     return PolicyFile(RulePolicy(rule=named), None)
+
+
+def samples_read(policy: StopPolicy) -> int:
+    """How many samples a round a policy wants: as many as it was fitted on where it tells, else three.
+
+    0 where it reads none.
+    """
+    if not any("samples" in spec.needs for spec in policy.specs):
+        return 0
+    if isinstance(policy, ABRagPolicy) and policy.signals[0] == "self_consistency":
+        return len(policy.levels) or VOTES
+    return VOTES

@@ -117,13 +117,17 @@ def record(
     Notes
     -----
     Each finished question is durable before the next is reported. A question that fails is stored in
-    ``failures.jsonl`` beside the shards and tried again by the next run. An interrupt lets the rounds
-    under way end, keeps what is finished and returns with ``interrupted``.
+    ``failures.jsonl`` beside the shards and tried again by the next run, after the others. An interrupt
+    lets the rounds under way end, keeps what is finished and returns with ``interrupted``.
+
+    A BackendError or DataError is the failure of its question alone, such as a prompt that is too long;
+    a UsageError, such as a wrong key or model name, would meet every question and ends the run at once.
 
     Raises
     ------
     UsageError
-        When ``out`` was recorded with other settings, or another recorder is writing it.
+        When ``out`` was recorded with other settings, another recorder is writing it, or a model or
+        retriever cannot be used as asked.
     BackendError
         When the first questions all fail, with the reason, or the disk refuses.
     """
@@ -140,6 +144,8 @@ def record(
         failures = _Failures(root)
         # a kill between the rows and this file leaves a failure that has since been mended
         failures.clear([task.question.id for task in tasks if task.question.id in before])
+        # questions that fail every time would else look like a backend that is down
+        wanted.sort(key=lambda task: task.question.id in failures)
         session = _Session(pipeline, writer, failures, settings, len(wanted))
         interrupted = session.run(wanted)
         found_before = sum(task.question.id in before for task in tasks)
@@ -227,6 +233,9 @@ class _Failures:
                     file=str(self._path),
                     row=number,
                 ) from error
+
+    def __contains__(self, question_id: str) -> bool:
+        return question_id in self._lines
 
     def add(self, question_id: str, reason: str) -> None:
         attempts = int(self._lines.get(question_id, {}).get("attempts", 0)) + 1

@@ -9,8 +9,8 @@ from suffice.bench.reranker_scores import METRICS, compare_rankings, ranking_sco
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.retrieval.bm25 import OKAPI, BM25Index
-from suffice.retrieval.ranking import best_reranked
 from suffice.trace.records import Passage
+from suffice.trace.reranked import best_reranked
 
 EXAMPLES = load("generated", limit=30, seed=3)
 GOLD = {example.question.text: set(example.gold.passage_ids) for example in EXAMPLES}

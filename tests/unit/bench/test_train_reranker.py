@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffice.bench import train_reranker
 from suffice.bench.reranker_data import split_questions
 from suffice.bench.reranker_scores import compare_rankings
-from suffice.bench.train_reranker import TrainSettings, main, train, training_ids
+from suffice.bench.train_reranker import TrainSettings, main, train
 from suffice.datasets.registry import load
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.retrieval.bm25 import BM25Index
 from suffice.retrieval.cross_encoder import CrossEncoderReranker
 from suffice.retrieval.fusion import HybridRetriever
 from suffice.retrieval.interaction import InteractionModel
 from suffice.retrieval.reranked import RerankedRetriever
+from suffice.retrieval.training_record import trained_on, training_ids, write_training
 from suffice.testing.conformance import check_reranker, check_retriever
 from suffice.trace.tokens import passage_tokens
 
@@ -143,6 +145,81 @@ def test_the_command_writes_a_reranker_that_pipelines_can_use(
     check_retriever(found, [examples[0].question.text], size=8)
 
 
+def run_small(base: Path, out: Path, *, seed: int = 7) -> int:
+    options = ["--dataset", "generated", "--limit", "12", "--out", str(out), "--base", str(base)]
+    small = ["--steps", "1", "--passages", "2", "--max-length", "16", "--seed", str(seed)]
+    return main([*options, *small])
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_scoring_leaves_a_reranker_with_its_record(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another one stood before: the record is that of the new weights, without scores."""
+    out = tmp_path / "reranker"
+    run_small(base, out, seed=7)
+    old = json.loads((out / "training.json").read_text())
+    assert "held_out" in old
+    with monkeypatch.context() as patch:
+        patch.setattr(train_reranker, "compare_rankings", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_small(base, out, seed=8)
+    CrossEncoderReranker.load(out)
+    record = json.loads((out / "training.json").read_text())
+    assert record["settings"]["seed"] == 8
+    assert "held_out" not in record
+    assert set(record["train_ids"]) != set(old["train_ids"])
+    examples = {each.question.id for each in load("generated", limit=12, seed=8)}
+    assert set(record["train_ids"] + record["held_out_ids"]) == examples
+    assert run_small(base, out, seed=8) == 0
+    again = json.loads((out / "training.json").read_text())
+    assert again["train_ids"] == record["train_ids"]
+    assert "held_out" in again
+
+
+def test_weights_are_never_usable_without_a_record_of_what_they_saw(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the last moment of the old weights and the first of the new ones both are covered."""
+    out = tmp_path / "reranker"
+    write_training(out, {"train_ids": ["an old question"]})
+    seen: list[frozenset[str]] = []
+    save = InteractionModel.save
+
+    def watched(self: InteractionModel, folder: str | Path) -> None:
+        seen.append(trained_on(folder))
+        save(self, folder)
+        seen.append(trained_on(folder))
+
+    monkeypatch.setattr(InteractionModel, "save", watched)
+    assert run_small(base, out) == 0
+    assert seen == [training_ids(out) | {"an old question"}] * 2
+    assert len(training_ids(out)) == 7
+
+
+def test_a_failed_save_leaves_the_old_record_in_the_new_one(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "reranker"
+    write_training(out, {"train_ids": ["an old question"]})
+    monkeypatch.setattr(InteractionModel, "save", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_small(base, out)
+    assert "an old question" in trained_on(out)
+    assert len(trained_on(out)) == 8
+
+
+def test_a_damaged_record_does_not_keep_a_training_from_being_saved(
+    base: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "training.json").write_text("{broken")
+    assert run_small(base, tmp_path) == 0
+    assert len(training_ids(tmp_path)) == 7
+
+
 def test_a_table_for_people(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--dataset", "generated", "--limit", "6", "--out", str(tmp_path / "out")]
     small = ["--base", str(base), "--steps", "1", "--passages", "2", "--max-length", "16"]
@@ -186,11 +263,6 @@ def test_a_data_set_without_gold_paragraphs(
     options = ["--dataset", "hotpotqa", "--data", str(path), "--out", str(tmp_path / "out")]
     assert main(options) == 2
     assert "0 of 3 questions have both a gold paragraph" in capsys.readouterr().err
-
-
-def test_a_folder_without_a_record(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="not the record of a training"):
-        training_ids(tmp_path)
 
 
 def test_the_install_line_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,70 @@ def test_declining(corpus: Path, certain: Path, capsys: pytest.CaptureFixture[st
     assert f"confidence {found['confidence']:.4g}" in capsys.readouterr().out.splitlines()
 
 
+@pytest.fixture
+def voted(tmp_path: Path) -> Path:
+    """A policy fitted on five samples a round, which stops by their agreement."""
+    fifths = tuple(n / 5 for n in range(1, 6))
+    policy = ABRagPolicy(
+        weights={"self_consistency": 1.0}, threshold=1.0, levels=fifths, preset="corrected"
+    )
+    return save_policy(policy, tmp_path / "voted.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"), [((), 5), (("--samples", "5"), 5), (("--samples", "2"), 2)]
+)
+def test_a_policy_reads_as_many_samples_as_it_was_fitted_on(
+    options: tuple[str, ...],
+    calls: int,
+    corpus: Path,
+    voted: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    common: tuple[str | Path, ...] = (
+        "--corpus",
+        corpus,
+        "--policy",
+        voted,
+        "--budget-rounds",
+        "1",
+        *options,
+    )
+    found = ask(capsys, *common)
+    assert found["usage"]["llm_calls"] == calls
+    agreeing = found["confidence"] * calls
+    assert agreeing == pytest.approx(round(agreeing))
+    assert main(["ask", QUESTION, "--llm", "scripted", *map(str, common)]) == 0
+    told = "the policy was fitted on 5 samples a round; on 2" in capsys.readouterr().err
+    assert told == (calls == 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "counted"),
+    [
+        ("fixed-1 --pipeline budgeted --certainty self_consistency", "llm_calls"),
+        ("self_consistency>0.7 --budget-rounds 1", "sample_calls"),
+    ],
+)
+def test_samples_of_a_vote_and_of_a_rule(
+    policy: str, counted: str, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common: tuple[str | Path, ...] = ("--corpus", corpus, "--policy", *policy.split())
+    assert ask(capsys, *common)["usage"][counted] == 3
+    assert ask(capsys, *common, "--samples", "4")["usage"][counted] == 4
+
+
+def test_samples_that_nothing_reads_are_told_and_not_drawn(
+    corpus: Path, certain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for policy in ("fixed-1", certain):
+        found = ask(capsys, "--corpus", corpus, "--policy", policy, "--samples", "4")
+        assert (found["usage"]["llm_calls"], found["usage"]["sample_calls"]) in ((1, 0), (2, 0))
+        command = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus), "--samples", "4"]
+        assert main([*command, "--policy", str(policy)]) == 0
+        assert "--samples has no effect" in capsys.readouterr().err
+
+
 def test_the_index_is_kept_and_refused_when_it_is_another(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,3 +83,99 @@ def test_a_refused_prompt_is_not_a_wrong_setting(body: dict[str, Any]) -> None:
     response = answer(400)
     error = openai.BadRequestError(f"Error code: 400 - {body}", response=response, body=body)
     assert isinstance(translate(error, url=URL, model="m"), BackendError)
+
+
+TOO_LONG = {
+    "openai": "This model's maximum context length is 4097 tokens. However, your messages resulted in "
+    "5012 tokens. Please reduce the length of the messages.",
+    "openai-input": "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted "
+    "in 278000 tokens. Please reduce the length of the messages.",
+    "openai-window": "Your input exceeds the context window of this model. Please adjust your input "
+    "and try again.",
+    "openai-embeddings": "This model's maximum context length is 8192 tokens, however you requested "
+    "9216 tokens (9216 in your prompt; 0 for the completion). Please reduce your prompt; or "
+    "completion length.",
+    "vllm": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens "
+    "(4744 in the messages, 256 in the completion). Please reduce the length of the messages or "
+    "completion.",
+    "vllm-decoder": "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+    "llama.cpp": "the request exceeds the available context size, try increasing it",
+    "llama.cpp-counted": "request (5000 tokens) exceeds the available context size (4096 tokens), try "
+    "increasing it",
+    "anthropic": "prompt is too long: 208310 tokens > 200000 maximum",
+    "anthropic-limit": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, "
+    "decrease input length or `max_tokens` and try again",
+    "ollama": "the input length exceeds the context length",
+    "ollama-max": "prompt too long; exceeded max context length by 31 tokens",
+    "gemini": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "sglang": "Requested token count exceeds the model's maximum context length of 4096 tokens.",
+    "mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+    "bedrock": "Input is too long for requested model.",
+    "tgi": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 "
+    "`inputs` tokens and 20 `max_new_tokens`",
+}
+WRONG_SETTINGS = (
+    "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas "
+    "you provided 100000.",
+    "Invalid 'stop': array too long. Expected an array with maximum length 4, but got 5 instead.",
+    "Unrecognized request argument supplied: top_k",
+    "'top_logprobs' must be at most 5",
+    "Invalid model: no-such-model",
+    "The model `x` does not support the chat interface",
+)
+
+
+def refused(status: int, message: str) -> SufficeError:
+    body = {"message": message, "type": "invalid_request_error"}
+    text = f"Error code: {status} - {body}"
+    error = openai.APIStatusError(text, response=answer(status), body=body)
+    return translate(error, url=URL, model="m")
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("server", TOO_LONG)
+def test_a_prompt_that_is_too_long_fails_its_question_alone(server: str, status: int) -> None:
+    for message in (TOO_LONG[server], TOO_LONG[server].upper()):
+        found = refused(status, message)
+        assert type(found) is BackendError
+        assert "shorten it" in str(found)
+        assert message.rstrip(".") in str(found)
+
+
+@pytest.mark.parametrize("message", WRONG_SETTINGS)
+def test_a_wrong_setting_is_not_about_the_prompt(message: str) -> None:
+    assert type(refused(400, message)) is UsageError
+
+
+def test_a_body_without_a_message_is_read_too() -> None:
+    text = TOO_LONG["vllm"]
+    error = openai.APIStatusError("Error code: 400", response=answer(400), body=text)
+    assert type(translate(error, url=URL, model="m")) is BackendError
+
+
+def test_a_request_that_is_too_large_is_that_request_alone() -> None:
+    assert "shorten it" in str(refused(413, "Request Entity Too Large"))
+    assert type(refused(413, "Request Entity Too Large")) is BackendError
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_key_or_name_is_never_about_the_prompt(status: int) -> None:
+    assert type(refused(status, TOO_LONG["openai"])) is UsageError
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (403, "You have exceeded a secondary rate limit. Please wait a few minutes.", BackendError),
+        (403, "Quota exceeded for this project", UsageError),
+        (403, "Country not supported", UsageError),
+        (429, "Rate limit reached for requests", BackendError),
+        (429, "You exceeded your current quota, please check your plan.", BackendError),
+    ],
+)
+def test_a_rate_limit_passes_and_a_quota_does_not(
+    status: int, message: str, kind: type[SufficeError]
+) -> None:
+    found = refused(status, message)
+    assert type(found) is kind
+    assert ("OPENAI_API_KEY" in str(found)) == (kind is UsageError)

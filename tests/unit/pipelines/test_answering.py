@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.costs.prices import Prices
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
 from suffice.pipelines.answering import DECLINED, Answered, Answering, answer
 from suffice.pipelines.budgeted import BudgetedSettings
 from suffice.pipelines.budgets import Budgets
@@ -19,7 +19,14 @@ from suffice.pipelines.fitness import check_policy
 from suffice.pipelines.sources import OwnParagraphs
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
-from suffice.protocols import Action, Decision, PolicyTable, PolicyView, StopPolicy
+from suffice.protocols import (
+    Action,
+    Decision,
+    GenerationRequest,
+    PolicyTable,
+    PolicyView,
+    StopPolicy,
+)
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.records import Passage
 
@@ -122,6 +129,52 @@ def test_a_failure_after_a_round_keeps_the_last_answer() -> None:
     model = ScriptedModel(CHANGING, failures=Failures(first=99))
     with pytest.raises(BackendError):
         ask(FixedPolicy(5), model)
+
+
+def failing_from(number: int, error: SufficeError) -> ScriptedModel:
+    """A model whose ``number``-th call raises."""
+    calls: list[GenerationRequest] = []
+
+    def reply(request: GenerationRequest, _sample: int) -> str:
+        calls.append(request)
+        if len(calls) >= number:
+            raise error
+        return CHANGING[len(calls) - 1]
+
+    return ScriptedModel(reply)
+
+
+@pytest.mark.parametrize(
+    "error", [BackendError("down"), UsageError("prompt too long"), DataError("broken reply")]
+)
+def test_any_failure_after_a_round_keeps_what_was_answered(error: SufficeError) -> None:
+    found = ask(FixedPolicy(5), failing_from(3, error))
+    assert (found.answer, found.stopped_by, found.reason) == ("b", "error", str(error))
+    assert len(found.rounds) == len(found.decisions) == 2
+    with pytest.raises(type(error), match=str(error)):
+        ask(FixedPolicy(5), failing_from(1, error))
+
+
+def test_a_defect_is_never_an_answer() -> None:
+    with pytest.raises(InternalError, match="impossible"):
+        ask(FixedPolicy(5), failing_from(3, InternalError("impossible")))
+
+
+def test_a_policy_that_fails_leaves_the_rounds_it_decided_about() -> None:
+    class Refuses(FixedPolicy):
+        def decide(self, view: PolicyView) -> Decision:
+            if view.round == self.refused:
+                raise DataError("a signal that cannot be")
+            return super().decide(view)
+
+        refused = 3
+
+    found = ask(Refuses(5), ScriptedModel(CHANGING))
+    assert (found.answer, found.stopped_by, found.answer_round) == ("b", "error", 2)
+    assert len(found.rounds) == len(found.decisions) == 2
+    Refuses.refused = 1
+    with pytest.raises(DataError, match="a signal that cannot be"):
+        ask(Refuses(5), ScriptedModel(CHANGING))
 
 
 def test_an_empty_question_is_refused_before_the_first_call() -> None:

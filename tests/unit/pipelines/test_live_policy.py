@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.pipelines.live_policy import DEFAULT_RULE, live_policy, names_ab_rag
+from suffice.pipelines.live_policy import DEFAULT_RULE, live_policy, names_ab_rag, samples_read
+from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 
@@ -48,3 +49,13 @@ def test_the_corrected_ab_rag_must_be_fitted() -> None:
     assert not any(map(names_ab_rag, ("ab-rag-corrected", "tasr", "answer_stable", None)))
     with pytest.raises(UsageError, match="suffice fit ab-rag"):
         live_policy("ab-rag-corrected")
+
+
+def test_as_many_samples_as_the_policy_was_fitted_on() -> None:
+    fifths = tuple(n / 5 for n in range(1, 6))
+    assert samples_read(ABRagPolicy(weights={"self_consistency": 1.0}, levels=fifths)) == 5
+    assert samples_read(ABRagPolicy(weights={"self_consistency": 1.0})) == 3
+    assert samples_read(ABRagPolicy.published("self_consistency")) == 3
+    assert samples_read(ABRagPolicy.published("token_probability")) == 0
+    assert samples_read(live_policy("self_consistency > 0.5").policy) == 3
+    assert samples_read(FixedPolicy(2)) == 0

@@ -6,13 +6,13 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import BackendError, DataError, SufficeError, UsageError
 from suffice.pipelines.recorder import Progress, RecorderSettings, RecordSummary, Task, record
 from suffice.protocols import Retriever
 from suffice.trace.reader import read_traces
@@ -180,6 +180,53 @@ def test_it_gives_up_when_the_first_five_all_fail(tmp_path: Path) -> None:
 def test_one_success_keeps_it_going(tmp_path: Path) -> None:
     summary = recorded(tmp_path, Scripted(*ids(20)[1:]), count=20, concurrency=1)
     assert (summary.recorded, summary.failed) == (1, 19)
+
+
+class Refusing(Scripted):
+    """Questions by id raise their error in the first round."""
+
+    def __init__(self, errors: Mapping[str, SufficeError]) -> None:
+        super().__init__()
+        self.errors = errors
+
+    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
+        self.asked.append(question.id)
+        if question.id in self.errors:
+            raise self.errors[question.id]
+        yield Round(answer="fine")
+
+
+@pytest.mark.parametrize("kind", [BackendError, DataError])
+def test_a_refused_question_fails_alone(tmp_path: Path, kind: type[SufficeError]) -> None:
+    reason = "answered 400: prompt is too long: 208310 tokens > 200000 maximum"
+    summary = recorded(tmp_path, Refusing({"q02": kind(reason)}))
+    assert (summary.recorded, summary.failed) == (5, 1)
+    assert failures(tmp_path) == [{"question_id": "q02", "reason": reason, "attempts": 1}]
+
+
+def test_what_would_meet_every_question_ends_it_at_once(tmp_path: Path) -> None:
+    wrong = Refusing({"q02": UsageError("answered 401: no such key")})
+    with pytest.raises(UsageError, match="401"):
+        recorded(tmp_path, wrong, count=40, concurrency=1)
+    assert len(wrong.asked) <= 4
+    assert failures(tmp_path) == []
+    assert list(read_traces(tmp_path).question_ids) == ["q00", "q01"]
+
+
+def test_questions_that_always_fail_do_not_keep_the_others_from_being_asked(
+    tmp_path: Path,
+) -> None:
+    """Six of them would else look like a backend that is down, run after run."""
+    long = {f"q{n:02d}": BackendError(f"prompt {n} is too long") for n in range(1, 7)}
+    assert recorded(tmp_path, Refusing(long), count=7, concurrency=1).failed == 6
+    again = Refusing(long)
+    with pytest.raises(BackendError, match="5 questions failed in a row"):
+        recorded(tmp_path, again, count=7, concurrency=1)  # nothing else is left
+    more = Refusing(long)
+    summary = recorded(tmp_path, more, count=12, concurrency=1)
+    assert (summary.recorded, summary.failed) == (5, 6)
+    assert sorted(more.asked[:5]) == [f"q{n:02d}" for n in range(7, 12)]
+    assert {each["attempts"] for each in failures(tmp_path)} == {2, 3}
 
 
 def test_a_question_that_no_file_can_hold_fails_alone(tmp_path: Path) -> None:
