@@ -22,6 +22,7 @@ __all__ = [
     "SufficeError",
     "SufficeWarning",
     "UsageError",
+    "first_line",
 ]
 
 
@@ -88,3 +89,9 @@ class InternalError(SufficeError):
 
 class SufficeWarning(UserWarning):
     """Something was left out or is likely not meant; work goes on, and the message says with what."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line with text of a foreign error's message, at most 300 letters; else its type."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line[:300] for line in lines if line), type(error).__name__)

@@ -6,11 +6,13 @@ import hashlib
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from suffice.errors import BackendError, DataError, SufficeWarning, UsageError
 from suffice.trace.records import Passage
@@ -119,9 +121,12 @@ def _scores(
 ) -> Sequence[float | None]:
     if settings.scores == "none":
         return [None] * len(documents)
+    ranks = [1 / rank for rank in range(1, len(documents) + 1)]
+    if settings.scores == "rank":
+        return ranks
     given = [_given(document, settings, source) for document in documents]
-    if settings.scores == "rank" or all(score is None for score in given):
-        return [1 / rank for rank in range(1, len(documents) + 1)]
+    if all(score is None for score in given):
+        return ranks
     known = [score for score in given if score is not None]
     if len(known) < len(given):
         raise DataError(
@@ -148,10 +153,10 @@ def _given(document: Found, settings: AdapterSettings, source: str) -> float | N
             f"{source} gave a document without a score under score_key={key!r}; its metadata has "
             f"{_keys(document)}"
         )
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
+    number = math.nan
+    if not isinstance(value, bool | str | bytes | np.bool_):  # float() would take them
+        with suppress(TypeError, ValueError, OverflowError):
+            number = float(value)
     if not math.isfinite(number):
         raise DataError(f"{source} gave a document with the score {value!r:.60}; wanted a number")
     return number

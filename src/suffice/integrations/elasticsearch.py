@@ -303,9 +303,9 @@ def _trusted(ca_file: Path | None) -> Any:
 
 
 def _retry_after(headers: Any) -> float | None:
-    """The pause the server asks for in seconds, within bounds; ``None``: none, or a date."""
+    """The pause the server asks for in seconds, within bounds; ``None``: none, a date or nonsense."""
     try:
         seconds = float(headers.get("retry-after", ""))
     except ValueError:
         return None
-    return min(max(seconds, 0.0), _LONGEST_PAUSE_S)
+    return min(seconds, _LONGEST_PAUSE_S) if seconds >= 0 else None  # NaN is not

@@ -160,9 +160,13 @@ def _id(hit: Mapping[str, Any], source: Mapping[str, Any], field: str | None, pl
 
 def _score(hit: Mapping[str, Any], place: str) -> float:
     score = hit.get("_score")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+    try:
+        number = float(score) if type(score) in (int, float) else math.nan  # type: ignore[arg-type]
+    except OverflowError:  # a whole number of hundreds of digits
+        number = math.nan
+    if not math.isfinite(number):
         raise _malformed(place, "_score", score)
-    return float(score)
+    return number
 
 
 def _each_once(found: Sequence[Passage]) -> tuple[Passage, ...]:

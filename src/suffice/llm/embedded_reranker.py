@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +11,7 @@ from suffice._optional import require
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.gguf import read_facts
 from suffice.trace.records import Passage
+from suffice.trace.reranked import best_reranked
 from suffice.trace.tokens import passage_text
 
 __all__ = ["EmbeddedReranker"]
@@ -78,10 +77,7 @@ class EmbeddedReranker:
         if not passages:
             return ()
         scores = self._scores(query, [passage_text(each) for each in passages])
-        scored = [
-            replace(each, rerank_score=score) for each, score in zip(passages, scores, strict=True)
-        ]
-        return tuple(sorted(scored, key=_worse))
+        return best_reranked(passages, scores)
 
     def close(self) -> None:
         """Stop the server and free the weights; may be called twice."""
@@ -105,7 +101,7 @@ class EmbeddedReranker:
                 int(each["index"]): float(each["relevance_score"]) for each in reply["results"]
             }
             return [found[place] for place in range(len(texts))]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise BackendError(
                 f"the reranker {self.name!r} gave no score for every passage: {reply!r:.200}"
             ) from error
@@ -159,9 +155,3 @@ def _start(path: Path, threads: int) -> Any:
             f"llama.cpp could not load {str(path)!r}: {error} Check that the file is complete and that "
             "llama.cpp knows its architecture"
         ) from error
-
-
-def _worse(passage: Passage) -> tuple[bool, float]:
-    score = passage.rerank_score
-    undefined = score is None or math.isnan(score)
-    return undefined, 0.0 if score is None or undefined else -score

@@ -166,7 +166,11 @@ class EndpointEncoder:
         return vectors
 
 
-def _embeddings(payload: object, n: int, source: str) -> list[list[float]]:
+_NUMBERS = frozenset({int, float, list, type(None)})
+"""What may stand in a vector; what null and lists mean is told by the shape and the numbers."""
+
+
+def _embeddings(payload: object, n: int, source: str) -> list[object]:
     """The vectors of a reply in the order of the texts."""
     rows: Any = payload.get("data") if isinstance(payload, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -187,12 +191,16 @@ def _embeddings(payload: object, n: int, source: str) -> list[list[float]]:
     return ordered
 
 
-def _unit(embeddings: list[list[float]], source: str) -> NDArray[np.float32]:
+def _unit(embeddings: list[Any], source: str) -> NDArray[np.float32]:
     import numpy as np
 
+    kinds = {kind for row in embeddings if isinstance(row, list) for kind in map(type, row)}
+    if not kinds <= _NUMBERS:  # numpy would read True as 1.0 and "1.5" as 1.5
+        found = ", ".join(sorted(kind.__name__ for kind in kinds - _NUMBERS))
+        raise BackendError(f"{source} sent vectors that are not numbers: they hold {found}")
     try:
         vectors = np.array(embeddings, dtype=np.float64)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise BackendError(
             f"{source} sent vectors that are not numbers or of several lengths: {error}"
         ) from error

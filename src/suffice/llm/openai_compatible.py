@@ -287,7 +287,7 @@ def reply_json(raw: Any, url: str) -> object:
     text = raw.http_response.text
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BackendError(
             f"{url} sent a reply that is not JSON ({error}): {text[:200]!r}. Check that the "
             "URL is that of an OpenAI-compatible interface (it often ends in /v1)"

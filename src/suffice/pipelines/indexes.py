@@ -6,14 +6,16 @@ import glob
 import hashlib
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
-from suffice.errors import DataError, InternalError
+from suffice.errors import DataError, InternalError, UsageError
 from suffice.protocols import Encoder, Retriever
 from suffice.retrieval.bm25 import BM25Index
 from suffice.retrieval.dense import DenseIndex
+from suffice.retrieval.index_folder import has_index, prepare_folder
 from suffice.retrieval.ranking import corpus_changes, corpus_fingerprint
 from suffice.retrieval.tfidf import TfidfIndex
 from suffice.trace.records import Passage
@@ -75,11 +77,16 @@ class IndexMaker:
         return DenseIndex.load(folder, self._needed_encoder())
 
     def cached(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
-        """The index in ``folder`` when it is of these passages and this encoder, else a new one there."""
-        try:
-            stored = self.load(kind, folder) if folder.exists() else None
-        except DataError:
-            stored = None  # half-written, of another version or encoder: it is only a cache
+        """The index in ``folder`` when it is of these passages and this encoder, else a new one there.
+
+        Raises
+        ------
+        UsageError
+            When a new one cannot be kept there; nothing is built then.
+        """
+        stored = None
+        with suppress(DataError):  # none, half-written, of another version or encoder: only a cache
+            stored = self.load(kind, folder)
         if stored is not None and _same(stored.passages, passages):
             return stored
         return self._renewed(kind, passages, folder)
@@ -98,8 +105,16 @@ class IndexMaker:
         ------
         DataError
             When it is of another corpus or encoder, saying what changed, unless ``renew``.
+        UsageError
+            When a new one cannot be kept there; nothing is built then.
         """
-        if renew or not (folder / "index.json").exists():
+        try:
+            anew = renew or not has_index(folder)
+            if anew:
+                prepare_folder(folder)
+        except UsageError as error:
+            raise UsageError(f"--index: {error}") from error
+        if anew:
             return self._renewed(kind, passages, folder)
         try:
             stored = self.load(kind, folder)
@@ -114,6 +129,7 @@ class IndexMaker:
         return stored
 
     def _renewed(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
+        prepare_folder(folder)  # what is wrong with it is told before anything is encoded
         if kind != "dense":
             index = self.build(kind, passages)
             index.save(folder)
@@ -121,10 +137,10 @@ class IndexMaker:
         # named by what is encoded with what: work left over from anything else is not gone on with
         made_of = f"{self._needed_encoder().name}\n{corpus_fingerprint(passages)}"
         digest = hashlib.sha256(made_of.encode()).hexdigest()[:12]
-        work = folder.with_name(f"{folder.name}.work-{digest}")
-        index = self.build(kind, passages, work)
+        place = folder.resolve()  # "." has no name
+        index = self.build(kind, passages, place.with_name(f"{place.name}.work-{digest}"))
         index.save(folder)
-        for each in folder.parent.glob(f"{glob.escape(folder.name)}.work-*"):
+        for each in place.parent.glob(f"{glob.escape(place.name)}.work-*"):
             shutil.rmtree(each, ignore_errors=True)
         return index
 

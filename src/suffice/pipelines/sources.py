@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -181,22 +181,10 @@ class Retrieval:
         if len(indexes) == 1:
             return indexes[0]
         # not deeper, however many passages are asked for: the pool is a matter of the method
-        capped = [_AtMost(each, self.candidates) for each in indexes]
-        fused = HybridRetriever(capped, candidates=self.candidates)
+        fused = HybridRetriever(indexes, candidates=self.candidates, deepen=False)
         if self.reranker is None or not self.reranks:
             return fused
         return RerankedRetriever(fused, self.reranker, candidates=self.candidates * len(indexes))
-
-
-@dataclass(frozen=True, slots=True)
-class _AtMost:
-    """The first passages of a retriever and no more."""
-
-    retriever: Retriever
-    most: int
-
-    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        return self.retriever.retrieve(query, min(k, self.most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,18 +209,28 @@ class OwnParagraphs:
 def pooled_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
     """Every passage once, by id; one that comes again with another text gets ``id~2``.
 
-    Data sets name paragraphs by title, and the same title may carry two texts.
+    Data sets name paragraphs by title, and the same title may carry two texts. Where some passage is
+    called ``id~2`` already, the next free number is taken.
     """
-    texts: dict[str, dict[str | None, str]] = {}
+    given = [each for group in groups for each in group]
+    taken = {each.id for each in given}
+    texts: dict[str, set[str | None]] = {}
     pooled: list[Passage] = []
-    for passage in (each for group in groups for each in group):
-        seen = texts.setdefault(passage.id, {})
+    for passage in given:
+        seen = texts.setdefault(passage.id, set())
         if passage.text in seen:
             continue
-        name = passage.id if not seen else f"{passage.id}~{len(seen) + 1}"
-        seen[passage.text] = name
+        name = passage.id if not seen else _free(passage.id, len(seen) + 1, taken)
+        taken.add(name)
+        seen.add(passage.text)
         pooled.append(Passage(id=name, title=passage.title, text=passage.text))
     return tuple(pooled)
+
+
+def _free(name: str, number: int, taken: Set[str]) -> str:
+    while f"{name}~{number}" in taken:
+        number += 1
+    return f"{name}~{number}"
 
 
 def pooled_retriever(

@@ -9,6 +9,7 @@ each word once when the index is built.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, first_line
 from suffice.retrieval.index_folder import load_index, save_index
 from suffice.retrieval.okapi import OkapiScorer
 from suffice.retrieval.ranking import check_ids, check_k, corpus_fingerprint, top_passages
+from suffice.retrieval.unreadable import UNREADABLE
 from suffice.trace.records import Passage
 from suffice.trace.tokens import passage_tokens, tokenize
 
@@ -52,8 +54,8 @@ class BM25Settings:
     variant: BM25Variant = "lucene"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.k1 < float("inf"):
-            raise UsageError(f"k1 must be a number of at least 0, found {self.k1!r}")
+        if not 0 <= self.k1 <= sys.float_info.max:
+            raise UsageError(f"k1 must be a number of at least 0, found {self.k1!r:.60}")
         if not 0 <= self.b <= 1:
             raise UsageError(f"b must lie in [0, 1], found {self.b!r}")
         if self.variant not in _VARIANTS:
@@ -83,7 +85,10 @@ class _EagerScorer:
         return scores
 
 
-_ENGINE_FILE = "params.index.json"  # written by bm25s unless there is no word to index
+_ENGINE_FILES = (  # written by bm25s unless there is no word to index
+    *("data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"),
+    *("params.index.json", "vocab.index.json"),
+)
 
 
 def load_bm25s() -> Any:
@@ -208,7 +213,10 @@ class BM25Index:
             ) from error
         if settings.variant == "okapi":
             return cls.build(stored.passages, settings)
-        engine = _load_engine(stored.data) if _ENGINE_FILE in stored.files else None
+        engine = None
+        if any(passage_tokens(passage) for passage in stored.passages):
+            stored.need(*_ENGINE_FILES)
+            engine = _load_engine(stored.data)
         scorer = _EagerScorer(engine=engine, n_passages=len(stored.passages))
         return cls(stored.passages, settings, scorer)
 
@@ -216,5 +224,8 @@ class BM25Index:
 def _load_engine(data: Path) -> Any:
     try:
         return load_bm25s().BM25.load(data, show_progress=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"not a readable bm25s index ({error})", file=str(data)) from error
+    except UNREADABLE as error:
+        raise DataError(
+            f"not a readable bm25s index ({first_line(error)}); build the index again",
+            file=str(data),
+        ) from error

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from suffice._optional import require
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, UsageError, first_line
 from suffice.retrieval.interaction import InteractionModel
 from suffice.retrieval.quiet import without_bars
-from suffice.retrieval.ranking import best_reranked
 from suffice.trace.records import Passage
+from suffice.trace.reranked import best_reranked
 from suffice.trace.tokens import passage_text
 
 __all__ = ["CrossEncoderReranker"]
@@ -59,7 +59,7 @@ class CrossEncoderReranker:
                 model = module.CrossEncoder(str(name_or_path))
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(
-                f"no cross-encoder at {str(name_or_path)!r}: {_first_line(error)}; name a folder that "
+                f"no cross-encoder at {str(name_or_path)!r}: {first_line(error)}; name a folder that "
                 "sentence-transformers' CrossEncoder saved, or a model of the Hub"
             ) from error
         if model.num_labels != 1:
@@ -87,9 +87,5 @@ class CrossEncoderReranker:
                 show_progress_bar=False,
             )
         except RuntimeError as error:
-            raise BackendError(f"the cross-encoder failed: {_first_line(error)}") from error
+            raise BackendError(f"the cross-encoder failed: {first_line(error)}") from error
         return best_reranked(passages, scores)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

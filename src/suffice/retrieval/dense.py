@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, first_line
 from suffice.protocols import Encoder
 from suffice.retrieval.index_folder import StoredIndex, load_index, save_index
 from suffice.retrieval.passage_vectors import encode_checked, encode_passages
 from suffice.retrieval.ranking import check_ids, check_k, corpus_changes, corpus_fingerprint
-from suffice.retrieval.vector_index import DenseKind, DenseSettings, VectorIndex
+from suffice.retrieval.vector_index import (
+    LARGEST_DIMENSION,
+    DenseKind,
+    DenseSettings,
+    VectorIndex,
+)
 from suffice.trace.records import Passage
 from suffice.trace.tokens import passage_text
 
 __all__ = ["DenseIndex", "DenseKind", "DenseSettings"]
 
 _VECTORS = "vectors.faiss"
-_CHECKSUM = "vectors.sha256"
 
 
 class DenseIndex:
@@ -202,7 +204,6 @@ class DenseIndex:
 
         def write(data: Path) -> None:
             self._vectors.write(data / _VECTORS)
-            (data / _CHECKSUM).write_text(_sha256(data / _VECTORS) + "\n", encoding="ascii")
 
         save_index(Path(folder), "dense", self.passages, settings, write)
 
@@ -230,11 +231,8 @@ class DenseIndex:
                 file=str(stored.header),
                 column="encoder",
             )
+        stored.need(_VECTORS)
         path = stored.data / _VECTORS
-        if _checksum(stored) != _sha256(path):
-            raise DataError(
-                "its content is not what was saved; build the index again", file=str(path)
-            )
         vectors = VectorIndex.read(path, settings)
         found = (len(vectors), vectors.dimension)
         if found != (len(_with_text(stored.passages)), dimension):
@@ -286,28 +284,25 @@ def _check_dimension(encoder: Encoder, dimension: int, file: str | None) -> None
 
 
 def _header(stored: StoredIndex) -> tuple[str, int, DenseSettings]:
-    values: dict[str, Any] = dict(stored.settings)
+    encoder, dimension = (stored.settings.get(name) for name in ("encoder", "dimension"))
     try:
-        return (
-            str(values["encoder"]),
-            int(values["dimension"]),
-            DenseSettings(**values["index"]),
+        settings = DenseSettings(**stored.settings["index"])
+    except (KeyError, TypeError, UsageError) as error:
+        raise _no_header(stored, "index", first_line(error)) from error
+    if not isinstance(encoder, str):
+        raise _no_header(stored, "encoder", f"must be a text, found {encoder!r:.60}")
+    if type(dimension) is not int or not 1 <= dimension <= LARGEST_DIMENSION:
+        raise _no_header(
+            stored,
+            "dimension",
+            f"must be a whole number in 1..{LARGEST_DIMENSION}, found {dimension!r:.60}",
         )
-    except (KeyError, TypeError, ValueError, UsageError) as error:
-        raise DataError(
-            f"not the header of a dense index ({error!r})", file=str(stored.header)
-        ) from error
+    return encoder, dimension, settings
 
 
-def _checksum(stored: StoredIndex) -> str:
-    for name in (_VECTORS, _CHECKSUM):
-        if name not in stored.files:
-            raise DataError(
-                f"names no {name}; not a dense index, build it again", file=str(stored.header)
-            )
-    return (stored.data / _CHECKSUM).read_text(encoding="ascii", errors="replace").strip()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _no_header(stored: StoredIndex, column: str, wrong: str) -> DataError:
+    return DataError(
+        f"not the header of a dense index: {wrong}; build the index again",
+        file=str(stored.header),
+        column=column,
+    )

@@ -69,7 +69,8 @@ class HybridRetriever:
     Passages with one id are one passage, told by the first retriever that found it; ``score`` is the
     fused score. Every retriever gives ``candidates`` passages. Only when the fused pool holds fewer
     than asked for are they asked for twice as many, and again: what that adds follows the pool, with
-    scores of at most its last one, so a short answer is always the beginning of a longer one.
+    scores of at most its last one, so a short answer is always the beginning of a longer one. Every
+    such step encodes and searches the query anew; ``deepen=False`` takes none of them.
 
     Parameters
     ----------
@@ -79,10 +80,17 @@ class HybridRetriever:
         How many passages each gives, at least 1.
     k
         The constant of :func:`reciprocal_rank_fusion`.
+    deepen
+        ``False``: the pool is what the first ``candidates`` of each hold, and an answer is no longer.
     """
 
     def __init__(
-        self, retrievers: Sequence[Retriever], *, candidates: int = 20, k: float = 60
+        self,
+        retrievers: Sequence[Retriever],
+        *,
+        candidates: int = 20,
+        k: float = 60,
+        deepen: bool = True,
     ) -> None:
         self._retrievers = tuple(retrievers)
         if not self._retrievers:
@@ -92,6 +100,7 @@ class HybridRetriever:
         _check_constant(k)
         self._candidates = candidates
         self._k = k
+        self._deepen = deepen
 
     @property
     def candidates(self) -> int:
@@ -115,7 +124,7 @@ class HybridRetriever:
                 if passage.id not in pool:
                     lowest = min(lowest, passage.score or 0.0)
                     pool[passage.id] = replace(passage, score=lowest)
-            if len(pool) >= k or max(map(len, found)) < depth:
+            if not self._deepen or len(pool) >= k or max(map(len, found)) < depth:
                 return tuple(islice(pool.values(), k))
             depth *= 2
 

@@ -1,30 +1,36 @@
 """An index on disk, whatever its kind.
 
 ``index.json`` names the folder with everything else and is replaced last, so a reader finds either
-the old index or the new one, never half of each.
+the old index or the new one, never half of each. It holds the size and SHA-256 of every file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import BackendError, DataError, UsageError
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.trace.records import Passage
 
-__all__ = ["SCHEMA", "StoredIndex", "load_index", "save_index"]
+__all__ = ["SCHEMA", "StoredIndex", "has_index", "load_index", "prepare_folder", "save_index"]
 
-SCHEMA = 1
+SCHEMA = 2
+_UNSUMMED = 1  # the schema that knew files by their size alone
 _HEADER = "index.json"
 _PASSAGES = "passages.jsonl"
 _FIRST_KIND = "bm25"  # what a header without a kind holds: the first version wrote no other
+_DATA = re.compile(r"data-[0-9a-f]{32}")
+_NO_NAME = re.compile(r"\.{0,2}|.*[/\\\0].*", re.DOTALL)  # may lead out of the folder
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +47,22 @@ class StoredIndex:
     files: frozenset[str]
     header: Path
 
+    def need(self, *names: str) -> None:
+        """Refuse an index whose header leaves out one of these files.
+
+        Raises
+        ------
+        DataError
+            Naming the first.
+        """
+        for name in names:
+            if name not in self.files:
+                raise DataError(
+                    f"names no {name}, which such an index has; build the index again",
+                    file=str(self.header),
+                    column="files",
+                )
+
 
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
@@ -50,6 +72,95 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flushed(path: Path) -> dict[str, object]:
+    """Make a file durable; what the header says of it."""
+    _sync(path)
+    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+
+
+# --- the user's folder ----------------------------------------------------------------------------
+def has_index(folder: Path) -> bool:
+    """Whether an index, of whatever state, was saved to a folder.
+
+    Raises
+    ------
+    UsageError
+        When the folder cannot be looked into.
+    """
+    try:
+        return (folder / _HEADER).exists()
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder an index is to be saved to, where it is missing.
+
+    Raises
+    ------
+    UsageError
+        When it is a file, cannot be made or written, or holds other things and no index.
+    """
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(
+                f"{folder} is a file; an index is saved to a folder: name a new or empty one"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(f"{folder} may not be written")
+        names = sorted(each.name for each in folder.iterdir())
+        ours = _holds_ours(folder)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    others = [each for each in names if not (_DATA.fullmatch(each) or each == f"{_HEADER}.tmp")]
+    if others and not ours:
+        more = ", ..." if len(others) > _SHOWN else ""
+        raise UsageError(
+            f"{folder} holds other files ({', '.join(others[:_SHOWN])}{more}) and no index; an index "
+            "is saved to a folder of its own: name a new or empty one"
+        )
+
+
+def _unusable(folder: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"an index cannot be kept in {folder} ({error.strerror or error}); name a folder that can be "
+        "made and written"
+    )
+
+
+def _holds_ours(folder: Path) -> bool:
+    """Whether ``index.json`` is one of ours, or what is left of one beside its data."""
+    path = folder / _HEADER
+    if not path.is_file():
+        return False
+    try:
+        header = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return bool(_data_folders(folder))
+    return (
+        isinstance(header, dict)
+        and _is_whole(header.get("schema"))
+        and isinstance(header.get("folder"), str)
+        and _DATA.fullmatch(header["folder"]) is not None
+    )
+
+
+def _data_folders(folder: Path) -> list[Path]:
+    """What saves of ours made, killed ones too; links are not ours."""
+    return [
+        each
+        for each in folder.iterdir()
+        if _DATA.fullmatch(each.name) and each.is_dir() and not each.is_symlink()
+    ]
+
+
+# --- saving ---------------------------------------------------------------------------------------
 def _write_passages(path: Path, passages: Iterable[Passage]) -> None:
     with path.open("w", encoding="ascii") as file:
         for passage in passages:
@@ -82,19 +193,16 @@ def save_index(
     Raises
     ------
     UsageError
-        When ``folder`` is a file.
+        When ``folder`` is a file, cannot be written, or holds other things and no index.
+    BackendError
+        When the disk is full or refuses; an index already there is kept.
     """
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; an index is saved to a folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    prepare_folder(folder)
     data = folder / f"data-{uuid.uuid4().hex}"
-    data.mkdir()
     try:
+        data.mkdir()
         _write_passages(data / _PASSAGES, passages)
         write(data)
-        files = {path.name: path.stat().st_size for path in sorted(data.iterdir())}
-        for name in files:
-            _sync(data / name)
         header = {
             "schema": SCHEMA,
             "kind": kind,
@@ -102,56 +210,128 @@ def save_index(
             "passages": len(passages),
             "settings": dict(settings),
             "folder": data.name,
-            "files": files,
+            "files": {path.name: _flushed(path) for path in sorted(data.iterdir())},
         }
         aside = data / f"{_HEADER}.tmp"
         aside.write_text(json.dumps(header, indent=2) + "\n", encoding="ascii")
         _sync(aside)
         aside.replace(folder / _HEADER)
+    except OSError as error:
+        shutil.rmtree(data, ignore_errors=True)
+        raise BackendError(
+            f"cannot write the index to {folder} ({error.strerror or error}); make room or name "
+            "another folder"
+        ) from error
     except BaseException:
         shutil.rmtree(data, ignore_errors=True)
         raise
-    for other in folder.glob("data-*"):
+    for other in _data_folders(folder):
         if other != data:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def _read_header(path: Path, kind: str) -> dict[str, Any]:
+# --- loading --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _File:
+    size: int
+    sha256: str | None  # None: of a header that knew no checksums
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    settings: Mapping[str, Any]
+    folder: str
+    files: Mapping[str, _File]
+    fingerprint: str
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _read_header(path: Path, kind: str) -> _Header:
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"missing: no {kind} index was saved here", file=str(path)) from error
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"not a readable index header ({error})", file=str(path)) from error
-    if not isinstance(header, dict) or not isinstance(header.get("schema"), int):
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if not _is_whole(schema) or schema < 1:
         raise DataError("no schema number; not the header of an index", file=str(path))
-    if header["schema"] > SCHEMA:
+    if schema > SCHEMA:
         raise DataError(
-            f"schema {header['schema']} is newer than {SCHEMA}, the newest this version reads; "
+            f"schema {schema!s:.20} is newer than {SCHEMA}, the newest this version reads; "
             "update suffice or build the index again",
             file=str(path),
         )
-    found = header.get("kind", _FIRST_KIND)
+    found = header.get("kind", _FIRST_KIND if schema == _UNSUMMED else None)
     if found != kind:
         raise DataError(
-            f"holds an index of kind {found!r}, not {kind!r}; name another folder or build it again",
+            f"holds an index of kind {found!r:.60}, not {kind!r}; name another folder or build it "
+            "again",
             file=str(path),
             column="kind",
         )
-    return header
+    return _checked(header, path)
 
 
-def _check_files(data: Path, files: Mapping[str, int]) -> None:
-    for name, size in files.items():
+def _checked(header: Mapping[str, Any], path: Path) -> _Header:
+    """The header's parts, each of the kind it must be."""
+    folder, settings = header.get("folder"), header.get("settings")
+    files, fingerprint = header.get("files"), header.get("fingerprint")
+
+    def wrong(column: str, wanted: str) -> DataError:
+        return DataError(
+            f"not the header of an index: must be {wanted}, found {header.get(column)!r:.80}; build "
+            "the index again",
+            file=str(path),
+            column=column,
+        )
+
+    if not isinstance(folder, str) or not _DATA.fullmatch(folder):
+        raise wrong("folder", "data- and 32 hexadecimal digits")
+    if not isinstance(settings, dict):
+        raise wrong("settings", "an object")
+    if not isinstance(fingerprint, str):
+        raise wrong("fingerprint", "a text")
+    if not isinstance(files, dict) or any(_NO_NAME.fullmatch(name) for name in files):
+        raise wrong("files", "an object of plain file names")
+    summed = header["schema"] > _UNSUMMED
+    known = {name: _file(value, summed=summed) for name, value in files.items()}
+    kept = {name: value for name, value in known.items() if value is not None}
+    if len(kept) < len(known) or _PASSAGES not in kept:
+        raise wrong("files", f"sizes and checksums of files, {_PASSAGES} among them")
+    return _Header(settings, folder, kept, fingerprint)
+
+
+def _file(value: object, *, summed: bool) -> _File | None:
+    if not summed:
+        return _File(value, None) if _is_whole(value) else None
+    size, checksum = (
+        (value.get("bytes"), value.get("sha256")) if isinstance(value, dict) else (None, None)
+    )
+    return _File(size, checksum) if _is_whole(size) and isinstance(checksum, str) else None
+
+
+def _check_files(data: Path, files: Mapping[str, _File]) -> None:
+    """Refuse changed files before anything parses them."""
+    for name, wanted in files.items():
         path = data / name
         if not path.is_file():
             raise DataError("missing from the saved index; build it again", file=str(path))
-        found = path.stat().st_size
-        if found != size:
-            raise DataError(
-                f"{found} bytes instead of {size}: cut short or changed; build the index again",
-                file=str(path),
-            )
+        try:
+            size = path.stat().st_size
+            if size == wanted.size and wanted.sha256 in (None, _sha256(path)):
+                continue
+        except OSError as error:
+            raise DataError(f"cannot be read ({error})", file=str(path)) from error
+        raise DataError(
+            f"{size} bytes instead of {wanted.size}: cut short or changed; build the index again"
+            if size != wanted.size
+            else "its content is not what was saved; build the index again",
+            file=str(path),
+        )
 
 
 def _read_passages(path: Path) -> tuple[Passage, ...]:
@@ -161,7 +341,7 @@ def _read_passages(path: Path) -> tuple[Passage, ...]:
         with path.open(encoding="ascii") as file:
             for row, line in enumerate(file):  # noqa: B007 - named in the error
                 passages.append(Passage(**json.loads(line)))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"not a passage ({error})", file=str(path), row=row) from error
     return tuple(passages)
 
@@ -177,20 +357,18 @@ def load_index(folder: Path, kind: str) -> StoredIndex:
     """
     path = folder / _HEADER
     header = _read_header(path, kind)
-    try:
-        data = folder / str(header["folder"])
-        settings = dict(header["settings"])
-        files = {str(name): int(size) for name, size in header["files"].items()}
-        fingerprint = str(header["fingerprint"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"not the header of an index ({error!r})", file=str(path)) from error
-    _check_files(data, files)
+    data = folder / header.folder
+    _check_files(data, header.files)
     passages = _read_passages(data / _PASSAGES)
-    if corpus_fingerprint(passages) != fingerprint:
+    if corpus_fingerprint(passages) != header.fingerprint:
         raise DataError(
             "the passages are not the ones that were indexed; build the index again",
             file=str(data / _PASSAGES),
         )
     return StoredIndex(
-        passages=passages, settings=settings, data=data, files=frozenset(files), header=path
+        passages=passages,
+        settings=header.settings,
+        data=data,
+        files=frozenset(header.files),
+        header=path,
     )

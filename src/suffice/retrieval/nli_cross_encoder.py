@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, UsageError, first_line
 from suffice.retrieval.quiet import without_bars
 
 __all__ = ["NliCrossEncoder"]
@@ -56,7 +56,7 @@ class NliCrossEncoder:
                 model = module.CrossEncoder(str(name_or_path))
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(
-                f"no entailment model at {str(name_or_path)!r}: {_first_line(error)}; name a folder that "
+                f"no entailment model at {str(name_or_path)!r}: {first_line(error)}; name a folder that "
                 "sentence-transformers' CrossEncoder saved, or a model of the Hub"
             ) from error
         index = _entailment_index(model.config.id2label, str(name_or_path))
@@ -81,7 +81,7 @@ class NliCrossEncoder:
                 show_progress_bar=False,
             )
         except RuntimeError as error:
-            raise BackendError(f"the entailment model failed: {_first_line(error)}") from error
+            raise BackendError(f"the entailment model failed: {first_line(error)}") from error
         return _softmax(np.asarray(logits, np.float64))[:, self._index]
 
 
@@ -99,7 +99,3 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """Over the last axis."""
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)  # type: ignore[no-any-return]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

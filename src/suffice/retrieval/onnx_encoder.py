@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import BackendError, DataError, UsageError, first_line
 
 __all__ = ["OnnxEncoder", "OnnxFiles", "Pooling"]
 
@@ -193,9 +193,7 @@ class OnnxEncoder:
                 [self._output], {name: given[name] for name in self._inputs}
             )
         except self._failures as error:
-            raise BackendError(
-                f"the encoder {self._name!r} failed: {_first_line(error)}"
-            ) from error
+            raise BackendError(f"the encoder {self._name!r} failed: {first_line(error)}") from error
         pooled = (
             states[:, 0]
             if self._files.pooling == "cls"
@@ -225,7 +223,7 @@ def _tokenizer(files: OnnxFiles) -> Any:
     except Exception as error:
         if type(error) is Exception:  # what the library raises for a bad file
             raise DataError(
-                f"not a tokenizer ({_first_line(error)})", file=str(files.tokenizer)
+                f"not a tokenizer ({first_line(error)})", file=str(files.tokenizer)
             ) from error
         raise
     tokenizer.enable_truncation(files.max_tokens)
@@ -251,7 +249,7 @@ def _session(model: Path, threads: int | None) -> tuple[Any, tuple[type[BaseExce
         session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     except failures as error:
         raise DataError(
-            f"not a model ONNX Runtime can load ({_first_line(error)})", file=str(model)
+            f"not a model ONNX Runtime can load ({first_line(error)})", file=str(model)
         ) from error
     return session, failures
 
@@ -334,7 +332,3 @@ def _pooling(path: Path) -> Pooling:
             "or cls; use SentenceEncoder"
         )
     return cast("Pooling", chosen[0])
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0][:300] if str(error) else type(error).__name__

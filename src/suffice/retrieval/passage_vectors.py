@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.protocols import Encoder
+from suffice.retrieval.unreadable import UNREADABLE
 from suffice.trace.atomic import replace_file
 
 __all__ = ["WorkHeader", "check_unit", "encode_checked", "encode_passages"]
@@ -41,7 +42,8 @@ def check_unit(vectors: NDArray[np.float32]) -> str:
     if not np.isfinite(vectors).all():
         row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
         return f"NaN or infinite numbers in vector {row}"
-    lengths = np.linalg.norm(vectors, axis=1)
+    with np.errstate(over="ignore"):  # an infinite length is wrong too
+        lengths = np.linalg.norm(vectors, axis=1)
     wrong = np.flatnonzero(np.abs(lengths - 1) > _UNIT)
     return f"vector {wrong[0]} of length {lengths[wrong[0]]:.4g} instead of 1" if len(wrong) else ""
 
@@ -134,7 +136,7 @@ def _kept(path: Path, n: int) -> NDArray[np.float32] | None:
     """A finished block; ``None`` when there is none that is whole."""
     try:
         vectors = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except UNREADABLE:
         return None
     whole = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.ndim == 2
     return vectors if whole and len(vectors) == n and not check_unit(vectors) else None
@@ -142,9 +144,15 @@ def _kept(path: Path, n: int) -> NDArray[np.float32] | None:
 
 def _claim(work: Path, header: WorkHeader) -> None:
     """Write the header of a new folder, or refuse one that is not of this work."""
-    if work.exists() and not work.is_dir():
-        raise UsageError(f"{work} is a file; finished vectors are kept in a folder")
-    work.mkdir(parents=True, exist_ok=True)
+    try:
+        if work.exists() and not work.is_dir():
+            raise UsageError(f"{work} is a file; finished vectors are kept in a folder")
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"finished vectors cannot be kept in {work} ({error.strerror or error}); name a place "
+            "that can be written"
+        ) from error
     path = work / _HEADER
     if not path.exists():
         if any(not each.name.startswith(f".{_HEADER}") for each in work.iterdir()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -98,18 +97,3 @@ def top_passages(
 ) -> tuple[Passage, ...]:
     """The ``k`` best of the passages with their scores (n_passages,), best first; ties keep order."""
     return tuple(replace(passages[i], score=float(scores[i])) for i in best_first(scores, k))
-
-
-def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:
-    """The passages with their raw scores of a reranker, best first; NaN last, ties keep order."""
-    scored = [
-        replace(passage, rerank_score=float(score))
-        for passage, score in zip(passages, scores, strict=True)
-    ]
-    return tuple(sorted(scored, key=_worse))
-
-
-def _worse(passage: Passage) -> tuple[bool, float]:
-    score = passage.rerank_score
-    undefined = score is None or math.isnan(score)
-    return undefined, 0.0 if score is None or undefined else -score

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError, UsageError, first_line
 from suffice.retrieval.quiet import without_bars
 
 __all__ = ["SentenceEncoder"]
@@ -70,7 +70,7 @@ class SentenceEncoder:
                 model = module.SentenceTransformer(label)
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(
-                f"no sentence encoder at {label!r}: {_first_line(error)}; name a folder that "
+                f"no sentence encoder at {label!r}: {first_line(error)}; name a folder that "
                 "sentence-transformers saved, or a model of the Hub"
             ) from error
         _set_prompts(model.prompts, query_prompt, passage_prompt)
@@ -112,9 +112,7 @@ class SentenceEncoder:
             with self._lock:
                 found = call(list(texts), batch_size=self._batch_size, show_progress_bar=False)
         except RuntimeError as error:
-            raise BackendError(
-                f"the encoder {self._name!r} failed: {_first_line(error)}"
-            ) from error
+            raise BackendError(f"the encoder {self._name!r} failed: {first_line(error)}") from error
         vectors = np.asarray(found, dtype=np.float32)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not (np.isfinite(lengths) & (lengths > 0)).all():
@@ -169,7 +167,3 @@ def _fixed(tokenizer: Any) -> str:
     """A tokenizer's definition without padding and truncation, which every call sets anew."""
     definition = json.loads(tokenizer.to_str())
     return json.dumps(definition | {"padding": None, "truncation": None}, sort_keys=True)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
-from suffice.errors import DataError
+from suffice.errors import DataError, first_line
 from suffice.retrieval.index_folder import StoredIndex, load_index, save_index
 from suffice.retrieval.ranking import check_ids, check_k, corpus_fingerprint, top_passages
+from suffice.retrieval.unreadable import UNREADABLE
 from suffice.trace.records import Passage
 from suffice.trace.tokens import passage_tokens, tokenize
 
@@ -140,7 +140,10 @@ class TfidfIndex:
             When a file is missing, cut short or changed, naming it, or written by a newer version.
         """
         stored = load_index(Path(folder), "tfidf")
-        return cls(stored.passages, _load_weights(stored) if _ARRAYS in stored.files else None)
+        if not any(passage_tokens(passage) for passage in stored.passages):
+            return cls(stored.passages, None)
+        stored.need(_WORDS, _ARRAYS)
+        return cls(stored.passages, _load_weights(stored))
 
 
 def _load_weights(stored: StoredIndex) -> _Weights:
@@ -155,8 +158,9 @@ def _load_weights(stored: StoredIndex) -> _Weights:
         vectorizer.idf_ = idf
         shape = (len(stored.passages), len(words))
         matrix = sparse.csr_matrix((data, indices, indptr), shape=shape)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise DataError(
-            f"not the weights of a TF-IDF index ({error}); build the index again", file=str(path)
+            f"not the weights of a TF-IDF index ({first_line(error)}); build the index again",
+            file=str(path),
         ) from error
     return _Weights(vectorizer=vectorizer, matrix=matrix)

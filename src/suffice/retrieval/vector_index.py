@@ -14,13 +14,26 @@ from numpy.typing import NDArray
 from suffice._optional import require
 from suffice.errors import BackendError, DataError, UsageError
 
-__all__ = ["DenseKind", "DenseSettings", "VectorIndex"]
+__all__ = ["LARGEST_DIMENSION", "DenseKind", "DenseSettings", "VectorIndex"]
 
 DenseKind = Literal["auto", "flat", "hnsw", "ivf"]
 _KINDS: tuple[DenseKind, ...] = get_args(DenseKind)
 _TRAINING_VECTORS = 39
 """Vectors a list of an inverted file should have; FAISS asks for as many to place its centre."""
 _CHUNK = 16384
+_MOST = 2**31 - 1
+LARGEST_DIMENSION = 2**20
+"""Numbers in a vector at most; far more than any encoder gives."""
+_LIMITS = {
+    "flat_up_to": (0, _MOST),
+    "m": (2, 4096),
+    "ef_construction": (1, 1_000_000),
+    "ef_search": (1, 1_000_000),
+    "nlist": (1, _MOST),
+    "nprobe": (1, _MOST),
+    "threads": (1, 1024),
+}
+"""Whole numbers from and to; above them FAISS overflows or runs out of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +58,9 @@ class DenseSettings:
     nprobe
         ``ivf``: lists read for a query.
     threads
-        Threads that build and search. With more than one the graph of ``hnsw`` differs from build to
-        build, and so may what is found; FAISS's threads wait without sleeping, so with more of them
-        than idle processors one search can take ten times as long.
+        Threads that build and search, at most 1024. With more than one the graph of ``hnsw`` differs
+        from build to build, and so may what is found; FAISS's threads wait without sleeping, so with
+        more of them than idle processors one search can take ten times as long.
     """
 
     index: DenseKind = "auto"
@@ -62,11 +75,14 @@ class DenseSettings:
     def __post_init__(self) -> None:
         if self.index not in _KINDS:
             raise UsageError(f"no vector index {self.index!r}; allowed: {', '.join(_KINDS)}")
-        lowest = {"flat_up_to": 0, "m": 2, "nlist": 1}
-        for name in ("ef_construction", "ef_search", "nprobe", "threads", *lowest):
-            value, low = getattr(self, name), lowest.get(name, 1)
-            if value is not None and value < low:
-                raise UsageError(f"{name} must be at least {low}, found {value}")
+        for name, (low, high) in _LIMITS.items():
+            value = getattr(self, name)
+            if value is None and name == "nlist":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                raise UsageError(
+                    f"{name} must be a whole number from {low} to {high}, found {value!r:.60}"
+                )
 
     def kind(self, n_vectors: int) -> Literal["flat", "hnsw", "ivf"]:
         """What ``index`` means for this many vectors; none at all are always ``flat``."""

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from suffice.errors import BackendError, DataError, MissingExtra, SufficeWarning, UsageError
@@ -29,7 +30,7 @@ from suffice.trace.records import Passage
 PLAIN = AdapterSettings()
 
 
-def found(text: str, *, score: float | None = None, **metadata: Any) -> Found:
+def found(text: str, *, score: Any = None, **metadata: Any) -> Found:
     return Found(text=text, score=score, metadata=metadata)
 
 
@@ -76,7 +77,7 @@ def test_titles_are_texts(title: object, wanted: str) -> None:
 def test_where_scores_come_from(settings: AdapterSettings, wanted: list[float | None]) -> None:
     documents = [
         found("a", score=5, s=0.75),
-        found("b", score=4, s="0.5"),
+        found("b", score=4, s=np.float32(0.5)),
         found("c", score=4, s=0.25),
     ]
     assert [each.score for each in ranked(documents, 3, settings, source="x")] == wanted
@@ -94,7 +95,14 @@ def test_documents_without_scores_get_their_rank() -> None:
         ([found("a", score=1), found("b")], PLAIN, DataError, "2 documents and a score for 1"),
         ([found("a", score=1), found("b", score=2)], PLAIN, UsageError, "must fall along"),
         ([found("a", score=math.nan)], PLAIN, DataError, "score nan"),
+        ([found("a", score=10**400)], PLAIN, DataError, "score 10000"),
+        *[
+            ([found("a", score=value)], PLAIN, DataError, f"score {value!r}")
+            for value in (True, np.True_, "0.5", b"1")
+        ],
         ([found("a", s="high")], AdapterSettings(score_key="s"), DataError, "score 'high'"),
+        ([found("a", s="0.5")], AdapterSettings(score_key="s"), DataError, "score '0.5'"),
+        ([found("a", s=False)], AdapterSettings(score_key="s"), DataError, "score False"),
         ([found("a", s=[1])], AdapterSettings(score_key="s"), DataError, r"score \[1\]"),
         ([found("a")], AdapterSettings(score_key="s"), DataError, "score_key='s'.*no keys"),
     ],
@@ -104,6 +112,12 @@ def test_scores_that_are_none(
 ) -> None:
     with pytest.raises(error, match=f"^the store .*{told}"):
         ranked(documents, 2, settings, source="the store")
+
+
+def test_scores_that_are_not_read_are_not_checked() -> None:
+    documents = [found("a", score=math.nan), found("b", score=10**400)]
+    kept = ranked(documents, 2, AdapterSettings(scores="rank"), source="x")
+    assert [each.score for each in kept] == [1.0, 0.5]
 
 
 def test_settings_that_cannot_be() -> None:

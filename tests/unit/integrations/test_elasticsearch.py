@@ -335,6 +335,21 @@ def test_lasting_failures_are_told(
     assert pauses == [10.0, 10.0]
 
 
+@pytest.mark.parametrize(
+    ("said", "pause"),
+    [
+        *(("nan", 0.25), ("-1", 0.25), ("-inf", 0.25), ("soon", 0.25), ("", 0.25)),
+        *(("Wed, 21 Oct 2015 07:28:00 GMT", 0.25), ("0", 0.0), ("inf", 10.0), ("9" * 400, 10.0)),
+    ],
+)
+def test_pauses_that_are_none(
+    server: Server, notes: ElasticsearchRetriever, said: str, pause: float, pauses: list[float]
+) -> None:
+    server.answers = [(503, {"Retry-After": said}, {})]
+    assert len(notes.retrieve("green boat", 2)) == 2
+    assert pauses == [pause]
+
+
 def test_a_server_that_is_not_there(pauses: list[float]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -405,6 +420,9 @@ FAILED = {
         (search_reply([GOOD | {"_score": None}]), "_score is None"),
         (search_reply([GOOD | {"_score": True}]), "_score is True"),
         (search_reply([GOOD | {"_score": math.nan}]), "_score is nan"),
+        (search_reply([GOOD | {"_score": "1.5"}]), "_score is '1.5'"),
+        (search_reply([GOOD | {"_score": [1.5]}]), r"_score is \[1.5\]"),
+        (search_reply([GOOD | {"_score": 10**400}]), "_score is 1000"),
         (search_reply([GOOD | {"_id": None}]), "_id is None"),
         (search_reply([GOOD, GOOD | {"_score": 2.0}]), "later score above"),
     ],

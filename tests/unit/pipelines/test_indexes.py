@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 from suffice.pipelines.indexes import INDEX_KINDS, IndexKind, IndexMaker
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.records import Passage
@@ -74,6 +74,37 @@ def test_another_encoder_is_refused_or_a_cache_made_anew(tmp_path: Path) -> None
     maker(32).cached("dense", PASSAGES, folder)
     assert inode(folder) != before
     maker(32).kept("dense", PASSAGES, folder)
+
+
+@pytest.mark.parametrize("kind", INDEX_KINDS)
+def test_a_place_that_cannot_be_is_told_before_anything_is_built(
+    kind: IndexKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(*_: object) -> None:
+        raise AssertionError("built before the folder was looked at")
+
+    monkeypatch.setattr(IndexMaker, "build", built)
+    (tmp_path / "file").write_text("dear")
+    for place, said in (
+        (tmp_path / "file", "is a file"),
+        (tmp_path / "file" / "below" / "index", "Not a directory.*name a folder"),
+        (tmp_path, r"holds other files \(file\)"),
+        (tmp_path / ("x" * 300), "too long.*name a folder"),
+    ):
+        for renew in (False, True):
+            with pytest.raises(UsageError, match=rf"^--index: .*{said}"):
+                maker().kept(kind, PASSAGES, place, renew=renew)
+        with pytest.raises(UsageError, match=said):
+            maker().cached(kind, PASSAGES, place)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_named_by_a_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    first = maker().kept("dense", PASSAGES, Path())
+    assert maker().kept("dense", PASSAGES, Path()).passages == first.passages
+    assert [each.name for each in tmp_path.iterdir()] == ["here"]
 
 
 def test_another_kind_is_refused(tmp_path: Path) -> None:

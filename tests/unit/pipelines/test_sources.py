@@ -22,6 +22,7 @@ from suffice.pipelines.sources import (
     connect_encoder,
     connect_reranker,
     corpus_retriever,
+    pooled_passages,
     pooled_retriever,
     reranker_name,
 )
@@ -111,6 +112,33 @@ def test_the_pool_is_what_each_of_both_finds_first() -> None:
     assert set(found) == both
     assert len(ids(corpus_retriever(PASSAGES, chosen.reaching(6), make), 6)) == 6
     assert chosen.reaching(1).candidates == 2
+
+
+@pytest.mark.parametrize("name", ["hybrid", "hybrid+rerank"])
+def test_a_query_is_encoded_once_however_many_are_asked_for(name: RetrieverName) -> None:
+    encoder = HashingEncoder()
+    chosen = replace(retrieval(name), encoder=encoder, candidates=2)
+    retriever = corpus_retriever(PASSAGES, chosen, IndexMaker(encoder=encoder))
+    before = len(encoder.calls)
+    assert len(retriever.retrieve(QUERY, 6)) < 6
+    assert encoder.calls[before:] == ((QUERY,),)
+
+
+def test_made_up_ids_are_nobodys() -> None:
+    """A real "A~2" stands after, before, or as the text that would be called so."""
+    a1, a2, a3 = (Passage(id="A", text=text) for text in ("one", "two", "three"))
+    real = Passage(id="A~2", text="real")
+    other = Passage(id="A~2", text="two")
+    for given in ([a1, a2, a3, real, other], [real, other, a1, a2, a3], [a1, real, a2, other, a3]):
+        pooled = pooled_passages([given[:2], given[2:], given])
+        ids = [each.id for each in pooled]
+        assert len(set(ids)) == len(ids) == 5
+        named = {each.text: each.id for each in pooled if each.text in ("one", "three", "real")}
+        assert named["one"] == "A"
+        assert named["real"] == "A~2"
+        assert named["three"].startswith("A~")
+        BM25Index.build(pooled)
+    assert [each.id for each in pooled_passages([[a1, a2, a3]])] == ["A", "A~2", "A~3"]
 
 
 def test_reranking_orders_the_whole_pool() -> None:

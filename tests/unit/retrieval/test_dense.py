@@ -206,6 +206,18 @@ class TestWhatIsNotLoaded:
             ({"index": {"m": 0}}, "not the header of a dense index"),
             ({"index": None}, "not the header of a dense index"),
             ({"dimension": "x"}, "not the header of a dense index"),
+            *[
+                ({"dimension": value}, "dimension must be a whole number|must be a whole number in")
+                for value in (float("inf"), 10**30, 10**400, 64.5, 64.0, True, 0, -64, None)
+            ],
+            *[
+                ({"index": {name: value}}, f"{name} must be a whole number from")
+                for name in ("threads", "ef_search", "ef_construction", "m", "flat_up_to", "nprobe")
+                for value in (float("inf"), float("nan"), 10**30, 1.5, "4", True, None)
+            ],
+            *[({"encoder": value}, "must be a text") for value in (None, 7, ["hashing-64"])],
+            ({"index": {"links": 3}}, "not the header of a dense index"),
+            ({"index": [1]}, "not the header of a dense index"),
         ],
     )
     def test_a_changed_header(self, folder: Path, change: dict[str, Any], message: str) -> None:
@@ -219,9 +231,10 @@ class TestWhatIsNotLoaded:
     def test_missing_files_in_the_header(self, folder: Path) -> None:
         path = folder / "index.json"
         header = json.loads(path.read_text())
-        del header["files"]["vectors.sha256"]
+        assert sorted(header["files"]) == ["passages.jsonl", "vectors.faiss"]
+        del header["files"]["vectors.faiss"]
         path.write_text(json.dumps(header))
-        with pytest.raises(DataError, match=r"names no vectors\.sha256"):
+        with pytest.raises(DataError, match=r"names no vectors\.faiss"):
             DenseIndex.load(folder, ENCODER)
 
 

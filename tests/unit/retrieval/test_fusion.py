@@ -118,6 +118,16 @@ def test_every_retriever_is_asked_for_the_candidates() -> None:
     assert first.asked == [3, 3, 6]
 
 
+def test_a_pool_that_is_not_deepened_is_asked_for_once() -> None:
+    first, second = Listed("abcdefgh"), Listed("bacdefgh")
+    hybrid = HybridRetriever([first, second], candidates=3, deepen=False)
+    deeper = HybridRetriever([first, second], candidates=3).retrieve("q", 3)
+    first.asked.clear()
+    assert hybrid.retrieve("q", 8) == deeper
+    assert hybrid.retrieve("q", 2) == deeper[:2]
+    assert first.asked == [3, 3]
+
+
 def test_a_deeper_look_adds_at_the_end_and_changes_nothing_before() -> None:
     """At depth 2 a leads; at depth 4 alone b would, being in both rankings."""
     hybrid = HybridRetriever([Listed("axby"), Listed("cdbz")], candidates=2)

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from suffice.errors import DataError, UsageError
-from suffice.retrieval.bm25 import BM25Index, BM25Settings, BM25Variant
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.retrieval.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
+from suffice.retrieval.index_folder import prepare_folder
 from suffice.trace.records import Passage
 
 PASSAGES = [
@@ -28,6 +34,20 @@ def saved(folder: Path, variant: BM25Variant = "lucene") -> BM25Index:
 def data_folder(folder: Path) -> Path:
     (data,) = folder.glob("data-*")
     return data
+
+
+def changed_header(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = folder / "index.json"
+    header = json.loads(path.read_text())
+    change(header)
+    path.write_text(json.dumps(header))
+
+
+def without_checksums(header: dict[str, Any]) -> None:
+    """As the first version wrote it."""
+    del header["kind"]
+    header["schema"] = 1
+    header["files"] = {name: each["bytes"] for name, each in header["files"].items()}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -60,7 +80,7 @@ def test_a_failed_save_keeps_the_old_index(tmp_path: Path, monkeypatch: pytest.M
         raise OSError("disk full")
 
     monkeypatch.setattr("suffice.retrieval.index_folder._write_passages", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(BackendError, match=r"cannot write the index to .*disk full.*make room"):
         BM25Index.build(PASSAGES[:1]).save(tmp_path)
     assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
     assert len(list(tmp_path.iterdir())) == 2
@@ -86,6 +106,9 @@ def test_changed_passages_are_refused(tmp_path: Path) -> None:
     saved(tmp_path)
     path = data_folder(tmp_path) / "passages.jsonl"
     path.write_text(path.read_text().replace("red boat", "old boat"))
+    with pytest.raises(DataError, match="content is not what was saved"):
+        BM25Index.load(tmp_path)
+    changed_header(tmp_path, without_checksums)
     with pytest.raises(DataError, match="not the ones that were indexed"):
         BM25Index.load(tmp_path)
 
@@ -94,6 +117,7 @@ def test_a_broken_row_is_named(tmp_path: Path) -> None:
     saved(tmp_path)
     path = data_folder(tmp_path) / "passages.jsonl"
     path.write_text(path.read_text().replace('"id": "b"', '"ix": "b"'))
+    changed_header(tmp_path, without_checksums)
     with pytest.raises(DataError, match="not a passage") as caught:
         BM25Index.load(tmp_path)
     assert caught.value.row == 1
@@ -103,8 +127,48 @@ def test_an_array_of_the_right_size_that_is_none(tmp_path: Path) -> None:
     saved(tmp_path)
     path = data_folder(tmp_path) / "indptr.csc.index.npy"
     path.write_bytes(b"x" * path.stat().st_size)
+    with pytest.raises(DataError, match="content is not what was saved") as caught:
+        BM25Index.load(tmp_path)
+    assert caught.value.file == str(path)
+    changed_header(tmp_path, without_checksums)
     with pytest.raises(DataError, match="not a readable bm25s index"):
         BM25Index.load(tmp_path)
+
+
+def test_every_flipped_bit_is_refused_before_anything_is_parsed(tmp_path: Path) -> None:
+    saved(tmp_path)
+    rng = np.random.default_rng(3)
+    for path in data_folder(tmp_path).iterdir():
+        content = path.read_bytes()
+        for place in rng.integers(0, 8 * len(content), 12).tolist():
+            damaged = bytearray(content)
+            damaged[place // 8] ^= 1 << place % 8
+            path.write_bytes(damaged)
+            with pytest.raises(DataError, match="content is not what was saved") as caught:
+                BM25Index.load(tmp_path)
+            assert caught.value.file == str(path)
+        path.write_bytes(content)
+    assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
+
+
+@pytest.mark.filterwarnings("ignore")  # NumPy on odd headers
+def test_flipped_bits_without_checksums_never_escape_as_other_errors(tmp_path: Path) -> None:
+    """Arrays may then load with other numbers; what cannot be read is still a DataError."""
+    saved(tmp_path)
+    changed_header(tmp_path, without_checksums)
+    refused = 0
+    for path in data_folder(tmp_path).iterdir():
+        content = path.read_bytes()
+        for place in range(0, 8 * min(128, len(content)), 3):  # where arrays say what they are
+            damaged = bytearray(content)
+            damaged[place // 8] ^= 1 << place % 8
+            path.write_bytes(damaged)
+            try:
+                BM25Index.load(tmp_path)
+            except DataError:
+                refused += 1
+        path.write_bytes(content)
+    assert refused > 300
 
 
 def test_no_index(tmp_path: Path) -> None:
@@ -115,9 +179,45 @@ def test_no_index(tmp_path: Path) -> None:
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     saved(tmp_path)
     path = tmp_path / "index.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 2}))
-    with pytest.raises(DataError, match="newer than 1"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 3}))
+    with pytest.raises(DataError, match="schema 3 is newer than 2"):
         BM25Index.load(tmp_path)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_index_of_the_first_version_is_read(tmp_path: Path, variant: BM25Variant) -> None:
+    index = saved(tmp_path, variant)
+    changed_header(tmp_path, without_checksums)
+    np.testing.assert_array_equal(
+        BM25Index.load(tmp_path).scores("red boat"), index.scores("red boat")
+    )
+
+
+FIRST_VERSION = """{
+  "schema": 1,
+  "fingerprint": "FINGERPRINT",
+  "passages": 2,
+  "settings": {"k1": 1.5, "b": 0.75, "variant": "okapi"},
+  "folder": "data-0123456789abcdef0123456789abcdef",
+  "files": {"passages.jsonl": 94}
+}
+"""
+FIRST_PASSAGES = (
+    '{"id": "a", "title": "Lund", "text": "by the sea"}\n'
+    '{"id": "b", "title": "", "text": "a mill"}\n'
+)
+
+
+def test_a_sample_of_the_first_version_is_read(tmp_path: Path) -> None:
+    rows = b'["a", "Lund", "by the sea"]\n["b", "", "a mill"]\n'
+    header = FIRST_VERSION.replace("FINGERPRINT", sha256(rows).hexdigest())
+    (tmp_path / "index.json").write_text(header)
+    data = tmp_path / "data-0123456789abcdef0123456789abcdef"
+    data.mkdir()
+    (data / "passages.jsonl").write_text(FIRST_PASSAGES)
+    loaded = BM25Index.load(tmp_path)
+    assert [each.text for each in loaded.passages] == ["by the sea", "a mill"]
+    assert loaded.settings == OKAPI
 
 
 @pytest.mark.parametrize(
@@ -134,5 +234,153 @@ def test_headers_that_are_none(tmp_path: Path, header: str) -> None:
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     path = tmp_path / "index"
     path.write_text("")
-    with pytest.raises(UsageError, match="is a file"):
+    with pytest.raises(UsageError, match=r"is a file.*name a new or empty one"):
         BM25Index.build(PASSAGES).save(path)
+    with pytest.raises(UsageError, match=r"an index cannot be kept in .*Not a directory.*name a"):
+        BM25Index.build(PASSAGES).save(path / "inside")
+
+
+ID = "0123456789abcdef" * 2
+UNLIKELY_NUMBERS = ["0", "-1", "true", "1.5", '"1"', "null", "Infinity", "9" * 400, "9" * 5000]
+
+
+@pytest.mark.parametrize("schema", UNLIKELY_NUMBERS)
+def test_schemas_that_are_none(tmp_path: Path, schema: str) -> None:
+    saved(tmp_path)
+    path = tmp_path / "index.json"
+    path.write_text(path.read_text().replace('"schema": 2', f'"schema": {schema}'))
+    with pytest.raises(DataError, match=r"no schema number|is newer|not a readable"):
+        BM25Index.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *[
+            ("folder", each)
+            for each in ("", ".", "../x", f"../data-{ID}", f"data-{ID}/..", 7, None)
+        ],
+        *[("folder", each) for each in (f"data-{ID}\n", f"data-{ID.upper()}", "data-mine")],
+        *[("settings", each) for each in (None, 7, "x")],
+        *[("fingerprint", each) for each in (None, 7)],
+        *[("files", each) for each in (None, "x", 7)],
+        ("files", {}),
+    ],
+)
+def test_header_parts_that_are_none(tmp_path: Path, column: str, value: object) -> None:
+    saved(tmp_path)
+    changed_header(tmp_path, lambda header: header.update({column: value}))
+    with pytest.raises(DataError, match="must be") as caught:
+        BM25Index.load(tmp_path)
+    assert (caught.value.file, caught.value.column) == (str(tmp_path / "index.json"), column)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc/passwd", "..\\x", "a\0"])
+def test_names_that_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    saved(tmp_path)
+    entry = {"bytes": 1, "sha256": "x"}
+    changed_header(tmp_path, lambda header: header["files"].update({name: entry}))
+    with pytest.raises(DataError, match="plain file names"):
+        BM25Index.load(tmp_path)
+
+
+@pytest.mark.parametrize("size", UNLIKELY_NUMBERS[1:7])
+@pytest.mark.parametrize("first_version", [True, False])
+def test_sizes_that_are_none(tmp_path: Path, size: str, first_version: bool) -> None:
+    saved(tmp_path)
+    value = json.loads(size)
+
+    def change(header: dict[str, Any]) -> None:
+        if first_version:
+            without_checksums(header)
+            header["files"]["passages.jsonl"] = value
+        else:
+            header["files"]["passages.jsonl"]["bytes"] = value
+
+    changed_header(tmp_path, change)
+    with pytest.raises(DataError, match="sizes and checksums"):
+        BM25Index.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["params.index.json", "vocab.index.json", "data.csc.index.npy"])
+def test_a_header_that_leaves_out_a_file_of_the_engine(tmp_path: Path, name: str) -> None:
+    saved(tmp_path)
+    changed_header(tmp_path, lambda header: header["files"].pop(name))
+    with pytest.raises(DataError, match=rf"names no {name}") as caught:
+        BM25Index.load(tmp_path)
+    assert caught.value.file == str(tmp_path / "index.json")
+
+
+@pytest.mark.parametrize("k1", ["Infinity", "NaN", "9" * 400, "-1", '"x"', "null"])
+def test_settings_that_are_none(tmp_path: Path, k1: str) -> None:
+    saved(tmp_path)
+    path = tmp_path / "index.json"
+    path.write_text(path.read_text().replace('"k1": 1.1', f'"k1": {k1}'))
+    with pytest.raises(DataError, match="not the header of a BM25 index"):
+        BM25Index.load(tmp_path)
+
+
+# --- the user's own files ---------------------------------------------------------------------------
+def test_only_what_saves_made_is_deleted(tmp_path: Path) -> None:
+    saved(tmp_path)
+    left_over = tmp_path / f"data-{ID}"
+    mine = [tmp_path / name for name in ("data-2024", f"data-{ID}.bak", f"data-{ID.upper()}")]
+    for folder in (left_over, *mine):
+        folder.mkdir()
+        (folder / "notes.txt").write_text("dear")
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    shutil.copytree(mine[0], elsewhere)
+    link = tmp_path / f"data-{'0' * 32}"
+    link.symlink_to(elsewhere)
+    file = tmp_path / f"data-{'1' * 32}"
+    file.write_text("dear")
+    saved(tmp_path)
+    assert not left_over.exists()
+    assert all((each / "notes.txt").exists() for each in (*mine, elsewhere, link))
+    assert file.read_text() == "dear"
+    assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(("notes.txt", "x"), (".hidden", ""), ("data-2024", None), ("index.json", "{}")),
+        *(("index.json", '{"schema": 1, "folder": "data"}'), ("index.json", "{")),
+    ],
+)
+def test_a_folder_of_other_things_is_refused_and_kept(
+    tmp_path: Path, name: str, content: str | None
+) -> None:
+    path = tmp_path / name
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_text(content)
+    with pytest.raises(UsageError, match=r"holds other files .* name a new or empty one") as caught:
+        saved(tmp_path)
+    assert name in str(caught.value)
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert content is None or path.read_text() == content
+
+
+def test_what_a_killed_save_left_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / f"data-{ID}").mkdir()
+    (tmp_path / "index.json.tmp").write_text("{")
+    saved(tmp_path)
+    assert not (tmp_path / f"data-{ID}").exists()
+    (tmp_path / "index.json").write_text("{")  # its data beside it: one of ours, damaged
+    saved(tmp_path)
+    assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="may write everywhere")
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    for folder in (tmp_path, tmp_path / "new"):
+        with pytest.raises(UsageError, match="an index cannot be kept in"):
+            prepare_folder(folder)
+
+
+def test_a_name_that_no_folder_can_have(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"an index cannot be kept in .*too long"):
+        prepare_folder(tmp_path / ("x" * 300))

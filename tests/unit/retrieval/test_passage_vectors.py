@@ -58,6 +58,19 @@ def test_a_damaged_block_is_made_again(tmp_path: Path, damage: str) -> None:
     assert encoder.calls == (tuple(TEXTS[BLOCK : 2 * BLOCK]),)
 
 
+@pytest.mark.filterwarnings("ignore")  # NumPy on odd headers
+def test_a_block_whose_header_is_no_longer_python_is_made_again(tmp_path: Path) -> None:
+    """NumPy parses it as a literal, and raises SyntaxError, TokenError and others."""
+    first = run(tmp_path, texts=TEXTS[:3])
+    path = tmp_path / "vectors-0000000.npy"
+    content = path.read_bytes()
+    for place in range(0, 8 * 80, 2):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        assert (run(tmp_path, texts=TEXTS[:3]) == first).all(), place
+
+
 def test_another_encoder_or_corpus_is_refused(tmp_path: Path) -> None:
     run(tmp_path)
     with pytest.raises(DataError, match=r"another encoder: 'hashing-8', not 'hashing-9'; name ano"):
@@ -74,6 +87,8 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
         run(tmp_path)
     with pytest.raises(UsageError, match="is a file"):
         run(tmp_path / "holiday.jpg")
+    with pytest.raises(UsageError, match=r"cannot be kept in .*Not a directory"):
+        run(tmp_path / "holiday.jpg" / "work")
     for content in ("{", "[]"):
         (tmp_path / "work.json").write_text(content)
         with pytest.raises(DataError, match=r"work\.json: not .*delete the folder"):

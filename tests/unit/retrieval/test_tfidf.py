@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -32,6 +33,14 @@ POOL = tuple(
 def data_folder(folder: Path) -> Path:
     (data,) = folder.glob("data-*")
     return data
+
+
+def without_checksums(folder: Path) -> None:
+    """A header of the first version, with the files' sizes as they are now."""
+    path = folder / "index.json"
+    header = json.loads(path.read_text())
+    sizes = {name: (folder / header["folder"] / name).stat().st_size for name in header["files"]}
+    path.write_text(json.dumps(header | {"schema": 1, "files": sizes}))
 
 
 def test_scores_are_scikit_learns() -> None:
@@ -113,6 +122,10 @@ def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
     path = data_folder(tmp_path) / name
     size = path.stat().st_size
     path.write_bytes(b"x" * size)
+    with pytest.raises(DataError, match="content is not what was saved") as caught:
+        TfidfIndex.load(tmp_path)
+    assert caught.value.file == str(path)
+    without_checksums(tmp_path)
     with pytest.raises(DataError, match="not the weights of a TF-IDF index") as caught:
         TfidfIndex.load(tmp_path)
     assert caught.value.file == str(path)
@@ -121,12 +134,42 @@ def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
         TfidfIndex.load(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["words.json", "weights.npz"])
+def test_a_header_that_leaves_out_a_file(tmp_path: Path, name: str) -> None:
+    TfidfIndex.build(PASSAGES).save(tmp_path)
+    path = tmp_path / "index.json"
+    header = json.loads(path.read_text())
+    del header["files"][name]
+    path.write_text(json.dumps(header))
+    with pytest.raises(DataError, match=f"names no {name}"):
+        TfidfIndex.load(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")  # NumPy on odd headers
+def test_flipped_bits_without_checksums_never_escape_as_other_errors(tmp_path: Path) -> None:
+    TfidfIndex.build(PASSAGES).save(tmp_path)
+    without_checksums(tmp_path)
+    path = data_folder(tmp_path) / "weights.npz"
+    content = path.read_bytes()
+    refused = 0
+    for place in range(0, 8 * len(content), 11):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            TfidfIndex.load(tmp_path)
+        except DataError:
+            refused += 1
+    assert refused > 300
+
+
 def test_weights_that_do_not_fit_each_other(tmp_path: Path) -> None:
     TfidfIndex.build(PASSAGES).save(tmp_path)
     path = data_folder(tmp_path) / "words.json"
     path.write_text(
         path.read_text().replace('"red"', '"old"')
     )  # twice now, so one column is missing
+    without_checksums(tmp_path)
     with pytest.raises(DataError, match="not the weights of a TF-IDF index"):
         TfidfIndex.load(tmp_path)
 
@@ -135,10 +178,8 @@ def test_nothing_in_the_folder_is_pickled(tmp_path: Path) -> None:
     """An array of objects would run code when read."""
     TfidfIndex.build(PASSAGES).save(tmp_path)
     path = data_folder(tmp_path) / "weights.npz"
-    size = path.stat().st_size
     np.savez(path, idf=np.array([{}], dtype=object), data=[], indices=[], indptr=[])
-    header = tmp_path / "index.json"
-    header.write_text(header.read_text().replace(f'npz": {size}', f'npz": {path.stat().st_size}'))
+    without_checksums(tmp_path)
     with pytest.raises(DataError, match="allow_pickle"):
         TfidfIndex.load(tmp_path)
 
