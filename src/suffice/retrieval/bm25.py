@@ -100,15 +100,19 @@ def load_bm25s() -> Any:
     return module
 
 
-def _eager_scorer(tokens: list[list[str]], settings: BM25Settings) -> _EagerScorer:
+def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _EagerScorer:
     module = load_bm25s()
     vocabulary: dict[str, int] = {}
-    ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in words] for words in tokens]
+    # numbered one passage at a time: the words of a large corpus are never held all at once
+    ids = [
+        [vocabulary.setdefault(word, len(vocabulary)) for word in passage_tokens(passage)]
+        for passage in passages
+    ]
     if not vocabulary:
-        return _EagerScorer(engine=None, n_passages=len(tokens))
+        return _EagerScorer(engine=None, n_passages=len(passages))
     engine = module.BM25(k1=settings.k1, b=settings.b, method=settings.variant, backend="numpy")
     engine.index((ids, vocabulary), create_empty_token=False, show_progress=False)
-    return _EagerScorer(engine=engine, n_passages=len(tokens))
+    return _EagerScorer(engine=engine, n_passages=len(passages))
 
 
 class BM25Index:
@@ -151,12 +155,12 @@ class BM25Index:
         """
         kept, settings = tuple(passages), settings or BM25Settings()
         check_ids(kept)
-        tokens = [passage_tokens(passage) for passage in kept]
         scorer: _Scorer
         if settings.variant == "okapi":
+            tokens = [passage_tokens(passage) for passage in kept]
             scorer = OkapiScorer.fit(tokens, k1=settings.k1, b=settings.b)
         else:
-            scorer = _eager_scorer(tokens, settings)
+            scorer = _eager_scorer(kept, settings)
         return cls(kept, settings, scorer)
 
     @property
