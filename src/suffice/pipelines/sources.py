@@ -90,6 +90,13 @@ def connect_reranker(path: str) -> Reranker:
     """
     if path.lower().endswith(".gguf"):
         return _OneAtATime(EmbeddedReranker(path))
+    place = Path(path)
+    if not place.exists() and (place.is_absolute() or len(place.parts) != 2):
+        # a model of the Hub is OWNER/NAME; anything else would be looked for there at length
+        raise UsageError(
+            f"no cross-encoder at {path!r}; name a folder, a .gguf file, or a model of the Hub as "
+            "OWNER/NAME"
+        )
     return _OneAtATime(CrossEncoderReranker.load(path))
 
 

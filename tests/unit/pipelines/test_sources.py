@@ -185,17 +185,23 @@ def test_models_are_told_by_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> No
     connect_encoder("minilm")
     connect_encoder("some/model")
     connect_encoder("http://localhost:1/v1", "embedder")
-    connect_reranker("folder")
+    connect_reranker("owner/name")
     connect_reranker("model.GGUF")
     assert asked == [
         ("onnx", ()),
         ("sentence", ("some/model",)),
         ("endpoint", ("http://localhost:1/v1", "embedder")),
-        ("cross", ("folder",)),
+        ("cross", ("owner/name",)),
         ("embedded", ("model.GGUF",)),
     ]
     with pytest.raises(UsageError, match="--encoder-model M"):
         connect_encoder("https://localhost/v1")
+
+
+@pytest.mark.parametrize("path", ["nowhere", "/no/where", "./a/b/c"])
+def test_a_path_that_leads_nowhere_is_refused_at_once(path: str) -> None:
+    with pytest.raises(UsageError, match=f"no cross-encoder at '{path}'"):
+        connect_reranker(path)
 
 
 def test_a_reranker_is_named_by_what_it_is_made_of(tmp_path: Path) -> None:
@@ -228,7 +234,7 @@ def test_a_reranker_is_asked_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyP
             return Slow()
 
     monkeypatch.setattr(sources, "CrossEncoderReranker", Loaded)
-    reranker = connect_reranker("folder")
+    reranker = connect_reranker("owner/name")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: reranker.rerank(QUERY, PASSAGES), range(8)))
     assert most == [1] * 8
