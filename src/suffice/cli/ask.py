@@ -19,10 +19,10 @@ from suffice.cli.options import (
     seconds,
 )
 from suffice.cli.output import ProgressLine, print_json, say
-from suffice.cli.retrieval_options import add_retrieval, connect_retrieval
+from suffice.cli.retrieval_options import add_growing, add_retrieval, connect_retrieval
 from suffice.errors import UsageError
 from suffice.pipelines.answering import Answered, Answering, Choice, answer
-from suffice.pipelines.budgeted import CERTAINTIES, BudgetedSettings, settle_certainty
+from suffice.pipelines.budgeted import BudgetedSettings, settle_certainty
 from suffice.pipelines.budgets import Budgets
 from suffice.pipelines.controller import Controller
 from suffice.pipelines.cumulative import CumulativeSettings
@@ -92,18 +92,7 @@ def _add_loop(parser: argparse.ArgumentParser) -> None:
         "budgeted for ab-rag, else cumulative)",
     )
     group.add_argument("--prompt", choices=PROMPTS, help="which prompt (default: the pipeline's)")
-    group.add_argument(
-        "--start", type=positive, metavar="K", help="budgeted: passages of round 1 (5)"
-    )
-    group.add_argument(
-        "--step", type=positive, metavar="K", help="budgeted: passages more in each later round (5)"
-    )
-    group.add_argument(
-        "--certainty",
-        choices=CERTAINTIES,
-        help="budgeted: one greedy answer a round, or several put to the vote (default: what the "
-        "policy reads, else auto)",
-    )
+    add_growing(group, "default: what the policy reads, else auto")
     group.add_argument(
         "--samples",
         type=positive,

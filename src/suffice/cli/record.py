@@ -15,11 +15,11 @@ from suffice.cli.options import (
     positive,
 )
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
-from suffice.cli.retrieval_options import add_retrieval, connect_retrieval
+from suffice.cli.retrieval_options import add_growing, add_retrieval, connect_retrieval
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
 from suffice.errors import UsageError
-from suffice.pipelines.budgeted import CERTAINTIES, BudgetedSettings, settle_certainty
+from suffice.pipelines.budgeted import BudgetedSettings, settle_certainty
 from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.prompts import PROMPTS
 from suffice.pipelines.recorder import Progress, RecordSummary
@@ -108,18 +108,7 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
         help="in what order answer and confidence are asked for (answer-first); bare: the answer alone "
         "(the budgeted pipeline's)",
     )
-    group.add_argument(
-        "--start", type=positive, metavar="K", help="budgeted: passages of round 1 (5)"
-    )
-    group.add_argument(
-        "--step", type=positive, metavar="K", help="budgeted: passages more in each later round (5)"
-    )
-    group.add_argument(
-        "--certainty",
-        choices=CERTAINTIES,
-        help="budgeted: from the tokens of one greedy answer, or from answers sampled and put to the "
-        "vote; auto (the default): the first where the model gives log-probabilities",
-    )
+    add_growing(group, "auto, the default: the first where the model gives log-probabilities")
 
 
 def run(arguments: argparse.Namespace) -> int:

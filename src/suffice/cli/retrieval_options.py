@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from suffice.cli.options import positive
 from suffice.errors import UsageError
+from suffice.pipelines.budgeted import CERTAINTY_CHOICES
 from suffice.pipelines.sources import (
     NO_RERANKER,
     RETRIEVERS,
@@ -15,7 +17,7 @@ from suffice.pipelines.sources import (
 )
 from suffice.protocols import Encoder
 
-__all__ = ["add_retrieval", "connect_retrieval"]
+__all__ = ["add_growing", "add_retrieval", "connect_retrieval"]
 
 _NO_ENCODER = "none"
 
@@ -41,6 +43,22 @@ def add_retrieval(parser: argparse.ArgumentParser) -> None:
         "--reranker",
         metavar="PATH",
         help="a cross-encoder that sentence-transformers saved, or a reranker in a GGUF file",
+    )
+
+
+def add_growing(group: argparse._ArgumentGroup, certainty: str) -> None:
+    """How the budgeted loop grows and what it is sure by; ``certainty`` says what the default is."""
+    group.add_argument(
+        "--start", type=positive, metavar="K", help="budgeted: passages of round 1 (5)"
+    )
+    group.add_argument(
+        "--step", type=positive, metavar="K", help="budgeted: passages more in each later round (5)"
+    )
+    group.add_argument(
+        "--certainty",
+        choices=CERTAINTY_CHOICES,
+        help="budgeted: from the tokens of one greedy answer a round, or from several sampled answers "
+        f"put to the vote ({certainty})",
     )
 
 

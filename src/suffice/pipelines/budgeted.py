@@ -12,16 +12,16 @@ from suffice.pipelines.prompts import PromptName
 from suffice.protocols import ChatModel, Encoder
 
 __all__ = [
-    "CERTAINTIES",
+    "CERTAINTY_CHOICES",
     "VOTES",
     "BudgetedPipeline",
     "BudgetedSettings",
-    "Certainty",
+    "CertaintyChoice",
     "settle_certainty",
 ]
 
-Certainty = Literal["auto", "token_probability", "self_consistency"]
-CERTAINTIES: tuple[Certainty, ...] = get_args(Certainty)
+CertaintyChoice = Literal["auto", "token_probability", "self_consistency"]
+CERTAINTY_CHOICES: tuple[CertaintyChoice, ...] = get_args(CertaintyChoice)
 VOTES = 3
 """Answers drawn a round under ``self_consistency`` unless ``samples`` says otherwise."""
 
@@ -55,14 +55,14 @@ class BudgetedSettings(LoopSettings):
     max_sample_tokens: int = 64
     start: int = 5
     step: int = 5
-    certainty: Certainty = "auto"
+    certainty: CertaintyChoice = "auto"
 
     def __post_init__(self) -> None:
         LoopSettings.__post_init__(self)  # super() does not reach over slots
         check_least(self, {"start": 1, "step": 1})
-        if self.certainty not in CERTAINTIES:
+        if self.certainty not in CERTAINTY_CHOICES:
             raise UsageError(
-                f"unknown certainty {self.certainty!r}; known: {', '.join(CERTAINTIES)}"
+                f"unknown certainty {self.certainty!r}; known: {', '.join(CERTAINTY_CHOICES)}"
             )
 
     @property
