@@ -35,14 +35,11 @@ from suffice.trace.table import TraceSet
 __all__ = ["add_command"]
 
 _CERTIFIED = "certified"
-_AB_RAG = "ab-rag"
-_ANY_AB_RAG = f"with 'fit {_AB_RAG}' only"
 _METHOD_OPTIONS = ("calibrator", "certainty", "support", "threshold")
 _ANY_CERTIFIED = f"with 'fit {_CERTIFIED}' only"
 _GOES_WITH = MappingProxyType(
     {
-        **dict.fromkeys(("preset", "calibrator"), f"with every method but {_CERTIFIED}"),
-        **dict.fromkeys(("certainty", "support", "threshold"), _ANY_AB_RAG),
+        **dict.fromkeys(("preset", *_METHOD_OPTIONS), f"with every method but {_CERTIFIED}"),
         **dict.fromkeys(
             ("family", "max_loss", "confidence", "metric", "loss", "correction"), _ANY_CERTIFIED
         ),
@@ -96,7 +93,9 @@ def add_command(commands: Any) -> None:
 
 
 def _add_ab_rag(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(_AB_RAG, "what its confidence is made of, and where it stops")
+    group = parser.add_argument_group(
+        "ab-rag", "what its confidence is made of, and where it stops"
+    )
     group.add_argument(
         "--certainty",
         choices=CERTAINTIES,
@@ -233,7 +232,6 @@ def _refuse_unread(arguments: argparse.Namespace) -> None:
     family = arguments.family if certified else None
     read = {
         f"with every method but {_CERTIFIED}": not certified,
-        _ANY_AB_RAG: arguments.method == _AB_RAG,
         _ANY_CERTIFIED: certified,
         "with --family thresholds only": family == "thresholds",
         "with --family rule only": family == "rule",

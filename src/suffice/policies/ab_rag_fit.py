@@ -34,13 +34,9 @@ from suffice.trace.table import TraceSet
 __all__ = [
     "THRESHOLDS",
     "ABRagSignals",
-    "ab_rag_signals",
-    "choose_certainty",
     "choose_signals",
-    "choose_support",
     "fit_ab_rag",
     "published_ab_rag",
-    "require_spread",
     "sweep_confidence",
 ]
 
@@ -50,94 +46,80 @@ _ROUNDED = 6e-5
 _PENALTY = 1.0
 
 
-def choose_certainty(
-    traces: TraceSet, wanted: Certainty | None = None
-) -> tuple[Certainty, tuple[str, ...]]:
-    """S1 for these traces, and a line that says which and why.
+class _Held:
+    """What a record holds of some signals, read in one pass."""
+
+    def __init__(self, traces: TraceSet, names: Sequence[str]) -> None:
+        self.source = traces.origin.source
+        self._missing = {name: missing_inputs(resolve(name), traces) for name in names}
+        table = signal_table(traces, [name for name in names if not self._missing[name]])
+        self._values = {name: values[traces.exists] for name, values in table.values.items()}
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """Of the recorded rounds, defined ones only; none where it cannot be computed."""
+        found = self._values.get(name, np.empty(0))
+        return found[np.isfinite(found)]
+
+    def share(self, name: str) -> float:
+        """Of the recorded rounds, those in which it is defined."""
+        rounds = len(self._values.get(name, ()))
+        return len(self.values(name)) / rounds if rounds else 0.0
+
+    def remark(self, name: str) -> str:
+        """Where it is undefined, for the end of a sentence; empty when nowhere."""
+        share = self.share(name)
+        return "" if share == 1.0 else f" (undefined in {1.0 - share:.1%} of the rounds)"
+
+    def require(self, name: str) -> None:
+        """Refuse a record that gives the signal nowhere."""
+        if self.share(name):
+            return
+        spec, missing = resolve(name), self._missing[name]
+        if missing and not spec.recorded_only:
+            lacks = f"needs column {' and '.join(missing)}, which {self.source} does not hold"
+        else:
+            lacks = f"is defined in no round of {self.source}"
+        by = f"; compute it with suffice signals {spec.asks}" if spec.asks else ""
+        raise UsageError(f"ab-rag reads {name!r}, which {lacks}{by}")
+
+
+def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
+    """S1, and a line that says which and why.
 
     Token probabilities where the record holds them, else the agreement of samples (paper 2, III-D); of
     the two the one that is defined in more rounds, token probabilities where both are alike.
-
-    Raises
-    ------
-    UsageError
-        When the record holds neither, or not the one ``wanted``.
     """
-    shares = {name: _defined_share(traces, name) for name in CERTAINTIES}
     if wanted is not None:
-        _require(traces, wanted, shares[wanted])
-        return wanted, (f"S1 is {wanted}, as asked{_missing_in(shares[wanted])}",)
-    best = max(CERTAINTIES, key=lambda name: shares[name])  # of equal ones the first
-    if not shares[best]:
+        held.require(wanted)
+        return wanted, f"S1 is {wanted}, as asked{held.remark(wanted)}"
+    best = max(CERTAINTIES, key=held.share)  # of equal ones the first
+    if not held.share(best):
         raise UsageError(
-            f"ab-rag needs token_probability or self_consistency for S1, and {traces.origin.source} "
-            "holds neither tokens nor samples; record with a server that gives log-probabilities, or "
-            "with --samples 3"
+            f"ab-rag needs token_probability or self_consistency for S1, and {held.source} holds neither "
+            "tokens nor samples; record with a server that gives log-probabilities, or with --samples 3"
         )
-    why = {
-        "token_probability": "the record holds token probabilities",
-        "self_consistency": "the record holds no token probabilities"
-        if not shares["token_probability"]
-        else "the record holds samples in more rounds than token probabilities",
-    }
-    return best, (f"S1 is {best}: {why[best]}{_missing_in(shares[best])}",)
-
-
-def choose_support(
-    traces: TraceSet, wanted: Support | None = None
-) -> tuple[Support, tuple[str, ...]]:
-    """S2 of the corrected preset: ``answer_in_evidence``, or what the record gives in its place.
-
-    Raises
-    ------
-    UsageError
-        When the record gives none of them, or not the one ``wanted``.
-    """
-    if wanted is not None:
-        share = _defined_share(traces, wanted)
-        _require(traces, wanted, share)
-        return wanted, (f"S2 is {wanted}, as asked{_missing_in(share)}",)
-    for name in SUPPORTS:
-        share = _defined_share(traces, name)
-        if share:
-            instead = "" if name == SUPPORTS[0] else f": {SUPPORTS[0]} needs the passages' texts"
-            return name, (f"S2 is {name}{instead}{_missing_in(share)}",)
-    raise UsageError(
-        f"ab-rag needs {', '.join(SUPPORTS[:-1])} or {SUPPORTS[-1]} for S2, and {traces.origin.source} "
-        "holds no passages' texts to compute one from"
-    )
-
-
-def require_spread(traces: TraceSet) -> tuple[str, ...]:
-    """Refuse a record without S3, or say in how many rounds it is undefined."""
-    share = _defined_share(traces, SPREAD)
-    _require(traces, SPREAD, share)
-    return (f"S3 is {SPREAD}{_missing_in(share)}",) if share < 1.0 else ()
-
-
-def _defined_share(traces: TraceSet, name: str) -> float:
-    """Share of the recorded rounds in which a signal is defined; 0 where it cannot be computed."""
-    if missing_inputs(resolve(name), traces):
-        return 0.0
-    values = signal_table(traces, [name]).signal(name)[traces.exists]
-    return float(np.isfinite(values).mean()) if values.size else 0.0
-
-
-def _require(traces: TraceSet, name: str, share: float) -> None:
-    if share:
-        return
-    spec = resolve(name)
-    missing = missing_inputs(spec, traces)
-    if missing and not spec.recorded_only:
-        lacks = f"needs column {' and '.join(missing)}, which {traces.origin.source} does not hold"
+    if best == "token_probability":
+        why = "the record holds token probabilities"
+    elif held.share("token_probability"):
+        why = "the record holds samples in more rounds than token probabilities"
     else:
-        lacks = f"is defined in no round of {traces.origin.source}"
-    by = f"; compute it with suffice signals {spec.asks}" if spec.asks else ""
-    raise UsageError(f"ab-rag reads {name!r}, which {lacks}{by}")
+        why = "the record holds no token probabilities"
+    return best, f"S1 is {best}: {why}{held.remark(best)}"
 
 
-def _missing_in(share: float) -> str:
-    return "" if share == 1.0 else f" (undefined in {1.0 - share:.1%} of the rounds)"
+def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
+    """S2 of the corrected preset: ``answer_in_evidence``, or what the record gives in its place."""
+    if wanted is not None:
+        held.require(wanted)
+        return wanted, f"S2 is {wanted}, as asked{held.remark(wanted)}"
+    for name in SUPPORTS:
+        if held.share(name):
+            instead = "" if name == SUPPORTS[0] else f": {SUPPORTS[0]} needs the passages' texts"
+            return name, f"S2 is {name}{instead}{held.remark(name)}"
+    raise UsageError(
+        f"ab-rag needs {', '.join(SUPPORTS[:-1])} or {SUPPORTS[-1]} for S2, and {held.source} holds no "
+        "passages' texts to compute one from"
+    )
 
 
 def published_ab_rag(
@@ -150,40 +132,29 @@ def published_ab_rag(
     UsageError
         When the record holds one of the three signals nowhere.
     """
-    chosen, notes = choose_certainty(traces, certainty)
-    support: Support = "evidence_consistency"
-    share = _defined_share(traces, support)
-    _require(traces, support, share)
-    if share < 1.0:
-        notes = (*notes, f"S2 is {support}{_missing_in(share)}")
+    others = ("evidence_consistency", SPREAD)
+    held = _Held(traces, (*CERTAINTIES, *others))
+    chosen, note = _certainty(held, certainty)
+    for name in others:
+        held.require(name)
     return ABRagPolicy.published(
         chosen,
         threshold=PUBLISHED_THRESHOLD if threshold is None else threshold,
-        levels=_levels(traces, chosen),
-        notes=(*notes, *require_spread(traces)),
+        levels=_levels(held, chosen),
+        notes=(note, *(f"{name}{held.remark(name)}" for name in others if held.remark(name))),
     )
 
 
-def _levels(traces: TraceSet, certainty: Certainty) -> tuple[float, ...]:
+def _levels(held: _Held, certainty: Certainty) -> tuple[float, ...]:
     """Shares that so many samples can agree in; none for token probabilities, or where it varies."""
     if certainty != "self_consistency":
         return ()
-    values = signal_table(traces, [certainty]).signal(certainty)
-    found = np.unique(values[np.isfinite(values)])
+    found = np.unique(held.values(certainty))
     for count in range(1, _MOST_SAMPLES + 1):
         # stored shares may be rounded to a few digits
         if np.allclose(found * count, np.round(found * count), atol=_ROUNDED * count):
             return tuple(agreeing / count for agreeing in range(1, count + 1))
     return ()
-
-
-def ab_rag_signals(
-    certainty: Certainty, support: Support, gold: Sequence[str] = ()
-) -> tuple[Signal, ...]:
-    """What the corrected preset reads: S1, S2, S3 and whether the answer abstains."""
-    phrases = abstention_of(gold)
-    abstained = ABSTAINED if phrases is None else abstained_signal(phrases)
-    return (resolve(certainty), resolve(support), resolve(SPREAD), abstained)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +174,9 @@ class ABRagSignals:
     @property
     def specs(self) -> tuple[Signal, ...]:
         """S1, S2, S3 and whether the answer abstains."""
-        return ab_rag_signals(self.certainty, self.support, self.gold)
+        phrases = abstention_of(self.gold)
+        abstained = ABSTAINED if phrases is None else abstained_signal(phrases)
+        return (*map(resolve, (self.certainty, self.support, SPREAD)), abstained)
 
 
 def choose_signals(
@@ -216,14 +189,17 @@ def choose_signals(
     UsageError
         When the record lacks one of the three.
     """
-    first, notes = choose_certainty(traces, certainty)
-    second, more = choose_support(traces, support)
+    held = _Held(traces, (*CERTAINTIES, *SUPPORTS, SPREAD))
+    first, why_first = _certainty(held, certainty)
+    second, why_second = _support(held, support)
+    held.require(SPREAD)
+    spread = (f"{SPREAD}{held.remark(SPREAD)}",) if held.remark(SPREAD) else ()
     return ABRagSignals(
         certainty=first,
         support=second,
-        levels=_levels(traces, first),
+        levels=_levels(held, first),
         gold=tuple(answer for each in traces.gold for answer in each.answers),
-        notes=(*notes, *more, *require_spread(traces)),
+        notes=(why_first, why_second, *spread),
     )
 
 

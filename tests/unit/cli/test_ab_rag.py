@@ -66,7 +66,10 @@ def test_a_threshold_out_of_reach_is_told(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fit", "tasr", "--certainty", "self_consistency"], "--certainty goes with 'fit ab-rag'"),
+        (
+            ["fit", "tasr", "--certainty", "self_consistency"],
+            "takes calibrator; leave certainty out",
+        ),
         (["fit", "ab-rag", "--calibrator", "platt"], "leave calibrator out"),
         (["fit", "ab-rag", "--certainty", "token_probability"], "needs column tokens"),
         (["fit", "ab-rag", "--split", "nowhere"], "nowhere"),
