@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
@@ -13,6 +12,7 @@ from typing import Any, Self
 from suffice._optional import require
 from suffice.errors import BackendError, InternalError, UsageError
 from suffice.llm.gguf import GgufFacts, read_facts
+from suffice.llm.llama_server import processors, quiet_params, start_server
 from suffice.llm.weights import GEMMA_NOTICE, model_path
 from suffice.llm.wire import Api, Counts, check_request, counts, parse_completions, request_body
 from suffice.protocols import Completion, Generation, GenerationRequest
@@ -258,40 +258,24 @@ class EmbeddedModel:
 
 
 def _start(path: Path, facts: GgufFacts, settings: EmbeddedSettings) -> tuple[Any, ...]:
-    processors = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    available = processors()
     replicas = settings.replicas
     if replicas is None:
         small = path.stat().st_size < _SMALL_FILE
-        replicas = min(processors, _MAX_REPLICAS) if small else 1
-    threads = settings.threads or max(processors // replicas, 1)
+        replicas = min(available, _MAX_REPLICAS) if small else 1
+    threads = settings.threads or max(available // replicas, 1)
     return tuple(_server(path, facts, settings, threads, first=i == 0) for i in range(replicas))
 
 
 def _server(
     path: Path, facts: GgufFacts, settings: EmbeddedSettings, threads: int, *, first: bool
 ) -> Any:
-    xllamacpp = require("xllamacpp", extra="embedded", purpose="The embedded model")
-    params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    params.model_alias = {path.stem}
+    params = quiet_params(path, threads=threads, purpose="The embedded model")
     params.n_ctx = min(settings.n_ctx, facts.context_length or settings.n_ctx)
     params.n_parallel = settings.n_parallel
     params.kv_unified = settings.kv_unified
     params.swa_full = settings.swa_full
     params.cache_ram_mib = settings.cache_ram_mib
     params.port = settings.port if first else 0
-    params.ui = False
-    params.fit_params = False
-    params.verbosity = -1  # nothing on stdout or stderr
-    params.cpuparams.n_threads = threads
-    params.cpuparams_batch.n_threads = threads
-    try:
-        return xllamacpp.Server(params)
-    except RuntimeError as error:
-        port = f", whether port {settings.port} is free" if first and settings.port else ""
-        raise BackendError(
-            f"llama.cpp could not load {str(path)!r}: {error} Check that the file is complete, that "
-            f"llama.cpp knows its architecture, that there is memory for n_ctx={params.n_ctx}{port}"
-        ) from error
+    port = f", whether port {settings.port} is free" if first and settings.port else ""
+    return start_server(params, check=f", that there is memory for n_ctx={params.n_ctx}{port}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -10,6 +9,7 @@ from typing import Any, Self
 from suffice._optional import require
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.gguf import read_facts
+from suffice.llm.llama_server import processors, quiet_params, start_server
 from suffice.trace.records import Passage
 from suffice.trace.reranked import best_reranked
 from suffice.trace.tokens import passage_text
@@ -53,7 +53,7 @@ class EmbeddedReranker:
         if threads is not None and threads < 1:
             raise UsageError(f"threads must be at least 1 or None, found {threads}")
         self._path = Path(gguf_path)
-        self._server: Any = _start(self._path, threads or _processors())
+        self._server: Any = _start(self._path, threads or processors())
         # a server that is freed before its loop runs never ends; and a bad model fails here
         self._scores("a", ["a"])
 
@@ -119,14 +119,7 @@ class EmbeddedReranker:
         return self._scores(query, [kept])
 
 
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _start(path: Path, threads: int) -> Any:
-    xllamacpp = require("xllamacpp", extra="embedded", purpose=_PURPOSE)
     facts = read_facts(path)
     if not facts.scores_pairs:
         raise DataError(
@@ -134,24 +127,11 @@ def _start(path: Path, threads: int) -> Any:
             "cross-encoder",
             file=str(path),
         )
-    params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    params.model_alias = {path.stem}
+    xllamacpp = require("xllamacpp", extra="embedded", purpose=_PURPOSE)
+    params = quiet_params(path, threads=threads, purpose=_PURPOSE)
     params.embedding = True
     params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
     length = min(facts.context_length or _LONGEST, _LONGEST)
     params.n_ctx = params.n_batch = params.n_ubatch = length  # a pair is read in one piece
     params.n_parallel = 1
-    params.port = 0
-    params.ui = False
-    params.fit_params = False
-    params.verbosity = -1  # nothing on stdout or stderr
-    params.cpuparams.n_threads = threads
-    params.cpuparams_batch.n_threads = threads
-    try:
-        return xllamacpp.Server(params)
-    except RuntimeError as error:
-        raise BackendError(
-            f"llama.cpp could not load {str(path)!r}: {error} Check that the file is complete and that "
-            "llama.cpp knows its architecture"
-        ) from error
+    return start_server(params, check="")

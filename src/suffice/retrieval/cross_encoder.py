@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from suffice._optional import require
-from suffice.errors import BackendError, UsageError, first_line
+from suffice.errors import UsageError
 from suffice.retrieval.interaction import InteractionModel
-from suffice.retrieval.quiet import without_bars
+from suffice.retrieval.pair_networks import load_pair_network, raw_outputs
 from suffice.trace.records import Passage
 from suffice.trace.reranked import best_reranked
 from suffice.trace.tokens import passage_text
 
 __all__ = ["CrossEncoderReranker"]
 
-_PURPOSE = "A cross-encoder"
+_WHAT = "cross-encoder"
 
 
 class CrossEncoderReranker:
@@ -53,15 +52,7 @@ class CrossEncoderReranker:
         """
         if InteractionModel.is_saved_in(name_or_path):
             return cls(InteractionModel.load(name_or_path), batch_size=batch_size)
-        module = require("sentence_transformers", extra="rerank", purpose=_PURPOSE)
-        try:
-            with without_bars():
-                model = module.CrossEncoder(str(name_or_path))
-        except (OSError, ValueError, KeyError) as error:
-            raise UsageError(
-                f"no cross-encoder at {str(name_or_path)!r}: {first_line(error)}; name a folder that "
-                "sentence-transformers' CrossEncoder saved, or a model of the Hub"
-            ) from error
+        model = load_pair_network(name_or_path, _WHAT)
         if model.num_labels != 1:
             raise UsageError(
                 f"{str(name_or_path)!r} gives {model.num_labels} scores a pair; a reranker gives one"
@@ -78,14 +69,6 @@ class CrossEncoderReranker:
         """
         if not passages:
             return ()
-        torch = require("torch", extra="rerank", purpose=_PURPOSE)
-        try:
-            scores = self._model.predict(
-                [(query, passage_text(each)) for each in passages],
-                batch_size=self._batch_size,
-                activation_fn=torch.nn.Identity(),
-                show_progress_bar=False,
-            )
-        except RuntimeError as error:
-            raise BackendError(f"the cross-encoder failed: {first_line(error)}") from error
+        pairs = [(query, passage_text(each)) for each in passages]
+        scores = raw_outputs(self._model, pairs, _WHAT, batch_size=self._batch_size)
         return best_reranked(passages, scores)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, first_line
 from suffice.retrieval.quiet import without_bars
 
 __all__ = ["InteractionModel"]
@@ -174,10 +174,9 @@ def _encoder(base: str | Path) -> tuple[Any, Any]:
         with without_bars():
             body = transformers.AutoModel.from_pretrained(str(base))
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(
-            f"no encoder at {str(base)!r}: {reason}; name a folder with config.json, tokenizer.json "
-            "and model.safetensors, or a model of the Hub"
+            f"no encoder at {str(base)!r}: {first_line(error)}; name a folder with config.json, "
+            "tokenizer.json and model.safetensors, or a model of the Hub"
         ) from error
     if "token_type_ids" not in tokenizer("a", "b") or body.config.type_vocab_size < 2:
         raise UsageError(

@@ -9,13 +9,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice._optional import require
-from suffice.errors import BackendError, UsageError, first_line
-from suffice.retrieval.quiet import without_bars
+from suffice.errors import UsageError
+from suffice.retrieval.pair_networks import load_pair_network, raw_outputs
 
 __all__ = ["NliCrossEncoder"]
 
-_PURPOSE = "An entailment model"
+_WHAT = "entailment model"
 _LABEL = "entailment"
 
 
@@ -50,15 +49,7 @@ class NliCrossEncoder:
         UsageError
             When there is no such model, or its labels are not three with one named entailment.
         """
-        module = require("sentence_transformers", extra="rerank", purpose=_PURPOSE)
-        try:
-            with without_bars():
-                model = module.CrossEncoder(str(name_or_path))
-        except (OSError, ValueError, KeyError) as error:
-            raise UsageError(
-                f"no entailment model at {str(name_or_path)!r}: {first_line(error)}; name a folder that "
-                "sentence-transformers' CrossEncoder saved, or a model of the Hub"
-            ) from error
+        model = load_pair_network(name_or_path, _WHAT)
         index = _entailment_index(model.config.id2label, str(name_or_path))
         return cls(model, index=index, batch_size=batch_size)
 
@@ -72,16 +63,7 @@ class NliCrossEncoder:
         """
         if not pairs:
             return np.empty(0, np.float64)
-        torch = require("torch", extra="rerank", purpose=_PURPOSE)
-        try:
-            logits = self._model.predict(
-                list(pairs),
-                batch_size=self._batch_size,
-                activation_fn=torch.nn.Identity(),
-                show_progress_bar=False,
-            )
-        except RuntimeError as error:
-            raise BackendError(f"the entailment model failed: {first_line(error)}") from error
+        logits = raw_outputs(self._model, pairs, _WHAT, batch_size=self._batch_size)
         return _softmax(np.asarray(logits, np.float64))[:, self._index]
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from suffice.errors import BackendError
 from suffice.protocols import Entailment
 from suffice.signals.base import UNDEFINED
 from suffice.signals.evidence import one_line, seen_texts
-from suffice.signals.recorded import EVIDENCE_ENTAILMENT
-from suffice.trace.records import LoopView, Round
+from suffice.trace.records import LoopView
 
-__all__ = ["evidence_entailment", "statement", "with_entailment"]
+__all__ = ["evidence_entailment", "statement"]
 
 
 def statement(question: str, answer: str) -> str:
@@ -58,18 +55,3 @@ def evidence_entailment(view: LoopView, model: Entailment) -> float:
             "from 0 to 1 for every one is needed"
         )
     return float(found.max())
-
-
-def with_entailment(view: LoopView, model: Entailment) -> Round:
-    """The view's last round with ``evidence_entailment`` among its signals; a value it has is kept.
-
-    Raises
-    ------
-    BackendError
-        When the model fails.
-    """
-    finished = view.current
-    if EVIDENCE_ENTAILMENT.name in finished.signals:
-        return finished
-    value = evidence_entailment(view, model)
-    return replace(finished, signals={**finished.signals, EVIDENCE_ENTAILMENT.name: value})

@@ -14,7 +14,7 @@ import pytest
 
 from suffice.errors import BackendError, MissingExtra, UsageError
 from suffice.protocols import Reranker
-from suffice.retrieval import cross_encoder
+from suffice.retrieval import pair_networks
 from suffice.retrieval.cross_encoder import CrossEncoderReranker
 from suffice.trace.records import Passage
 
@@ -61,7 +61,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
 
     torch = SimpleNamespace(nn=SimpleNamespace(Identity=identity))
     modules = {"torch": torch, "sentence_transformers": SimpleNamespace(CrossEncoder=load)}
-    monkeypatch.setattr(cross_encoder, "require", lambda name, **_: modules[name])
+    monkeypatch.setattr(pair_networks, "require", lambda name, **_: modules[name])
 
 
 @pytest.mark.usefixtures("library")

@@ -14,7 +14,7 @@ import pytest
 
 from suffice.errors import BackendError, MissingExtra, UsageError
 from suffice.protocols import Entailment
-from suffice.retrieval import nli_cross_encoder
+from suffice.retrieval import pair_networks
 from suffice.retrieval.nli_cross_encoder import NliCrossEncoder
 
 LABELS = {0: "CONTRADICTION", 1: "Entailment", 2: "neutral"}
@@ -51,7 +51,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "sentence_transformers": SimpleNamespace(CrossEncoder=load),
         "torch": SimpleNamespace(nn=SimpleNamespace(Identity=lambda: "identity")),
     }
-    monkeypatch.setattr(nli_cross_encoder, "require", lambda module, **_: modules[module])
+    monkeypatch.setattr(pair_networks, "require", lambda module, **_: modules[module])
     return models
 
 

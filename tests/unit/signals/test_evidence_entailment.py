@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import BackendError
 from suffice.protocols import Entailment
-from suffice.signals.evidence_entailment import evidence_entailment, statement, with_entailment
+from suffice.signals.evidence_entailment import evidence_entailment, statement
 from suffice.trace.records import LoopView, Passage, Round
 
 
@@ -91,12 +91,3 @@ def test_no_passages_entail_nothing() -> None:
 def test_what_is_no_probability_a_passage_is_refused(given: NDArray[np.float64]) -> None:
     with pytest.raises(BackendError, match="for 2 passages; a probability from 0 to 1"):
         evidence_entailment(view("x", ["a", "b"]), Words(given))
-
-
-def test_the_round_gets_the_value_unless_it_has_one() -> None:
-    shown = view("mill", ["Who built it? mill."])
-    after = with_entailment(shown, Words())
-    assert after.signals == {"evidence_entailment": 1.0}
-    model = Words()
-    assert with_entailment(LoopView("other", (after,)), model) is after
-    assert model.asked == []
