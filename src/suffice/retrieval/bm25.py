@@ -22,7 +22,7 @@ from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
 from suffice.retrieval.index_folder import load_index, save_index
 from suffice.retrieval.okapi import OkapiScorer
-from suffice.retrieval.ranking import check_ids, check_k, corpus_fingerprint, top_passages
+from suffice.retrieval.ranking import ScoredIndex, check_ids
 from suffice.retrieval.unreadable import UNREADABLE
 from suffice.trace.records import Passage
 from suffice.trace.tokens import passage_tokens, tokenize
@@ -115,7 +115,7 @@ def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _Eager
     return _EagerScorer(engine=engine, n_passages=len(passages))
 
 
-class BM25Index:
+class BM25Index(ScoredIndex):
     """A ranked-retrieval index; fulfils :class:`suffice.protocols.Retriever`.
 
     Build one with :meth:`build` or :meth:`load`.
@@ -130,7 +130,7 @@ class BM25Index:
     def __init__(
         self, passages: tuple[Passage, ...], settings: BM25Settings, scorer: _Scorer
     ) -> None:
-        self.passages = passages
+        super().__init__(passages)
         self.settings = settings
         self._scorer = scorer
 
@@ -163,31 +163,9 @@ class BM25Index:
             scorer = _eager_scorer(kept, settings)
         return cls(kept, settings, scorer)
 
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the corpus; two indexes of the same passages in the same order share it."""
-        return corpus_fingerprint(self.passages)
-
-    def __len__(self) -> int:
-        return len(self.passages)
-
     def scores(self, query: str) -> NDArray[np.floating[Any]]:
         """The query's score of every passage, (n_passages,); 0 where no word is shared."""
         return self._scorer.scores(tokenize(query))
-
-    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best passages with their scores, best first; ties keep passage order.
-
-        All passages when there are fewer than ``k``. A query without a known word scores 0
-        everywhere and gets the first ``k``.
-
-        Raises
-        ------
-        UsageError
-            When ``k`` is below 1.
-        """
-        check_k(k)
-        return top_passages(self.passages, self.scores(query), k)
 
     def save(self, folder: str | Path) -> None:
         """Write the index to ``folder``; an index already there is replaced in one step."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from suffice._optional import require
 from suffice.errors import DataError, first_line
 from suffice.retrieval.index_folder import StoredIndex, load_index, save_index
-from suffice.retrieval.ranking import check_ids, check_k, corpus_fingerprint, top_passages
+from suffice.retrieval.ranking import ScoredIndex, check_ids
 from suffice.retrieval.unreadable import UNREADABLE
 from suffice.trace.records import Passage
 from suffice.trace.tokens import passage_tokens, tokenize
@@ -44,7 +44,7 @@ class _Weights:
     matrix: Any
 
 
-class TfidfIndex:
+class TfidfIndex(ScoredIndex):
     """Cosine of TF-IDF vectors; fulfils :class:`suffice.protocols.Retriever`.
 
     A word's weight is its count times ``1 + ln((1 + N) / (1 + df))``, vectors have length 1: what
@@ -58,7 +58,7 @@ class TfidfIndex:
     """
 
     def __init__(self, passages: tuple[Passage, ...], weights: _Weights | None) -> None:
-        self.passages = passages
+        super().__init__(passages)
         self._weights = weights  # None: no passage holds a word
 
     @classmethod
@@ -80,14 +80,6 @@ class TfidfIndex:
             return cls(kept, None)
         return cls(kept, _Weights(matrix=vectorizer.fit_transform(tokens), vectorizer=vectorizer))
 
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the corpus; two indexes of the same passages in the same order share it."""
-        return corpus_fingerprint(self.passages)
-
-    def __len__(self) -> int:
-        return len(self.passages)
-
     def scores(self, query: str) -> NDArray[np.float64]:
         """The cosine of the query and every passage, (n_passages,)."""
         if self._weights is None:
@@ -95,20 +87,6 @@ class TfidfIndex:
         vector = self._weights.vectorizer.transform([tokenize(query)])
         cosines: NDArray[np.float64] = (self._weights.matrix @ vector.T).toarray()[:, 0]
         return cosines
-
-    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
-        """The ``k`` best passages with their cosines, best first; ties keep passage order.
-
-        All passages when there are fewer than ``k``. A query without a known word scores 0
-        everywhere and gets the first ``k``.
-
-        Raises
-        ------
-        UsageError
-            When ``k`` is below 1.
-        """
-        check_k(k)
-        return top_passages(self.passages, self.scores(query), k)
 
     def save(self, folder: str | Path) -> None:
         """Write the index to ``folder``; an index already there is replaced in one step."""
