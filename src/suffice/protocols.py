@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from suffice.trace.records import LoopView, Passage, Token
+    from suffice.trace.records import LoopView, Passage, Round, Token
 
 __all__ = [
     "Action",
+    "AnswerSet",
     "Calibrator",
     "ChatModel",
     "Completion",
@@ -25,11 +26,14 @@ __all__ = [
     "Generation",
     "GenerationRequest",
     "Message",
+    "PassageFilter",
     "PolicyTable",
     "PolicyView",
     "Reranker",
     "Retriever",
     "Score",
+    "SetMember",
+    "SetPolicy",
     "Signal",
     "StopPolicy",
 ]
@@ -51,6 +55,15 @@ class Reranker(Protocol):
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """The same passages, best first, each with a raw ``rerank_score``."""
+        ...
+
+
+@runtime_checkable
+class PassageFilter(Protocol):
+    """Drops passages before the answerer sees them."""
+
+    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Those worth showing, in the order given."""
         ...
 
 
@@ -229,11 +242,13 @@ class PolicyView:
     """What a live decision sees.
 
     ``signals[name]`` holds the values of rounds 1..t (NaN: undefined); ``loop`` the rounds themselves.
+    ``question_id`` is for policies that draw lots, the same for a question in replay and live.
     """
 
     round: int
     signals: Mapping[str, Sequence[float]]
     loop: LoopView
+    question_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +286,11 @@ class PolicyTable(Protocol):
     @property
     def n_rounds(self) -> int:
         """The full budget."""
+        ...
+
+    @property
+    def question_ids(self) -> Sequence[str]:
+        """Whose rows these are, (n_questions,)."""
         ...
 
     def signal(self, name: str) -> NDArray[np.float64]:
@@ -317,4 +337,39 @@ class ConfidentPolicy(StopPolicy, Protocol):
 
         ``None`` when this one has none. Equals the live :attr:`Decision.confidence`.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMember:
+    """An answer of a set: as the model wrote it, how confident, and the round it was best in."""
+
+    answer: str
+    confidence: float
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSet:
+    """Answers among which the right one is promised, most confident first.
+
+    ``cannot_answer``: the set also holds "Can't Answer", which is right where the model never gave
+    the right answer.
+    """
+
+    answers: tuple[SetMember, ...]
+    cannot_answer: bool
+
+    @property
+    def size(self) -> int:
+        """Its members, "Can't Answer" among them."""
+        return len(self.answers) + self.cannot_answer
+
+
+@runtime_checkable
+class SetPolicy(StopPolicy, Protocol):
+    """A policy that gives a set of answers."""
+
+    def answer_set(self, rounds: Sequence[Round], *, stopped_early: bool) -> AnswerSet:
+        """The set of a loop that ended after these rounds; ``stopped_early``: because it said so."""
         ...

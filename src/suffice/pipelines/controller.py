@@ -55,9 +55,13 @@ class Controller:
         file = load_policy(path)
         return cls(file.policy, max_rounds=file.max_rounds if max_rounds is None else max_rounds)
 
-    def start(self, question: str = "") -> Controller:
-        """Forget the rounds seen and begin a new question."""
+    def start(self, question: str = "", *, question_id: str | None = None) -> Controller:
+        """Forget the rounds seen and begin a new question.
+
+        ``question_id`` (default: the question's text) is what a policy that draws lots draws by.
+        """
         self._loop = LoopView(question, ())
+        self._question_id = question if question_id is None else question_id
         self._signals: dict[str, list[float]] = {spec.name: [] for spec in self._specs}
         self._stopped = False
         return self
@@ -93,7 +97,10 @@ class Controller:
 
     def _decide(self, loop: LoopView) -> Decision:
         number = len(loop.rounds)
-        decision = self.policy.decide(PolicyView(round=number, signals=self._signals, loop=loop))
+        view = PolicyView(
+            round=number, signals=self._signals, loop=loop, question_id=self._question_id
+        )
+        decision = self.policy.decide(view)
         if decision.stop:
             return replace(decision, stopped_by="policy")
         if self.max_rounds is not None and number >= self.max_rounds:

@@ -114,6 +114,7 @@ class _NoQuestions:
 
     n_questions: int = 0
     n_rounds: int = 1
+    question_ids: tuple[str, ...] = ()
 
     def signal(self, _name: str) -> NDArray[np.float64]:
         return np.empty((0, 1))

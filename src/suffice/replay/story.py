@@ -173,6 +173,7 @@ def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Show
                 for name in policy.policy.signals
             },
             loop=LoopView(record.question.text, record.rounds[:stop]),
+            question_id=record.question.id,
         )
         decision = policy.policy.decide(view)
         reason = decision.reason

@@ -25,11 +25,13 @@ __all__ = ["SignalTable", "missing_inputs", "signal_table", "signal_value"]
 class SignalTable:
     """Signals by name, each float64 (n_questions, n_rounds) stored round-major, NaN: undefined.
 
-    ``exists`` (n_questions, n_rounds) says which rounds were recorded.
+    ``exists`` (n_questions, n_rounds) says which rounds were recorded. ``question_ids`` are for
+    policies that draw lots; empty where none reads the table.
     """
 
     values: Mapping[str, NDArray[np.float64]]
     exists: NDArray[np.bool_]
+    question_ids: tuple[str, ...] = ()
 
     @property
     def n_questions(self) -> int:
@@ -98,7 +100,7 @@ def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTab
             if before is None
             else np.where(to_compute[spec.name].T, computed.T, before.T).T
         )
-    return SignalTable(values=values, exists=traces.exists)
+    return SignalTable(values=values, exists=traces.exists, question_ids=traces.question_ids)
 
 
 def _specs(traces: TraceSet, signals: Iterable[str | Signal]) -> list[Signal]:

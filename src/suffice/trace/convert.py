@@ -15,6 +15,7 @@ __all__ = ["USAGE_COLUMNS", "record_to_rows", "round_from_row"]
 USAGE_COLUMNS = tuple(field.name for field in fields(Usage))
 _PLAIN_COLUMNS = (
     "query",
+    "action",
     "response",
     "verbalized_confidence",
     "intermediate_answer",
@@ -60,6 +61,9 @@ def _round_row(number: int, record: Round) -> dict[str, Any]:
         None if record.tokens is None else [_token_row(token) for token in record.tokens]
     )
     row["samples"] = None if record.samples is None else list(record.samples)
+    row["sample_clusters"] = (
+        None if record.sample_clusters is None else list(record.sample_clusters)
+    )
     row["candidate_scores"] = (
         None if record.candidate_scores is None else list(record.candidate_scores)
     )
@@ -132,6 +136,7 @@ def round_from_row(row: Mapping[str, Any]) -> Round:
         passages=_passages(row.get("passages")),
         tokens=_tokens(row.get("tokens")),
         samples=_strings(row.get("samples")),
+        sample_clusters=_integers(row.get("sample_clusters")),
         candidate_scores=_floats(row.get("candidate_scores")),
         usage=usage,
         signals=signals,
@@ -141,6 +146,11 @@ def round_from_row(row: Mapping[str, Any]) -> Round:
 
 def _strings(items: Sequence[str | None] | None) -> tuple[str, ...] | None:
     return None if items is None else tuple(item or "" for item in items)
+
+
+def _integers(items: Sequence[int | None] | None) -> tuple[int, ...] | None:
+    # a null names no sample: refused with the others that do not
+    return None if items is None else tuple(-1 if item is None else item for item in items)
 
 
 def _floats(items: Sequence[float | None] | None) -> tuple[float, ...] | None:

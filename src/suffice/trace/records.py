@@ -71,6 +71,23 @@ def _whole(value: int, most: int, column: str) -> int:
     return whole
 
 
+def _clusters(given: Sequence[int], samples: Sequence[str] | None) -> tuple[int, ...]:
+    """Cluster numbers that fit the samples: each names the first sample of its cluster."""
+    found = tuple(given)
+    if len(found) != len(samples or ()):
+        raise DataError(
+            f"must have one number a sample, found {len(found)} for {len(samples or ())} samples",
+            column="sample_clusters",
+        )
+    for position, first in enumerate(found):
+        if type(first) is not int or not 0 <= first <= position or found[first] != first:
+            raise DataError(
+                f"must name the first sample of each one's cluster, found {found!r}",
+                column="sample_clusters",
+            )
+    return found
+
+
 def _signals(given: Mapping[str, float | None]) -> Mapping[str, float]:
     """Values as the map column holds them: float64, a null undefined."""
     try:
@@ -180,12 +197,17 @@ class Round:
         Passages **added** this round, in rank order; ``None``: not recorded.
     query
         What was sent to the retriever this round.
+    action
+        What an agent generated to choose the query: its thoughts and actions, as they came.
     response
         The raw generation the answer was parsed from.
     tokens
         Generated tokens with their alternatives; ``None`` when the server gives no log-probabilities.
     samples
         Further stochastic answers at this round, parsed; ``None``: none were drawn.
+    sample_clusters
+        For each sample the position of the first sample that means the same, from 0; ``None``: not
+        clustered by meaning.
     verbalized_confidence
         The model's own 1-5.
     intermediate_answer
@@ -204,9 +226,11 @@ class Round:
     answer: str
     passages: tuple[Passage, ...] | None = None
     query: str | None = None
+    action: str | None = None
     response: str | None = None
     tokens: tuple[Token, ...] | None = None
     samples: tuple[str, ...] | None = None
+    sample_clusters: tuple[int, ...] | None = None
     verbalized_confidence: float | None = None
     intermediate_answer: str | None = None
     candidate_scores: tuple[float, ...] | None = None
@@ -222,6 +246,9 @@ class Round:
             )
         for name, kind in (("passages", Passage), ("tokens", Token), ("samples", str)):
             object.__setattr__(self, name, _items(getattr(self, name), kind, name))
+        if self.sample_clusters is not None:
+            clusters = _clusters(self.sample_clusters, self.samples)
+            object.__setattr__(self, "sample_clusters", clusters)
         if self.candidate_scores is not None:
             scores = tuple(_float32(score, "candidate_scores") for score in self.candidate_scores)
             object.__setattr__(self, "candidate_scores", scores)
