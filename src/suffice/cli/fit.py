@@ -16,6 +16,7 @@ from suffice.cli.options import (
     names,
     natural,
     number,
+    numbers,
     open_traces,
     positive,
 )
@@ -24,18 +25,27 @@ from suffice.errors import UsageError
 from suffice.policies.ab_rag import CERTAINTIES, SUPPORTS
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import FIT_SPLIT
-from suffice.policies.methods import METHODS, fit_method
+from suffice.policies.methods import METHODS, MICP_OPTIONS, fit_method
+from suffice.policies.micp import STOP_ON
+from suffice.policies.micp_stage2 import OBJECTIVES
 from suffice.policies.tasr import TEMPLATE
 from suffice.replay.certified import CORRECTIONS, LOSSES, METRICS, CertifySettings
 from suffice.replay.certified_fit import CertifiedPolicy, CertifiedSettings, fit_certified
 from suffice.replay.families import FAMILIES, FamilySettings
 from suffice.scoring import F1_KINDS
+from suffice.signals.sample_clusters import CLUSTERINGS
 from suffice.trace.table import TraceSet
 
 __all__ = ["add_command"]
 
 _CERTIFIED = "certified"
-_METHOD_OPTIONS = ("calibrator", "certainty", "support", "threshold")
+_METHOD_OPTIONS = (
+    "calibrator",
+    "certainty",
+    "support",
+    "threshold",
+    *sorted(MICP_OPTIONS - {"seed"}),
+)
 _ANY_CERTIFIED = f"with 'fit {_CERTIFIED}' only"
 _GOES_WITH = MappingProxyType(
     {
@@ -85,7 +95,14 @@ def add_command(commands: Any) -> None:
     )
     add_calibrator(parser, ", for the corrected presets")
     _add_ab_rag(parser)
+    _add_micp(parser)
     _add_certified(parser)
+    parser.add_argument(
+        "--seed",
+        type=natural,
+        default=42,
+        help="of certified's halves, and of micp's division and lots (default: 42)",
+    )
     add_costs(parser)
     add_json(parser)
     parser.set_defaults(run=run)
@@ -111,6 +128,83 @@ def _add_ab_rag(parser: argparse.ArgumentParser) -> None:
         type=number,
         metavar="TAU",
         help="stop at this confidence (default: published 0.6, corrected chosen on the split)",
+    )
+
+
+def _add_micp(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "micp",
+        "fitted on the splits optimize and calibrate where the traces have both, else on a division of "
+        "--split",
+    )
+    group.add_argument(
+        "--alpha",
+        type=number,
+        metavar="A",
+        help="promise: the answer set holds the right answer with probability 1 - A (default: 0.1)",
+    )
+    group.add_argument(
+        "--rounds", type=positive, metavar="T", help="the full budget (default: 3, or as recorded)"
+    )
+    group.add_argument(
+        "--alpha-retrieval",
+        type=number,
+        metavar="A",
+        help="share of right passages that the passage filter may drop (default: 0.1)",
+    )
+    group.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        help="what the division of the error budget minimises: composite (rounds, and stopping where "
+        'questions can be answered), mean rounds, or answer-rate ("Can\'t Answer" least often; default: '
+        "composite)",
+    )
+    group.add_argument(
+        "--weight", type=number, metavar="L", help="lambda of the composite objective (default: 1)"
+    )
+    group.add_argument(
+        "--allocation",
+        type=numbers,
+        metavar="A1,A2,...",
+        help="error levels of rounds 1 to T-1 by hand, instead of a search",
+    )
+    group.add_argument(
+        "--steps", type=positive, metavar="N", help="parts the budget is divided in (default: 10)"
+    )
+    _add_micp_samples(group)
+
+
+def _add_micp_samples(group: Any) -> None:
+    """How samples are read."""
+    group.add_argument(
+        "--stop-on",
+        choices=STOP_ON,
+        help="stop on the samples' normalised entropy, or on the confidence of the largest cluster "
+        "(default: entropy)",
+    )
+    group.add_argument(
+        "--penalty",
+        type=number,
+        metavar="L",
+        help="a cluster's confidence is its share minus L times the entropy (default: 0)",
+    )
+    group.add_argument(
+        "--clusters",
+        choices=CLUSTERINGS,
+        help="samples that normalise alike, or clusters by meaning as suffice signals --cluster-cosine "
+        "stored them (default: string)",
+    )
+    group.add_argument(
+        "--match-f1",
+        type=number,
+        metavar="F",
+        help="a sample of at least this F1 is right (default: exact match)",
+    )
+    group.add_argument(
+        "--share",
+        type=number,
+        metavar="S",
+        help="of a divided --split, how much divides the budget (default: a third)",
     )
 
 
@@ -156,7 +250,6 @@ def _add_certified(parser: argparse.ArgumentParser) -> None:
         help="for testing many members (default: fixed-sequence, safest first)",
     )
     _add_family(group)
-    group.add_argument("--seed", type=natural, default=42, help="of the halves (default: 42)")
     group.add_argument(
         "--f1", choices=F1_KINDS, default="hotpotqa", help="which F1 (default: hotpotqa)"
     )
@@ -210,8 +303,11 @@ def run(arguments: argparse.Namespace) -> int:
         for name in _METHOD_OPTIONS
         if (value := getattr(arguments, name)) != arguments.unset[name]
     }
+    if "seed" in METHODS[arguments.method].options[arguments.preset]:
+        asked["seed"] = arguments.seed
     policy = fit_method(arguments.method, traces, arguments.preset, arguments.split, **asked)
-    written = save_policy(policy, arguments.out, max_rounds=traces.n_rounds)
+    most = min(traces.n_rounds, getattr(policy, "rounds", traces.n_rounds))
+    written = save_policy(policy, arguments.out, max_rounds=most)
     document = policy_document(policy)
     if arguments.json:
         print_json({"out": str(written), "hash": policy_hash(policy), "policy": document})

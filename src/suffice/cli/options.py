@@ -38,6 +38,7 @@ __all__ = [
     "names",
     "natural",
     "number",
+    "numbers",
     "open_more",
     "open_traces",
     "positive",
@@ -78,10 +79,15 @@ def number(text: str) -> float:
     return value
 
 
+def numbers(text: str) -> tuple[float, ...]:
+    """An argparse type: numbers separated by commas."""
+    return tuple(number(part) for part in text.split(","))
+
+
 def grid(text: str) -> tuple[float, ...]:
     """An argparse type: LOW:HIGH:STEP, both ends included, or numbers separated by commas."""
     if ":" not in text:
-        return tuple(number(part) for part in text.split(","))
+        return numbers(text)
     parts = [number(part) for part in text.split(":")]
     if len(parts) != 3 or parts[2] <= 0 or parts[1] < parts[0]:
         raise argparse.ArgumentTypeError(

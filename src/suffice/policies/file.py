@@ -11,12 +11,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from suffice.calibration.conformal import Threshold
 from suffice.calibration.fields import number, numbers
 from suffice.calibration.maps import calibrator_document, read_calibrator
 from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.errors import DataError, UsageError
 from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
+from suffice.policies.micp import Clusters, Match, MiCPPolicy
+from suffice.policies.relevance_filter import RelevanceFilter
 from suffice.policies.rule import RulePolicy
 from suffice.protocols import StopPolicy
 from suffice.signals.abstained import abstained_signal
@@ -258,6 +261,57 @@ def _read_ab_rag(document: Mapping[str, Any]) -> StopPolicy:
     )
 
 
+def _read_micp(document: Mapping[str, Any]) -> StopPolicy:
+    for name in ("alpha", "rounds", "samples", "stops", "answer_set"):
+        if name not in document:
+            raise DataError("is missing", column=name)
+    clusters = _field(document, "clusters", dict, {})
+    match = _field(document, "match", dict, {"score": "em"})
+    chosen = _field(document, "filter", dict)
+    return MiCPPolicy(
+        alpha=_finite(document["alpha"], "alpha"),
+        rounds=_field(document, "rounds", int),
+        samples=_field(document, "samples", int),
+        stops=_read_stops(_field(document, "stops", list)),
+        final=_or_below_all(_field(document, "answer_set", dict), "confidence"),
+        stop_on=document.get("stop_on", "entropy"),
+        penalty=_finite(document.get("penalty", 0.0), "penalty"),
+        clusters=Clusters(
+            by=clusters.get("by", "string"),
+            cosine=clusters.get("cosine"),
+            encoder=clusters.get("encoder"),
+        ),
+        match=Match(
+            f1=None if match.get("score") == "em" else number(match.get("at_least"), "match")
+        ),
+        filter=None if chosen is None else RelevanceFilter.from_json(chosen),
+        filtered=_field(document, "filtered", bool, default=False),
+        seed=_field(document, "seed", int, 42),
+        preset=_field(document, "preset", str),
+        budget=_field(document, "budget", dict, {}),
+        fitted_on=_field(document, "fitted_on", dict, {}),
+        notes=_strings(document, "notes") or (),
+    )
+
+
+def _read_stops(given: list[Any]) -> tuple[Threshold, ...]:
+    found = []
+    for each in given:
+        if not isinstance(each, dict) or "value" not in each:
+            raise DataError(
+                f'must hold objects with "value" and "tied_share", found {each!r}', column="stops"
+            )
+        share = _finite(each.get("tied_share", 0.0), "stops.tied_share")
+        found.append(Threshold(_or_below_all(each, "value"), share))
+    return tuple(found)
+
+
+def _or_below_all(given: Mapping[str, Any], name: str) -> float:
+    """A threshold; null lies below everything."""
+    value = given.get(name)
+    return -math.inf if value is None else _finite(value, name)
+
+
 def _read_rule(document: Mapping[str, Any]) -> StopPolicy:
     rule = _field(document, "rule", str)
     if rule is None:
@@ -276,12 +330,13 @@ def _read_rule(document: Mapping[str, Any]) -> StopPolicy:
     )
 
 
-_DECIDES_NOTHING = ("fitted_on", "guarantee", "levels", "notes")
+_DECIDES_NOTHING = ("budget", "fitted_on", "guarantee", "levels", "notes")
 _BODIES: Mapping[type, Callable[[Any], dict[str, Any]]] = MappingProxyType(
     {
         FixedPolicy: lambda policy: {"rounds": policy.rounds},
         RulePolicy: _rule_body,
         ABRagPolicy: ABRagPolicy.to_json,
+        MiCPPolicy: MiCPPolicy.to_json,
     }
 )
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], StopPolicy]] = MappingProxyType(
@@ -291,8 +346,9 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], StopPolicy]] = MappingProxy
         "tasr": _read_rule,
         "certified": _read_rule,
         "ab-rag": _read_ab_rag,
+        "micp": _read_micp,
     }
 )
 _MAIN_FIELD = MappingProxyType(
-    {**dict.fromkeys(_READERS, "rule"), "fixed": "rounds", "ab-rag": "weights"}
+    {**dict.fromkeys(_READERS, "rule"), "fixed": "rounds", "ab-rag": "weights", "micp": "stops"}
 )

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
 from suffice.errors import UsageError
 from suffice.policies.ab_rag_fit import choose_signals, fit_ab_rag, published_ab_rag
 from suffice.policies.controls import CONTROLS, Control, fit_control
-from suffice.policies.fitting import Preset, fit_data
+from suffice.policies.fitting import FIT_SPLIT, Preset, fit_data
+from suffice.policies.micp import Match
+from suffice.policies.micp_fit import CALIBRATE, OPTIMIZE, MiCPSettings, fit_micp
 from suffice.policies.tasr import fit_tasr, tasr_signals
 from suffice.protocols import StopPolicy
 from suffice.trace.table import TraceSet
 
-__all__ = ["METHODS", "Method", "Preset", "fit_method", "method_and_preset"]
+__all__ = ["METHODS", "MICP_OPTIONS", "Method", "Preset", "fit_method", "method_and_preset"]
 
 _PRESETS: tuple[Preset, ...] = ("published", "corrected")
 _BOTH: frozenset[Preset] = frozenset(_PRESETS)
+MICP_OPTIONS = frozenset(
+    {"match_f1", *(each.name for each in fields(MiCPSettings) if each.name != "match")}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,8 @@ class Method:
     fitted
         Presets that learn something. Others read of the traces only which signals they hold, and need
         no split.
+    reads
+        Splits it is fitted on: the first of these sets that the traces have.
     """
 
     name: str
@@ -44,6 +51,11 @@ class Method:
     fit: Callable[..., StopPolicy]
     options: Mapping[Preset, frozenset[str]]
     fitted: frozenset[Preset] = _BOTH
+    reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
+
+    def can_read(self, traces: TraceSet) -> bool:
+        """Whether the traces have splits it is fitted on."""
+        return any(splits <= set(traces.splits) for splits in self.reads)
 
 
 def _gold(traces: TraceSet, split: str) -> tuple[str, ...]:
@@ -64,6 +76,12 @@ def _fit_ab_rag(traces: TraceSet, preset: Preset, split: str, **options: Any) ->
     )
     data = fit_data(traces, chosen.specs, split=split)
     return fit_ab_rag(data, chosen, **options)
+
+
+def _fit_micp(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
+    if "match_f1" in options:
+        options["match"] = Match(f1=options.pop("match_f1"))
+    return fit_micp(traces, preset, split, MiCPSettings(**options))
 
 
 def _control(control: Control) -> Method:
@@ -100,6 +118,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             ),
             fitted=frozenset({"corrected"}),
         ),
+        "micp": Method(
+            name="micp",
+            summary="stop when samples agree, and give a set of answers with a promised coverage",
+            fit=_fit_micp,
+            options=MappingProxyType(dict.fromkeys(_PRESETS, MICP_OPTIONS)),
+            reads=(frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT})),
+        ),
         **{name: _control(control) for name, control in CONTROLS.items()},
     }
 )
@@ -126,7 +151,8 @@ def fit_method(
     options
         The method's own: ``calibrator`` (how ``calibrated(...)`` is fitted) for corrected presets of
         tasr and the controls; ``certainty`` (S1), ``support`` (S2, corrected only) and ``threshold``
-        for ab-rag. One that is ``None`` counts as not given.
+        for ab-rag; those of :class:`suffice.policies.micp_fit.MiCPSettings` for micp, with ``match_f1``
+        for ``match``. One that is ``None`` counts as not given.
 
     Raises
     ------

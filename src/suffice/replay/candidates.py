@@ -10,7 +10,7 @@ from suffice.errors import UsageError
 from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.fitting import FIT_SPLIT, FitData, fit_data, fit_rule
 from suffice.policies.fixed import FixedPolicy
-from suffice.policies.methods import METHODS, fit_method, method_and_preset
+from suffice.policies.methods import METHODS, Method, fit_method, method_and_preset
 from suffice.policies.rule import rule_needs
 from suffice.protocols import StopPolicy
 from suffice.replay.closed_book import CLOSED_BOOK
@@ -92,7 +92,7 @@ def _named(traces: TraceSet, fitting: TraceSet, name: str) -> Candidate:
     if found is not None:
         method, preset = found
         if preset in method.fitted:
-            _require_tune(fitting, f"policy {name!r}", method.name)
+            _require_splits(fitting, f"policy {name!r}", method)
         else:
             fitting = traces
         fitted = fit_method(method.name, fitting, preset, FIT_SPLIT)
@@ -123,12 +123,13 @@ def file_policy_name(policy: StopPolicy) -> str:
     )
 
 
-def _require_tune(traces: TraceSet, what: str, method: str) -> None:
-    if FIT_SPLIT not in traces.splits:
+def _require_splits(traces: TraceSet, what: str, method: Method) -> None:
+    if not method.can_read(traces):
+        splits = " or ".join(" and ".join(map(repr, sorted(each))) for each in method.reads)
         raise UsageError(
             f"{what} must be fitted, and {traces.origin.source} has no questions in split "
-            f"{FIT_SPLIT!r}; fit it on traces that have one with: --fit-on OTHER_TRACES, or "
-            f"suffice fit {method} OTHER_TRACES --out policy.json, and pass --policy policy.json"
+            f"{splits}; fit it on traces that have one with: --fit-on OTHER_TRACES, or "
+            f"suffice fit {method.name} OTHER_TRACES --out policy.json, and pass --policy policy.json"
         )
 
 

@@ -126,4 +126,5 @@ def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None)
 def _fitted_on(candidate: Candidate, source: str, split: str | None) -> bool:
     """Whether the policy says it was fitted on questions of this source and split (``None``: all)."""
     fitted_on = getattr(candidate.policy, "fitted_on", {})
-    return fitted_on.get("source") == source and split in (None, fitted_on.get("split"))
+    splits = fitted_on.get("splits", [fitted_on.get("split")])
+    return fitted_on.get("source") == source and split in (None, *splits)

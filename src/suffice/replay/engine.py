@@ -14,8 +14,10 @@ from suffice._version import VERSION
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.policies.file import policy_hash
+from suffice.policies.micp import MiCPPolicy
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.protocols import Signal, StopPolicy
+from suffice.replay.answer_sets import Draws, answer_sets
 from suffice.replay.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.replay.candidates import Candidate
 from suffice.replay.closed_book import CLOSED_BOOK, closed_book_costs, closed_book_rounds
@@ -127,7 +129,13 @@ def replay(
     ]
     intervals = _Intervals(scored, runs, _fixed(traces, book, axis), settings)
     policies = tuple(
-        _with_confidence(_result(run, scored, intervals, traces), tables, scored) for run in runs
+        _with_sets(
+            _with_confidence(_result(run, scored, intervals, traces), tables, scored),
+            traces,
+            tables,
+            settings,
+        )
+        for run in runs
     )
     return ReplayResult(
         questions=traces.n_questions,
@@ -146,6 +154,7 @@ def replay(
             *settings.notes,
             *_beyond_notes(policies),
             *_undefined_notes(policies),
+            *(f"{each.name}: {note}" for each in policies if each.sets for note in each.sets.notes),
             *book.notes(axis),
         ),
         cost=axis,
@@ -355,6 +364,21 @@ def _with_confidence(result: PolicyResult, tables: _Tables, scored: Outcomes) ->
         return result
     area = confidence_auroc(confidence, at_stop(scored.em, result.stops))
     return replace(result, confidence=confidence, auroc=area)
+
+
+def _with_sets(
+    result: PolicyResult, traces: TraceSet, tables: _Tables, settings: ReplaySettings
+) -> PolicyResult:
+    if not isinstance(result.policy, MiCPPolicy):
+        return result
+    found = answer_sets(
+        result.policy,
+        traces,
+        tables.of(result.policy),
+        result.stops,
+        Draws(settings.resamples, settings.seed),
+    )
+    return replace(result, sets=found)
 
 
 def _mean_score(values: NDArray[np.float64], labelled: NDArray[np.bool_]) -> float | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.costs.usage import CostModel
 from suffice.protocols import StopPolicy
+from suffice.replay.answer_sets import AnswerSetResult
 from suffice.replay.bootstrap import Interval
 from suffice.replay.costing import CostAxis
 from suffice.replay.frontier import Frontier
@@ -34,7 +35,8 @@ class PolicyResult:
     round taken; ``beyond_record`` counts questions for which the policy wanted a later one.
     ``retained_f1`` is F1 over the full budget's, ``frontier_gain`` F1 minus that of the fixed-k
     frontier at the same cost. ``confidence`` (n_questions,) is the policy's own at the stop round
-    (``None``: it has none) and ``auroc`` its AUROC against exact match there.
+    (``None``: it has none) and ``auroc`` its AUROC against exact match there. ``sets`` are the answer
+    sets of a policy that gives them.
     """
 
     name: str
@@ -56,6 +58,7 @@ class PolicyResult:
     policy: StopPolicy | None = None
     confidence: NDArray[np.float64] | None = None
     auroc: float | None = None
+    sets: AnswerSetResult | None = None
 
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
@@ -80,6 +83,8 @@ class PolicyResult:
         }
         if self.confidence is not None:
             entry["auroc"] = self.auroc
+        if self.sets is not None:
+            entry.update(self.sets.to_json(question_ids))
         if question_ids is not None:
             entry["rounds"] = dict(zip(question_ids, self.stops.tolist(), strict=True))
         return entry

@@ -1,0 +1,86 @@
+"""What MiCP reads of recorded samples: agreement, and the confidence of right clusters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import DataError, UsageError
+from suffice.policies.micp import MiCPPolicy, lot
+from suffice.policies.micp_stage2 import Sampled
+from suffice.signals.table import signal_table
+from suffice.trace.table import TraceSet
+
+__all__ = ["read_samples", "samples_a_round"]
+
+
+def read_samples(traces: TraceSet, draft: MiCPPolicy) -> Sampled:
+    """Scores and confidences of right clusters, for questions all of which are labelled.
+
+    A question that was recorded for fewer than T rounds never stops in, and samples nothing in, the
+    ones it lacks.
+    """
+    table = signal_table(traces, draft.specs)
+    n, rounds = traces.n_questions, draft.rounds
+    score = np.full((n, rounds), np.nan)
+    there = min(rounds, traces.n_rounds)
+    score[:, :there] = draft.scores(table)[:, :there]
+    gold_confidence = np.full((n, rounds), -np.inf)
+    columns = ["samples", "sample_clusters", "signals"]
+    for index, views in enumerate(traces.views(columns)):
+        accepted = traces.gold[index].answers
+        for number, view in enumerate(views[:rounds]):
+            right = [
+                confidence
+                for cluster, confidence in draft.confidences(view.current)
+                if draft.match.cluster(cluster, accepted)
+            ]
+            gold_confidence[index, number] = max(right, default=-math.inf)
+    return Sampled(
+        score=score,
+        best_gold=np.maximum.accumulate(gold_confidence, axis=1),
+        draws=_draws(traces.question_ids, rounds, draft.seed),
+    )
+
+
+def _draws(ids: Sequence[str], rounds: int, seed: int) -> NDArray[np.float64]:
+    return np.array(
+        [[lot(seed, each, number) for number in range(1, rounds + 1)] for each in ids], np.float64
+    ).reshape(len(ids), rounds)
+
+
+def samples_a_round(traces: TraceSet, rounds: int) -> int:
+    """m, the same in every round up to T of every question.
+
+    Raises
+    ------
+    UsageError
+        When there are no samples.
+    DataError
+        Naming question and round of another number.
+    """
+    if not traces.has("samples"):
+        raise UsageError(
+            f"micp needs column samples, which {traces.origin.source} does not hold; record with "
+            "suffice record --samples 10"
+        )
+    first: tuple[int, str] | None = None
+    for name, views in zip(traces.question_ids, traces.views(["samples"]), strict=True):
+        for number, view in enumerate(views[:rounds], start=1):
+            count = len(view.current.samples or ())
+            where = f"round {number} of question {name!r}"
+            if first is None:
+                first = (count, where)
+            if count != first[0]:
+                raise DataError(
+                    f"{where} holds {count} samples and {first[1]} {first[0]}; micp needs the same "
+                    "number everywhere: record those questions again with one --samples",
+                    file=traces.origin.source,
+                    column="samples",
+                )
+    if first is None or first[0] == 0:
+        raise UsageError(f"no samples in {traces.origin.source}; record with --samples 10")
+    return first[0]
