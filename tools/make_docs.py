@@ -68,7 +68,8 @@ def signals_page() -> str:
         "`evidence_entailment` was tested with random weights, for the plumbing; "
         "how well it tells right from wrong with a trained model has not been measured."
     )
-    return NOTE + "\n" + head + "\n" + "\n".join(rows) + "\n\n" + foot + "\n"
+    clusters = (Path(__file__).parent / "clusters_of_samples.md").read_text(encoding="utf-8")
+    return NOTE + "\n" + head + "\n" + "\n".join(rows) + "\n\n" + foot + "\n\n" + clusters
 
 
 def schema_page() -> str:

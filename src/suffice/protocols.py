@@ -365,11 +365,21 @@ class AnswerSet:
         """Its members, "Can't Answer" among them."""
         return len(self.answers) + self.cannot_answer
 
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "answers": [
+                {"answer": each.answer, "confidence": each.confidence, "round": each.round}
+                for each in self.answers
+            ],
+            "cannot_answer": self.cannot_answer,
+        }
+
 
 @runtime_checkable
 class SetPolicy(StopPolicy, Protocol):
     """A policy that gives a set of answers."""
 
-    def answer_set(self, rounds: Sequence[Round], *, stopped_early: bool) -> AnswerSet:
-        """The set of a loop that ended after these rounds; ``stopped_early``: because it said so."""
+    def answer_set(self, rounds: Sequence[Round], *, stopped: bool) -> AnswerSet:
+        """The set of a loop that ended after these rounds; ``stopped``: because this policy said so."""
         ...

@@ -42,7 +42,7 @@ class Threshold:
         below: NDArray[np.bool_] = scores < self.value
         if not self.share:
             return below
-        return below | ((scores == self.value) & (draws < self.share))
+        return np.asarray(below | ((scores == self.value) & (draws < self.share)))
 
 
 NEVER = Threshold(-math.inf)
@@ -62,9 +62,7 @@ def exact_level(level: float | str | Fraction, name: str = "alpha") -> Fraction:
     try:
         given = level if isinstance(level, Fraction) else Fraction(Decimal(str(level)))
     except (ArithmeticError, ValueError) as error:
-        raise UsageError(
-            f"{name} must be a number between 0 and 1, found {level!r}"
-        ) from error
+        raise UsageError(f"{name} must be a number between 0 and 1, found {level!r}") from error
     if not 0 < given < 1:
         raise UsageError(
             f"{name} must lie strictly between 0 and 1, found {level}; 0.1 allows one error in ten"
@@ -106,9 +104,7 @@ def lower_order_statistic(values: NDArray[np.float64], level: Fraction) -> float
     return float(np.partition(values, rank - 1)[rank - 1])
 
 
-def tied_threshold(
-    values: NDArray[np.float64], level: Fraction, *, randomised: bool
-) -> Threshold:
+def tied_threshold(values: NDArray[np.float64], level: Fraction, *, randomised: bool) -> Threshold:
     """The threshold that fires on at most a share ``level`` of exchangeable values.
 
     With k the rank and v the k-th smallest, it fires below v; ``randomised`` also at v, with

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,24 +19,40 @@ from suffice.cli.options import (
     seconds,
 )
 from suffice.cli.output import ProgressLine, print_json, say
-from suffice.cli.retrieval_options import add_growing, add_retrieval, connect_retrieval
+from suffice.cli.retrieval_options import (
+    add_growing,
+    add_retrieval,
+    check_own_options,
+    connect_retrieval,
+)
 from suffice.errors import UsageError
 from suffice.pipelines.answering import Answered, Answering, Choice, answer
 from suffice.pipelines.budgeted import BudgetedSettings, settle_certainty
 from suffice.pipelines.budgets import Budgets
 from suffice.pipelines.controller import Controller
-from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.fitness import check_confidence, check_policy
 from suffice.pipelines.indexes import IndexMaker
-from suffice.pipelines.live_policy import DEFAULT_RULE, live_policy, names_ab_rag, samples_read
-from suffice.pipelines.loops import AnySettings
+from suffice.pipelines.live_policy import (
+    AGENT_RULE,
+    DEFAULT_RULE,
+    cluster_cosine,
+    clusters_by_meaning,
+    differences,
+    live_filter,
+    live_policy,
+    names_ab_rag,
+    samples_read,
+)
+from suffice.pipelines.loops import LOOPS, AnySettings
 from suffice.pipelines.prompts import PROMPTS
+from suffice.pipelines.react import ReactSettings
 from suffice.pipelines.sources import Retrieval, corpus_retriever
 from suffice.policies.ab_rag import ABRagPolicy, Certainty
 from suffice.policies.file import PolicyFile
-from suffice.protocols import ChatModel, Retriever, StopPolicy
+from suffice.policies.micp import MiCPPolicy
+from suffice.protocols import AnswerSet, ChatModel, Retriever, StopPolicy
 from suffice.retrieval.corpus import read_corpus
-from suffice.signals.recorded import JUDGE_SUPPORT
+from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
 from suffice.signals.registry import SIGNALS
 from suffice.trace.records import Passage
 
@@ -58,7 +74,7 @@ def add_command(commands: Any) -> None:
         "--policy",
         metavar="P",
         help="a policy file, fixed-K, ab-rag (published) or a rule's text "
-        f"(default: {DEFAULT_RULE!r})",
+        f"(default: {DEFAULT_RULE!r}; of the react pipeline {AGENT_RULE!r})",
     )
     parser.add_argument(
         "--decline-below",
@@ -87,9 +103,9 @@ def _add_loop(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("loop")
     group.add_argument(
         "--pipeline",
-        choices=("cumulative", "budgeted"),
-        help="cumulative: one more passage a round; budgeted: a few, then a few more (default: "
-        "budgeted for ab-rag, else cumulative)",
+        choices=tuple(LOOPS),
+        help="cumulative: one more passage a round; budgeted: a few, then a few more; react: the model "
+        "chooses each round's query (default: budgeted for ab-rag, else cumulative)",
     )
     group.add_argument("--prompt", choices=PROMPTS, help="which prompt (default: the pipeline's)")
     add_growing(group, "default: what the policy reads, else auto")
@@ -108,7 +124,7 @@ def _add_budgets(parser: argparse.ArgumentParser) -> None:
         "--budget-rounds",
         type=positive,
         metavar="N",
-        help="at most N rounds (default: the policy file's, else 5; of the budgeted pipeline 3)",
+        help="at most N rounds (default: the policy file's, else 5; of the budgeted and react pipelines 3)",
     )
     group.add_argument("--budget-tokens", type=positive, metavar="N", help="at most N tokens")
     group.add_argument("--budget-seconds", type=seconds, metavar="S", help="at most S seconds")
@@ -130,7 +146,7 @@ def _add_budgets(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, index, loop, print."""
-    chosen = live_policy(arguments.policy)
+    chosen = live_policy(arguments.policy, pipeline=arguments.pipeline)
     budgets = Budgets(
         tokens=arguments.budget_tokens,
         seconds=arguments.budget_seconds,
@@ -145,9 +161,10 @@ def run(arguments: argparse.Namespace) -> int:
     model = connect_model(arguments)
     loop, chosen = _settled(arguments, model, chosen)
     _tell_samples(arguments.samples, loop.samples, chosen.policy)
-    reads_evidence = "--encoder" in _asks(chosen.policy)
-    retrieval, encoder = connect_retrieval(arguments, encode=reads_evidence)
-    encoder = encoder if reads_evidence else None
+    encodes = "--encoder" in _asks(chosen.policy) or clusters_by_meaning(chosen.policy)
+    retrieval, encoder = connect_retrieval(arguments, encode=encodes)
+    encoder = encoder if encodes else None
+    loop = replace(loop, cluster_cosine=cluster_cosine(chosen.policy, encoder))
     check_policy(
         chosen.policy,
         loop,
@@ -155,6 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
         encoder=encoder is not None,
         reranker=retrieval.reranks,
     )
+    _tell_promise(chosen.policy, loop, model, retrieval)
     answered = answer(
         arguments.question,
         _retriever(arguments, corpus.passages, retrieval.reaching(loop.shown(loop.rounds))),
@@ -164,6 +182,7 @@ def run(arguments: argparse.Namespace) -> int:
             loop=loop,
             budgets=budgets,
             encoder=encoder,
+            passage_filter=live_filter(chosen.policy),
             choose=arguments.answer,
             decline_below=arguments.decline_below,
         ),
@@ -179,10 +198,7 @@ def _check_options(arguments: argparse.Namespace, policy: StopPolicy) -> None:
     """Refuse options that can have no effect, or that the policy cannot serve."""
     if arguments.reindex and arguments.index is None:
         raise UsageError("--reindex is about the folder of --index; name one")
-    if _pipeline(arguments, policy) == "cumulative":
-        for name in ("start", "step", "certainty"):
-            if getattr(arguments, name) is not None:
-                raise UsageError(f"--{name} is for --pipeline budgeted")
+    check_own_options(arguments, _pipeline(arguments, policy))
     check_confidence(policy, choose=arguments.answer, decline_below=arguments.decline_below)
 
 
@@ -233,9 +249,10 @@ def _loop(arguments: argparse.Namespace, chosen: PolicyFile) -> AnySettings:
         "judge": any(spec.name == JUDGE_SUPPORT.name for spec in chosen.policy.specs),
     }
     given = {name: value for name, value in given.items() if value is not None}
-    if _pipeline(arguments, chosen.policy) == "budgeted":
-        return BudgetedSettings(**given)
-    return CumulativeSettings(**given)
+    kind = LOOPS[_pipeline(arguments, chosen.policy)]
+    if kind is ReactSettings:
+        given["verdicts"] = any(spec.name == LLM_STOP.name for spec in chosen.policy.specs)
+    return kind(**given)
 
 
 def _tell_samples(asked: int | None, drawn: int, policy: StopPolicy) -> None:
@@ -247,10 +264,28 @@ def _tell_samples(asked: int | None, drawn: int, policy: StopPolicy) -> None:
         say(
             "--samples has no effect: neither the policy nor a vote reads samples, so none is drawn"
         )
+    elif isinstance(policy, MiCPPolicy) and drawn != wanted:
+        say(
+            f"the policy was calibrated on {wanted} samples a round; on {drawn} it promises nothing"
+        )
     elif isinstance(policy, ABRagPolicy) and policy.preset != "published" and drawn != wanted > 0:
         say(
             f"the policy was fitted on {wanted} samples a round; on {drawn} its confidence may be off"
         )
+
+
+def _tell_promise(
+    policy: StopPolicy, loop: AnySettings, model: ChatModel, retrieval: Retrieval
+) -> None:
+    """Say where this loop is not the one that the policy's promise was calibrated on."""
+    here = {
+        **asdict(loop),
+        "model": model.name,
+        "pipeline": loop.pipeline,
+        "retriever": retrieval.name,
+    }
+    for each in differences(policy, here):
+        say(f"the policy's promise does not hold here: {each}")
 
 
 def _logprobs(model: ChatModel, policy: StopPolicy) -> bool:
@@ -313,8 +348,18 @@ def _document(answered: Answered) -> dict[str, Any]:
             for each in finished.passages or ()
         ],
         "usage": {**usage, "usd": answered.usd},
-        "answer_set": None,
+        "answer_set": None if answered.answer_set is None else answered.answer_set.to_json(),
+        "samples": None
+        if answered.answer_set is None
+        else [list(finished.samples or ()) for finished in answered.rounds],
     }
+
+
+def _print_set(found: AnswerSet) -> None:
+    for each in found.answers:
+        print(f"  {each.confidence:.2f}  {each.answer} (round {each.round})")
+    if found.cannot_answer:
+        print("  or none of these: the policy did not stop the loop early")
 
 
 def _total(values: list[int | None]) -> int | None:
@@ -328,7 +373,9 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     print(f"stopped after round {rounds} by {answered.stopped_by}: {answered.reason}")
     known = answered.confidence
     said = "undefined" if known is None else f"{known:.4g}"
-    if answered.declined:
+    if answered.answer_set is not None:
+        _print_set(answered.answer_set)
+    elif answered.declined:
         print(f"declined: confidence {said}, below {decline_below:g}")
     elif known is not None:
         print(f"confidence {said}")

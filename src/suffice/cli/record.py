@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,19 @@ from suffice.cli.options import (
     positive,
 )
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
-from suffice.cli.retrieval_options import add_growing, add_retrieval, connect_retrieval
+from suffice.cli.retrieval_options import (
+    OWN_OPTIONS,
+    add_clustering,
+    add_growing,
+    add_retrieval,
+    check_own_options,
+    connect_retrieval,
+)
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
-from suffice.errors import UsageError
 from suffice.pipelines.budgeted import BudgetedSettings, settle_certainty
-from suffice.pipelines.cumulative import CumulativeSettings
+from suffice.pipelines.live_policy import passage_filter
+from suffice.pipelines.loops import LOOPS, AnySettings
 from suffice.pipelines.prompts import PROMPTS
 from suffice.pipelines.recorder import Progress, RecordSummary
 from suffice.pipelines.recording import Recording, record_examples
@@ -72,16 +79,16 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rounds")
     group.add_argument(
         "--pipeline",
-        choices=("cumulative", "budgeted"),
+        choices=tuple(LOOPS),
         default="cumulative",
         help="cumulative: one more passage a round (default); budgeted: a few, then a few more, with "
-        "the signals that ab-rag reads",
+        "the signals that ab-rag reads; react: the model chooses each round's query",
     )
     group.add_argument(
         "--rounds",
         type=positive,
         metavar="R",
-        help="the full budget (5; of the budgeted pipeline 3)",
+        help="the full budget (5; of the budgeted and react pipelines 3)",
     )
     group.add_argument(
         "--samples",
@@ -90,6 +97,13 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         help="sampled answers a round beside the greedy one (0); under self_consistency those that "
         "the answer is chosen from (3)",
+    )
+    add_clustering(group)
+    group.add_argument(
+        "--filter",
+        metavar="POLICY",
+        help="drop passages by the filter of this micp policy file before the answerer sees them; the "
+        "questions it was calibrated on are left out",
     )
     group.add_argument(
         "--closed-book",
@@ -113,7 +127,8 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, connect, record, summarise."""
-    examples = _examples(arguments)
+    chosen = None if arguments.filter is None else passage_filter(arguments.filter)
+    examples = _examples(arguments, frozenset() if chosen is None else chosen.question_ids)
     pool = None
     if arguments.corpus == "pooled" and arguments.data is not None:
         # --limit chooses questions, not what they are asked over
@@ -129,6 +144,8 @@ def run(arguments: argparse.Namespace) -> int:
         settings=settings,
         retrieval=retrieval,
         encoder=encoder,
+        passage_filter=chosen,
+        filter_document=None if chosen is None else chosen.stated(),
         corpus=arguments.corpus,
         pool=pool,
         source=arguments.data,
@@ -145,31 +162,33 @@ def run(arguments: argparse.Namespace) -> int:
     return show_summary(summary, arguments)
 
 
-def _examples(arguments: argparse.Namespace) -> Sequence[Example]:
-    """The questions to record; those on which the reranker was trained are not among them."""
-    seen = trained_on(arguments.reranker)
-    if not seen:
+def _examples(arguments: argparse.Namespace, filtered_by: Collection[str]) -> Sequence[Example]:
+    """The questions to record; those that trained the reranker or set the filter are not among them."""
+    seen = {
+        "on which the reranker was trained": trained_on(arguments.reranker),
+        "on which the passage filter was calibrated": frozenset(filtered_by),
+    }
+    if not any(seen.values()):
         return load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
-    found = load(arguments.dataset, arguments.data, seed=arguments.seed)
-    fresh = [each for each in found if each.question.id not in seen]
-    if len(fresh) < len(found):
-        say(f"{len(found) - len(fresh)} questions on which the reranker was trained are left out")
+    fresh = list(load(arguments.dataset, arguments.data, seed=arguments.seed))
+    for why, ids in seen.items():
+        before = len(fresh)
+        fresh = [each for each in fresh if each.question.id not in ids]
+        if len(fresh) < before:
+            say(f"{before - len(fresh)} questions {why} are left out")
     return fresh[: arguments.limit]
 
 
-def _settings(arguments: argparse.Namespace) -> CumulativeSettings | BudgetedSettings:
+def _settings(arguments: argparse.Namespace) -> AnySettings:
     """The loop's settings; what was not given is the loop's own default."""
-    names = ("rounds", "samples", "prompt", "seed", "closed_book", "judge")
-    own = ("start", "step", "certainty")
+    names = ("rounds", "samples", "prompt", "seed", "closed_book", "judge", "cluster_cosine")
+    check_own_options(arguments, arguments.pipeline)
     given = {
-        name: value for name in (*names, *own) if (value := getattr(arguments, name)) is not None
+        name: value
+        for name in (*names, *OWN_OPTIONS)
+        if (value := getattr(arguments, name)) is not None
     }
-    if arguments.pipeline == "budgeted":
-        return BudgetedSettings(**given)
-    foreign = [f"--{name}" for name in own if name in given]
-    if foreign:
-        raise UsageError(f"{foreign[0]} is for --pipeline budgeted")
-    return CumulativeSettings(**given)
+    return LOOPS[arguments.pipeline](**given)
 
 
 def show_summary(summary: RecordSummary, arguments: argparse.Namespace) -> int:

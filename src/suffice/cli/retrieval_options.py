@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 
-from suffice.cli.options import positive
+from suffice.cli.options import number, positive
 from suffice.errors import UsageError
 from suffice.pipelines.budgeted import CERTAINTY_CHOICES
+from suffice.pipelines.loops import LOOPS, AnySettings
 from suffice.pipelines.sources import (
     NO_RERANKER,
     RETRIEVERS,
@@ -16,8 +18,19 @@ from suffice.pipelines.sources import (
     reranker_name,
 )
 from suffice.protocols import Encoder
+from suffice.signals.clustering import DEFAULT_COSINE
 
-__all__ = ["add_growing", "add_retrieval", "connect_retrieval"]
+__all__ = [
+    "OWN_OPTIONS",
+    "add_clustering",
+    "add_growing",
+    "add_retrieval",
+    "check_own_options",
+    "connect_retrieval",
+]
+
+OWN_OPTIONS = ("start", "step", "certainty")
+"""Names of the options that not every loop has."""
 
 _NO_ENCODER = "none"
 
@@ -47,12 +60,15 @@ def add_retrieval(parser: argparse.ArgumentParser) -> None:
 
 
 def add_growing(group: argparse._ArgumentGroup, certainty: str) -> None:
-    """How the budgeted loop grows and what it is sure by; ``certainty`` says what the default is."""
+    """Options that not every loop has; ``certainty`` says what the default of that one is."""
     group.add_argument(
         "--start", type=positive, metavar="K", help="budgeted: passages of round 1 (5)"
     )
     group.add_argument(
-        "--step", type=positive, metavar="K", help="budgeted: passages more in each later round (5)"
+        "--step",
+        type=positive,
+        metavar="K",
+        help="budgeted: passages more in each later round (5); react: at most so many a search (3)",
     )
     group.add_argument(
         "--certainty",
@@ -60,6 +76,32 @@ def add_growing(group: argparse._ArgumentGroup, certainty: str) -> None:
         help="budgeted: from the tokens of one greedy answer a round, or from several sampled answers "
         f"put to the vote ({certainty})",
     )
+
+
+def add_clustering(group: argparse._ActionsContainer) -> None:
+    """``--cluster-cosine``."""
+    group.add_argument(
+        "--cluster-cosine",
+        type=number,
+        nargs="?",
+        const=DEFAULT_COSINE,
+        metavar="C",
+        help="cluster each round's samples by meaning, as --encoder sees it: answers are joined while "
+        f"their mean cosine is above C ({DEFAULT_COSINE:g} when no C is given); the column "
+        "sample_clusters",
+    )
+
+
+def check_own_options(arguments: argparse.Namespace, pipeline: str) -> None:
+    """Refuse options of :func:`add_growing` that this loop does not have."""
+    for name in OWN_OPTIONS:
+        having = [loop for loop, kind in LOOPS.items() if name in _field_names(kind)]
+        if getattr(arguments, name) is not None and pipeline not in having:
+            raise UsageError(f"--{name} is for --pipeline {' or '.join(having)}")
+
+
+def _field_names(kind: type[AnySettings]) -> set[str]:
+    return {each.name for each in fields(kind)}
 
 
 def connect_retrieval(

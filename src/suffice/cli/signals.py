@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 
 from suffice.cli.options import add_json, add_model, add_traces, connect_model, open_traces
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
+from suffice.cli.retrieval_options import add_clustering
 from suffice.errors import UsageError
 from suffice.pipelines.sources import connect_encoder, connect_reranker
 from suffice.retrieval.nli_cross_encoder import NliCrossEncoder
 from suffice.retrieval.training_record import trained_on
 from suffice.signals.asking import Asked, Replies
+from suffice.signals.clustered import ClusteredTraces, cluster_traces
+from suffice.signals.clustering import CLUSTERS, check_clustering
 from suffice.signals.judging import Judging
 from suffice.signals.measuring import Measured
 from suffice.signals.reranking import Reranking
@@ -36,7 +39,9 @@ def add_command(commands: Any) -> None:
         "With --llm a judge rates every round's answer (judge_support), with --reranker passages are "
         "scored (rerank_top_score and its kin); both count their calls. With --encoder answers are "
         "compared with the passages (evidence_consistency and its kin), with --nli a model checks "
-        "whether a passage entails the answer (evidence_entailment). Stored values stay as they "
+        "whether a passage entails the answer (evidence_entailment). With --encoder and "
+        "--cluster-cosine samples are clustered by meaning (the column sample_clusters; "
+        "--only sample_clusters for nothing else). Stored values stay as they "
         "stand; all columns are kept. Rounds whose call failed get no value: run it again on TRACES2.",
     )
     add_traces(parser)
@@ -59,6 +64,12 @@ def add_command(commands: Any) -> None:
         help="minilm, a sentence-transformers model, or the base URL of a server that gives embeddings",
     )
     parser.add_argument("--encoder-model", metavar="M", help="the model of --encoder's server")
+    add_clustering(parser)
+    parser.add_argument(
+        "--recluster",
+        action="store_true",
+        help="with --cluster-cosine: replace the clusters that are there",
+    )
     parser.add_argument(
         "--nli",
         metavar="PATH",
@@ -71,22 +82,53 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute, write, and list what was skipped and why."""
+    _check_clustering(arguments)
+    only = _only(arguments)
     traces = open_traces(arguments, say, keep_unknown=True)
-    only = (
-        None
-        if arguments.only is None
-        else tuple(name.strip() for name in arguments.only.split(","))
-    )
     _check_out(arguments.out)
     models = _models(arguments, only)
     _warn_of_training(arguments.reranker, traces)
-    stored = with_signals(traces, only, models=models, on_progress=_progress())
+    progress = _progress()
+    clustered = None
+    if models.encoder is not None and arguments.cluster_cosine is not None:
+        clustered = cluster_traces(
+            traces,
+            models.encoder,
+            arguments.cluster_cosine,
+            again=arguments.recluster,
+            on_progress=progress,
+        )
+        traces = clustered.traces
+        if clustered.replies.interrupted:
+            models = SignalModels()
+    stored = with_signals(traces, only, models=models, on_progress=progress)
     written = write_trace_set(stored.traces, arguments.out)
     if arguments.json:
-        print_json(_document(stored, written))
+        print_json(_document(stored, written, clustered))
     else:
-        _print(stored, written)
-    return _ended(stored, written)
+        _print(stored, written, clustered)
+    return _ended(stored, written, clustered)
+
+
+def _check_clustering(arguments: argparse.Namespace) -> None:
+    """Refuse, before a file is read or a model loaded, options that do not go together."""
+    if arguments.cluster_cosine is None:
+        if arguments.recluster:
+            raise UsageError("--recluster goes with --cluster-cosine")
+    elif arguments.encoder is None:
+        raise UsageError("--cluster-cosine needs an encoder; add --encoder minilm")
+    else:
+        check_clustering(arguments.cluster_cosine)
+
+
+def _only(arguments: argparse.Namespace) -> tuple[str, ...] | None:
+    """The signals chosen; ``sample_clusters`` among them is the column, which has its own option."""
+    if arguments.only is None:
+        return None
+    names = tuple(name.strip() for name in arguments.only.split(","))
+    if CLUSTERS in names and arguments.cluster_cosine is None:
+        raise UsageError(f"{CLUSTERS} needs --encoder minilm --cluster-cosine")
+    return tuple(name for name in names if name != CLUSTERS)
 
 
 def _check_out(out: str) -> None:
@@ -100,7 +142,7 @@ def _models(arguments: argparse.Namespace, only: tuple[str, ...] | None) -> Sign
     named = {
         "--llm": arguments.llm or arguments.model,
         "--reranker": arguments.reranker,
-        "--encoder": arguments.encoder,
+        "--encoder": arguments.encoder if arguments.cluster_cosine is None else None,
         "--nli": arguments.nli,
     }
     for option, value in named.items():
@@ -149,7 +191,9 @@ def _progress() -> Callable[[Asked], None]:
     return show
 
 
-def _document(stored: StoredSignals, written: Path) -> dict[str, Any]:
+def _document(
+    stored: StoredSignals, written: Path, clustered: ClusteredTraces | None
+) -> dict[str, Any]:
     return {
         "out": str(written),
         "computed": list(stored.computed),
@@ -158,6 +202,7 @@ def _document(stored: StoredSignals, written: Path) -> dict[str, Any]:
         "rerank": _rerank_document(stored.reranking),
         "encoder": _measured_document(stored.encoding),
         "nli": _measured_document(stored.entailing),
+        "clusters": _clusters_document(clustered),
     }
 
 
@@ -194,9 +239,27 @@ def _measured_document(replies: Replies[Measured] | None) -> dict[str, Any] | No
     }
 
 
-def _print(stored: StoredSignals, written: Path) -> None:
+def _clusters_document(clustered: ClusteredTraces | None) -> dict[str, Any] | None:
+    if clustered is None:
+        return None
+    return {
+        **clustered.stated,
+        "rounds": len(clustered.replies.found),
+        "before": clustered.before,
+        "failed": len(clustered.replies.failures),
+        "left": clustered.replies.left,
+    }
+
+
+def _print(stored: StoredSignals, written: Path, clustered: ClusteredTraces | None) -> None:
     print(f"wrote {written}")
     print(f"  computed {', '.join(stored.computed) or 'nothing new'}")
+    clusters = _clusters_document(clustered)
+    if clusters is not None:
+        print(
+            f"  clustered the samples of {clusters['rounds']} rounds ({clusters['before']} before) by "
+            f"{clusters['encoder']} at cosine {clusters['cosine']:g}; {clusters['failed']} failed"
+        )
     judge = _judge_document(stored.judging)
     if judge is not None:
         print(
@@ -216,9 +279,10 @@ def _print(stored: StoredSignals, written: Path) -> None:
         print(f"  skipped {name}: {reason}")
 
 
-def _ended(stored: StoredSignals, written: Path) -> int:
+def _ended(stored: StoredSignals, written: Path, clustered: ClusteredTraces | None) -> int:
     """Tell what a model left undone; the exit code."""
     asked: dict[str, Replies[Any] | None] = {
+        "encoder of the samples": None if clustered is None else clustered.replies,
         "encoder": stored.encoding,
         "entailment model": stored.entailing,
         "judge": stored.judging,

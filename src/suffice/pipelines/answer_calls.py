@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from suffice.errors import UsageError
 from suffice.pipelines.parsing import parse_reply
 from suffice.pipelines.prompts import PromptName
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.scoring import normalize_answer
+from suffice.signals.clustering import check_cosine
 from suffice.trace.records import Round, Usage
 
-__all__ = ["AnswerCall", "LoopSettings", "ask_greedy", "ask_majority"]
+__all__ = ["AnswerCall", "LoopSettings", "ask_greedy", "ask_majority", "check_least", "usage_of"]
 
 _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
 
@@ -44,7 +46,12 @@ class LoopSettings:
         Whether a recording also keeps the answer without passages, as round 0.
     judge
         Whether the model is asked after each round how well the evidence supports its answer.
+    cluster_cosine
+        Cluster each round's samples by the encoder's vectors at this cosine, in (0, 1]; ``None``: not.
     """
+
+    pipeline: ClassVar[str]
+    """The loop's name."""
 
     rounds: int = 5
     samples: int = 0
@@ -58,15 +65,23 @@ class LoopSettings:
     seed: int = 42
     closed_book: bool = False
     judge: bool = False
+    cluster_cosine: float | None = None
 
     def __post_init__(self) -> None:
         least = {"rounds": 1, "samples": 0, "top_logprobs": 0, "candidates": 1, "seed": 0}
         check_least(self, {**least, "max_tokens": 1, "max_sample_tokens": 1})
+        if self.cluster_cosine is not None:
+            check_cosine(self.cluster_cosine)
 
     @property
     def majority(self) -> bool:
         """Whether a round's answer is the most frequent of its samples, not the greedy one."""
         return False
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Names of the recorded signals that the rounds carry of themselves."""
+        return frozenset()
 
     def shown(self, number: int) -> int:
         """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
@@ -108,7 +123,7 @@ def ask_greedy(
         )
     )
     sampled = _sampled(model, call, settings, samples) if samples else None
-    usage = _usage(greedy, calls=1)
+    usage = usage_of(greedy, calls=1)
     found = _answered(greedy.completions[0], usage)
     if sampled is None:
         return found
@@ -143,7 +158,7 @@ def ask_majority(
     normalized = [normalize_answer(each) for each in answers]
     mode, _ = Counter(normalized).most_common(1)[0]  # of equal counts the one seen first
     chosen = drawn.completions[normalized.index(mode)]
-    return replace(_answered(chosen, _usage(drawn, calls=len(answers))), samples=answers)
+    return replace(_answered(chosen, usage_of(drawn, calls=len(answers))), samples=answers)
 
 
 def _sampled(
@@ -193,7 +208,8 @@ def _seed(seed: int, question_id: str, number: int) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-def _usage(generation: Generation, *, calls: int) -> Usage:
+def usage_of(generation: Generation, *, calls: int) -> Usage:
+    """What so many calls to the model cost; none of them samples, verdicts or retrievals."""
     return Usage(
         llm_calls=calls,
         sample_calls=0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from suffice.errors import InternalError, SufficeError, UsageError
@@ -14,12 +14,22 @@ from suffice.pipelines.controller import Controller
 from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.fitness import check_confidence
 from suffice.pipelines.loops import AnySettings, make_pipeline
-from suffice.protocols import ChatModel, Decision, Encoder, Retriever
+from suffice.protocols import (
+    AnswerSet,
+    ChatModel,
+    Decision,
+    Encoder,
+    PassageFilter,
+    Retriever,
+    SetPolicy,
+    StopPolicy,
+)
 from suffice.trace.records import Question, Round
 
-__all__ = ["DECLINED", "Answered", "Answering", "Choice", "answer"]
+__all__ = ["CANNOT_ANSWER", "DECLINED", "Answered", "Answering", "Choice", "answer"]
 
 DECLINED = "no confident answer"
+CANNOT_ANSWER = "cannot answer"
 StoppedBy = Literal["policy", "budget", "end", "error"]
 Choice = Literal["latest", "most-confident"]
 
@@ -36,6 +46,8 @@ class Answering:
         Limits beside the policy and the loop's rounds.
     encoder
         For policies that compare answers with their evidence.
+    passage_filter
+        Drops passages before the answerer sees them.
     choose
         Which round's answer is returned when not the policy ended the loop: the ``latest``, or that of
         the round the policy is most confident in (of equal ones the latest).
@@ -47,6 +59,7 @@ class Answering:
     loop: AnySettings = field(default_factory=CumulativeSettings)
     budgets: Budgets = field(default_factory=Budgets)
     encoder: Encoder | None = None
+    passage_filter: PassageFilter | None = None
     choose: Choice = "latest"
     decline_below: float | None = None
 
@@ -64,7 +77,7 @@ class Answered:
     Parameters
     ----------
     answer
-        Of round ``answer_round``, or :data:`DECLINED`.
+        Of round ``answer_round``, or :data:`DECLINED`, or :data:`CANNOT_ANSWER`.
     rounds
         As they happened.
     decisions
@@ -78,7 +91,9 @@ class Answered:
     confidence
         The policy's in that round; ``None``: undefined, or a policy without one.
     declined
-        Whether it was too low.
+        Whether it was too low, or the policy's answer set holds no answer.
+    answer_set
+        Of a policy that promises the right answer among several; ``None``: another policy.
     usd
         What it cost; ``None`` without prices.
     """
@@ -91,6 +106,7 @@ class Answered:
     answer_round: int
     confidence: float | None
     declined: bool
+    answer_set: AnswerSet | None = None
     usd: float | None = None
 
 
@@ -125,12 +141,14 @@ def answer(
 
     def ended(stopped_by: StoppedBy, reason: str) -> Answered:
         decided = controller.rounds[: len(decisions)]
-        return _answered(decided, decisions, (stopped_by, reason), settings, meter.usd)
+        found = _answered(decided, decisions, (stopped_by, reason), settings, meter.usd)
+        return _with_answer_set(found, controller.policy)
 
     controller.start(question)
     try:
         asked = Question(id="ask", text=question)
-        for finished in make_pipeline(meter, loop, settings.encoder).rounds(asked, retriever):
+        pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
+        for finished in pipeline.rounds(asked, retriever):
             meter.add(finished.usage)
             decision = controller.observe(finished)
             decisions.append(decision)
@@ -180,6 +198,15 @@ def _answered(
         declined=declined,
         usd=usd,
     )
+
+
+def _with_answer_set(found: Answered, policy: StopPolicy) -> Answered:
+    if not isinstance(policy, SetPolicy):
+        return found
+    held = policy.answer_set(found.rounds, stopped=found.stopped_by == "policy")
+    if held.answers:
+        return replace(found, answer_set=held)
+    return replace(found, answer_set=held, answer=CANNOT_ANSWER, declined=True)
 
 
 def _most_confident(decisions: Sequence[Decision]) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from suffice.errors import UsageError
 from suffice.pipelines.answer_calls import LoopSettings, check_least
 from suffice.pipelines.growing import GrowingLoop
 from suffice.pipelines.prompts import PromptName
-from suffice.protocols import ChatModel, Encoder
+from suffice.protocols import ChatModel, Encoder, PassageFilter
 
 __all__ = [
     "CERTAINTY_CHOICES",
@@ -45,6 +45,8 @@ class BudgetedSettings(LoopSettings):
 
     The others are those of :class:`suffice.pipelines.answer_calls.LoopSettings`.
     """
+
+    pipeline: ClassVar[str] = "budgeted"
 
     rounds: int = 3
     prompt: PromptName = "bare"
@@ -121,7 +123,12 @@ class BudgetedPipeline(GrowingLoop):
     """
 
     def __init__(
-        self, model: ChatModel, settings: BudgetedSettings, *, encoder: Encoder | None = None
+        self,
+        model: ChatModel,
+        settings: BudgetedSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
     ) -> None:
         self.settings, self.why = settle_certainty(settings, model)
-        super().__init__(model, self.settings, encoder=encoder)
+        super().__init__(model, self.settings, encoder=encoder, passage_filter=passage_filter)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.pipelines.loops import AnySettings
 from suffice.protocols import ConfidentPolicy, Signal, StopPolicy
+from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.registry import SIGNALS
 from suffice.signals.token_margin import (
     ANSWER_TOKEN_MARGIN,
@@ -23,10 +24,11 @@ from suffice.signals.token_margin import (
 
 __all__ = ["check_confidence", "check_policy", "has_confidence"]
 
-_PROVIDED = frozenset({"passages", "candidate_scores", "query", "response"})
+_PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
 _MARGINS = frozenset(
     each.name for each in (ANSWER_TOKEN_MARGIN, MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
 )
+_AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
 _MISSING: Mapping[str, str] = MappingProxyType(
     {
         "--encoder": "no encoder is loaded; type --encoder minilm",
@@ -69,6 +71,8 @@ def check_policy(
     columns, asked = set(_PROVIDED), set()
     if settings.samples:
         columns.add("samples")
+    if settings.cluster_cosine is not None:
+        columns.add("sample_clusters")
     if settings.prompt != "bare":
         columns.add("verbalized_confidence")
     if logprobs and not settings.majority:
@@ -81,6 +85,8 @@ def check_policy(
         if there:
             asked.add(option)
     for spec in policy.specs:
+        if spec.name in settings.writes:
+            continue
         why = _missing(spec, columns, asked, bare=settings.prompt == "bare")
         if why:
             instead = f"; use {spec.instead} instead" if spec.instead else ""
@@ -92,6 +98,8 @@ def _missing(spec: Signal, columns: set[str], asked: set[str], *, bare: bool) ->
     asks = SIGNALS[spec.name].asks if spec.name in SIGNALS else ""
     if asks and asks not in asked:
         return _MISSING[asks]
+    if spec.name in _AGENTS:
+        return "only a loop whose agent acts records it; type --pipeline react"
     if spec.recorded_only and not asks:
         return "this loop does not produce a recorded value"
     for column in spec.needs:

@@ -29,14 +29,15 @@ from suffice.pipelines.sources import (
     pooled_retriever,
 )
 from suffice.pipelines.splits import assign_splits
-from suffice.protocols import ChatModel, Encoder, Retriever
+from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.signals.clustering import clustering_stated
 from suffice.trace.records import Passage
 
 __all__ = ["Recording", "record_examples"]
 
 # a recording begun before these existed goes on as one without them
-_STATED_WHEN_ON = ("closed_book", "judge")
+_STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,10 @@ class Recording:
         Which retriever.
     encoder
         Gives each round the signals that compare its answer with its evidence; ``None``: left out.
+    passage_filter
+        Drops passages before the answerer sees them.
+    filter_document
+        What the run document says of the filter; needed where there is one.
     corpus
         Rank each question's own paragraphs, or those of all questions pooled.
     pool
@@ -70,6 +75,8 @@ class Recording:
     settings: AnySettings = field(default_factory=CumulativeSettings)
     retrieval: Retrieval = field(default_factory=Retrieval)
     encoder: Encoder | None = None
+    passage_filter: PassageFilter | None = None
+    filter_document: Mapping[str, Any] | None = None
     corpus: Literal["own", "pooled"] = "own"
     pool: Sequence[Example] | None = None
     source: str | None = None
@@ -99,7 +106,7 @@ def record_examples(
     labels = assign_splits(len(usable), recording.splits, seed=recording.settings.seed)
     shown = recording.settings.shown(recording.settings.rounds)
     recording = replace(recording, retrieval=recording.retrieval.reaching(shown))
-    pipeline = make_pipeline(model, recording.settings, recording.encoder)
+    pipeline = make_pipeline(model, recording.settings, recording.encoder, recording.passage_filter)
     passages = None
     if recording.corpus == "pooled":
         pool = usable if recording.pool is None else recording.pool
@@ -170,21 +177,24 @@ def _run_document(
     if encoder is not None:
         stated["encoder"] = encoder.name
         stated["evidence_consistency"] = recording.encoder is not None
+    cosine = pipeline.settings.cluster_cosine
+    if recording.encoder is not None and cosine is not None:
+        stated["sample_clusters"] = clustering_stated(recording.encoder, cosine)
     if retrieval.reranks:
         stated["reranker"] = retrieval.reranker_name
+    if recording.filter_document is not None:
+        stated["passage_filter"] = dict(recording.filter_document)
     settings = asdict(pipeline.settings)
     for name in _STATED_WHEN_ON:
         if not settings[name]:
             del settings[name]
-    name = "cumulative"
     if isinstance(pipeline, BudgetedPipeline):
-        name = "budgeted"
         stated[CERTAINTY_REASON] = pipeline.why
     return {
         "dataset": recording.dataset,
         "model": model.name,
         "api": model.api,
-        "pipeline": name,
+        "pipeline": pipeline.settings.pipeline,
         "retriever": retrieval.name,
         "corpus": recording.corpus,
         **stated,

@@ -16,7 +16,8 @@ from types import MappingProxyType
 import numpy as np
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.fitting import CalibratorKind, FitData, Preset, fit_rule
+from suffice.policies.fitting import CalibratorKind, FitData, fit_rule
+from suffice.policies.presets import Preset
 from suffice.policies.rule import RulePolicy
 from suffice.policies.sweeping import cheapest_within_one_error, fill, sweep_rule
 from suffice.policies.tasr import FLOORS, MARGIN, PUBLISHED_FLOOR

@@ -31,7 +31,6 @@ __all__ = [
     "FIT_SPLIT",
     "CalibratorKind",
     "FitData",
-    "Preset",
     "abstention_of",
     "base_rates_out_of_fold",
     "fit_calibrator",
@@ -40,7 +39,6 @@ __all__ = [
     "out_of_fold",
 ]
 
-Preset = Literal["published", "corrected"]
 CalibratorKind = Literal["isotonic", "isotonic-global", "platt", "shrunken", "venn-abers"]
 FIT_SPLIT = "tune"
 EVAL_SPLIT = "eval"  # the default of whatever scores

@@ -10,17 +10,17 @@ from typing import Any
 from suffice.errors import UsageError
 from suffice.policies.ab_rag_fit import choose_signals, fit_ab_rag, published_ab_rag
 from suffice.policies.controls import CONTROLS, Control, fit_control
-from suffice.policies.fitting import FIT_SPLIT, Preset, fit_data
+from suffice.policies.fitting import FIT_SPLIT, fit_data
 from suffice.policies.micp import Match
 from suffice.policies.micp_fit import CALIBRATE, OPTIMIZE, MiCPSettings, fit_micp
+from suffice.policies.presets import PRESETS, Preset
 from suffice.policies.tasr import fit_tasr, tasr_signals
 from suffice.protocols import StopPolicy
 from suffice.trace.table import TraceSet
 
 __all__ = ["METHODS", "MICP_OPTIONS", "Method", "Preset", "fit_method", "method_and_preset"]
 
-_PRESETS: tuple[Preset, ...] = ("published", "corrected")
-_BOTH: frozenset[Preset] = frozenset(_PRESETS)
+_BOTH: frozenset[Preset] = frozenset(PRESETS)
 MICP_OPTIONS = frozenset(
     {"match_f1", *(each.name for each in fields(MiCPSettings) if each.name != "match")}
 )
@@ -122,7 +122,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             name="micp",
             summary="stop when samples agree, and give a set of answers with a promised coverage",
             fit=_fit_micp,
-            options=MappingProxyType(dict.fromkeys(_PRESETS, MICP_OPTIONS)),
+            options=MappingProxyType(dict.fromkeys(PRESETS, MICP_OPTIONS)),
             reads=(frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT})),
         ),
         **{name: _control(control) for name, control in CONTROLS.items()},
@@ -132,7 +132,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 def method_and_preset(name: str) -> tuple[Method, Preset] | None:
     """The method of a bare name or ``NAME-published``, or of ``NAME-corrected``; else ``None``."""
-    for preset in _PRESETS:
+    for preset in PRESETS:
         base = name.removesuffix(f"-{preset}")  # a method's own name may hold a hyphen
         if base != name and base in METHODS:
             return METHODS[base], preset
@@ -167,7 +167,7 @@ def fit_method(
     for option in given:
         if option not in allowed:
             takes = f"takes {', '.join(sorted(allowed))}" if allowed else "takes no options"
-            other = [each for each in _PRESETS if option in method.options[each]]
+            other = [each for each in PRESETS if option in method.options[each]]
             instead = f", or use the {other[0]} preset, which takes it" if other else ""
             raise UsageError(f"the {preset} preset of {name} {takes}; leave {option} out{instead}")
     return method.fit(traces, preset, split, **given)

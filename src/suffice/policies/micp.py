@@ -209,6 +209,19 @@ class MiCPPolicy:
         return f"{rounds or 'no early stop'}; answer set: {enters}"
 
     @property
+    def promise(self) -> str:
+        """What it promises, and on what that rests."""
+        held = (
+            "for questions drawn like those it was calibrated on, with this model, prompt and retriever"
+            if self.preset == "corrected"
+            else "as the paper claims; its construction can fall short of it"
+        )
+        return (
+            f'the answer set holds the right answer, or "Can\'t Answer" where none was sampled, with '
+            f"probability at least {1 - self.alpha:.4g}, {held}"
+        )
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """What whoever uses it should know."""
         return self.notes
@@ -296,14 +309,15 @@ class MiCPPolicy:
             if each.is_answer:
                 yield each, each.size / drawn - self.penalty * entropy
 
-    def answer_set(self, rounds: Sequence[Round], *, stopped_early: bool) -> AnswerSet:
+    def answer_set(self, rounds: Sequence[Round], *, stopped: bool) -> AnswerSet:
         """Every confident cluster of these rounds, equal ones merged, most confident first.
 
         Clusters of different rounds are equal when they share a member. "Can't Answer" is added
-        unless ``stopped_early``.
+        unless the policy ``stopped`` the loop before its full budget.
         """
         members = tuple(member for member, _ in confident_clusters(self, rounds))
-        return AnswerSet(answers=members, cannot_answer=not stopped_early)
+        early = stopped and len(rounds) < self.rounds
+        return AnswerSet(answers=members, cannot_answer=not early)
 
     def to_json(self) -> dict[str, Any]:
         """The body of its policy file."""

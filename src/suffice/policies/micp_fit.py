@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from suffice.calibration.conformal import NEVER, Threshold, exact_level
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.fitting import Preset
 from suffice.policies.micp import STOP_ON, Clusters, Match, MiCPPolicy, StopOn
 from suffice.policies.micp_notes import few_notes, filter_notes, tie_notes, unsampled_notes
 from suffice.policies.micp_samples import read_samples, samples_a_round
@@ -27,12 +26,11 @@ from suffice.policies.micp_stage2 import (
     budget_spent,
     calibrate,
 )
-from suffice.policies.relevance_filter import (
-    RelevanceFilter,
-    fit_filter,
-    scored_by,
-)
+from suffice.policies.presets import Preset
+from suffice.policies.relevance_filter import RelevanceFilter
+from suffice.policies.relevance_fit import fit_filter, scored_by
 from suffice.scoring import normalize_answer
+from suffice.signals.clustering import clustered_by
 from suffice.signals.sample_clusters import CLUSTERINGS, Clustering
 from suffice.trace.table import TraceSet
 
@@ -48,6 +46,7 @@ __all__ = [
 
 OPTIMIZE, CALIBRATE = "optimize", "calibrate"
 DEFAULT_ROUNDS = 3
+LOOP_FACTS = ("model", "pipeline", "retriever", "prompt", "step", "temperature", "top_p")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +209,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     levels, found = _levels(data, alpha, preset, settings)
     held = read_samples(parts.calibrate, draft)
     thresholds = calibrate(held, alpha, levels, preset)
-    warned = (*unsampled_notes(held), *few_notes((data.n, held.n), alpha, thresholds))
+    warned = unsampled_notes(held) or few_notes((data.n, held.n), alpha, thresholds)
     for each in warned:
         warnings.warn(each, SufficeWarning, stacklevel=3)
     questions = data.n + held.n
@@ -227,6 +226,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
             "questions": questions,
             "labelled": questions,
             "rounds": draft.rounds,
+            "loop": _loop_of(parts.calibrate),
             "optimize_questions": data.n,
             "calibration_questions": held.n,
             "first_round_scores": _counted(held.score[:, 0]),
@@ -276,13 +276,11 @@ def _no_stops(rounds: int) -> tuple[Threshold, ...]:
 def _clusters(traces: TraceSet, by: Clustering) -> Clusters:
     if by == "string":
         return Clusters()
-    from suffice.signals.clustering import clustered_by
-
     made = clustered_by(traces)
     if made is None:
         raise UsageError(
             f"the samples of {traces.origin.source} are not clustered by meaning; type suffice "
-            "signals TRACES --encoder minilm --cluster-cosine C --out TRACES2, or use --clusters string"
+            "signals TRACES --encoder minilm --cluster-cosine --out TRACES2, or use --clusters string"
         )
     return Clusters(by=by, cosine=made.get("cosine"), encoder=made.get("encoder"))
 
@@ -350,6 +348,12 @@ def _budget(thresholds: Stage2, found: Allocation | None, settings: MiCPSettings
         "on_optimize": found.objective,
         "tried": found.tried,
     }
+
+
+def _loop_of(traces: TraceSet) -> dict[str, Any]:
+    """How the rounds were made, as far as the record says: the promise holds for that loop."""
+    run = traces.origin.run
+    return {name: run[name] for name in LOOP_FACTS if name in run}
 
 
 def _counted(scores: NDArray[np.float64]) -> dict[str, list[float] | list[int]]:

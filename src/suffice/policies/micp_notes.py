@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 
 from suffice.calibration.conformal import smallest_sample
-from suffice.policies.fitting import Preset
 from suffice.policies.micp import MiCPPolicy
 from suffice.policies.micp_stage2 import Sampled, Stage2
-from suffice.policies.relevance_filter import RelevanceFilter, values_needed
+from suffice.policies.presets import Preset
+from suffice.policies.relevance_filter import RelevanceFilter
 
 __all__ = ["few_notes", "filter_notes", "tie_notes", "unsampled_notes"]
 
@@ -94,7 +94,7 @@ def filter_notes(policy: MiCPPolicy) -> list[str]:
 
 
 def _few_values(chosen: RelevanceFilter) -> list[str]:
-    needed = values_needed(Fraction(str(chosen.alpha)))
+    needed = smallest_sample(Fraction(str(chosen.alpha)))
     if chosen.values >= needed:
         return []
     units = "right passages" if chosen.preset == "published" else "questions with right passages"

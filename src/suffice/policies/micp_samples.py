@@ -14,7 +14,7 @@ from suffice.policies.micp_stage2 import Sampled
 from suffice.signals.table import signal_table
 from suffice.trace.table import TraceSet
 
-__all__ = ["read_samples", "samples_a_round"]
+__all__ = ["lots", "read_samples", "samples_a_round"]
 
 
 def read_samples(traces: TraceSet, draft: MiCPPolicy) -> Sampled:
@@ -42,11 +42,12 @@ def read_samples(traces: TraceSet, draft: MiCPPolicy) -> Sampled:
     return Sampled(
         score=score,
         best_gold=np.maximum.accumulate(gold_confidence, axis=1),
-        draws=_draws(traces.question_ids, rounds, draft.seed),
+        draws=lots(traces.question_ids, rounds, draft.seed),
     )
 
 
-def _draws(ids: Sequence[str], rounds: int, seed: int) -> NDArray[np.float64]:
+def lots(ids: Sequence[str], rounds: int, seed: int) -> NDArray[np.float64]:
+    """The draws that break ties in rounds 1 to ``rounds`` of these questions, (n_questions, rounds)."""
     return np.array(
         [[lot(seed, each, number) for number in range(1, rounds + 1)] for each in ids], np.float64
     ).reshape(len(ids), rounds)

@@ -10,15 +10,21 @@ from fractions import Fraction
 import numpy as np
 
 from suffice.calibration.conformal import tied_threshold
-from suffice.policies.fitting import Preset
 from suffice.policies.micp_stage2 import (
     Objective,
     Sampled,
     calibrate,
     evaluate,
 )
+from suffice.policies.presets import Preset
 
-__all__ = ["Allocation", "divisions", "levels_of_shares", "search_allocation"]
+__all__ = [
+    "Allocation",
+    "divisions",
+    "levels_of_shares",
+    "search_allocation",
+    "search_allocations",
+]
 
 _DECIMALS = 10**6
 
@@ -100,12 +106,28 @@ def search_allocation(
     Every division of ``alpha`` in ``steps`` parts among rounds 1..T-1 and the answer set is tried. Of
     equal ones the first wins, which gives early rounds least.
     """
-    found = []
+    found = search_allocations(data, alpha, preset, (objective,), steps=steps, weight=weight)
+    return found[objective]
+
+
+def search_allocations(
+    data: Sampled,
+    alpha: Fraction,
+    preset: Preset,
+    objectives: Sequence[Objective],
+    *,
+    steps: int = 10,
+    weight: float = 1.0,
+) -> dict[Objective, Allocation]:
+    """The same for several objectives in one pass over the divisions."""
+    best: dict[Objective, Allocation] = {}
+    tried = 0
     for shares in divisions(data.rounds - 1, steps):
+        tried += 1
         levels = levels_of_shares(data, alpha, shares, preset)
         scored = evaluate(data, calibrate(data, alpha, levels, preset))
-        found.append(
-            Allocation(levels=levels, shares=shares, objective=scored.objective(objective, weight))
-        )
-    best = min(found, key=lambda each: each.objective)
-    return replace(best, tried=len(found))
+        for name in objectives:
+            value = scored.objective(name, weight)
+            if name not in best or value < best[name].objective:
+                best[name] = Allocation(levels=levels, shares=shares, objective=value)
+    return {name: replace(each, tried=tried) for name, each in best.items()}

@@ -23,7 +23,7 @@ from suffice.calibration.conformal import (
     lower_order_statistic,
     tied_threshold,
 )
-from suffice.policies.fitting import Preset
+from suffice.policies.presets import Preset
 
 __all__ = [
     "OBJECTIVES",

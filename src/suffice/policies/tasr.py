@@ -11,10 +11,10 @@ from __future__ import annotations
 from suffice.policies.fitting import (
     CalibratorKind,
     FitData,
-    Preset,
     abstention_of,
     fit_calibrator,
 )
+from suffice.policies.presets import Preset
 from suffice.policies.rule import RulePolicy
 from suffice.policies.sweeping import cheapest_within_one_error, fill, sweep_rule
 from suffice.protocols import Signal

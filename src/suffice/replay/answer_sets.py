@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from suffice.policies.micp import MiCPPolicy
 from suffice.policies.micp_samples import read_samples
 from suffice.policies.micp_stage2 import evaluate_stops
-from suffice.policies.relevance_filter import Retention, retention, scored_by
+from suffice.policies.relevance_fit import Retention, retention, scored_by
 from suffice.protocols import AnswerSet
 from suffice.replay.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.signals.table import SignalTable
 from suffice.trace.table import TraceSet
 
-__all__ = ["AnswerSetResult", "Draws", "answer_sets", "set_json"]
+__all__ = ["AnswerSetResult", "Draws", "answer_sets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,9 @@ class AnswerSetResult:
         }
         if question_ids is not None:
             entry["sets"] = {
-                name: set_json(each) for name, each in zip(question_ids, self.sets, strict=True)
+                name: each.to_json() for name, each in zip(question_ids, self.sets, strict=True)
             }
         return entry
-
-
-def set_json(found: AnswerSet) -> dict[str, Any]:
-    """An answer set as JSON."""
-    return {
-        "answers": [
-            {"answer": each.answer, "confidence": each.confidence, "round": each.round}
-            for each in found.answers
-        ],
-        "cannot_answer": found.cannot_answer,
-    }
 
 
 def answer_sets(
@@ -133,7 +122,7 @@ def _sets(
     columns = ["samples", "sample_clusters", "signals"]
     for index, views in enumerate(traces.views(columns)):
         rounds = views[int(stops[index]) - 1].rounds
-        yield policy.answer_set(rounds, stopped_early=bool(early[index]))
+        yield policy.answer_set(rounds, stopped=bool(early[index]))
 
 
 def _interval(values: NDArray[np.float64], draws: Draws) -> Interval:

@@ -128,15 +128,11 @@ def replay(
         for each in candidates
     ]
     intervals = _Intervals(scored, runs, _fixed(traces, book, axis), settings)
-    policies = tuple(
-        _with_sets(
-            _with_confidence(_result(run, scored, intervals, traces), tables, scored),
-            traces,
-            tables,
-            settings,
-        )
-        for run in runs
-    )
+    found = [
+        _with_confidence(_result(run, scored, intervals, traces), tables, scored) for run in runs
+    ]
+    draws = Draws(settings.resamples, settings.seed)
+    policies = tuple(_with_sets(each, traces, tables, draws) for each in found)
     return ReplayResult(
         questions=traces.n_questions,
         labelled=int(scored.labelled.sum()),
@@ -150,16 +146,17 @@ def replay(
         policies=policies,
         frontier=intervals.frontier,
         question_ids=traces.question_ids,
-        notes=(
-            *settings.notes,
-            *_beyond_notes(policies),
-            *_undefined_notes(policies),
-            *(f"{each.name}: {note}" for each in policies if each.sets for note in each.sets.notes),
-            *book.notes(axis),
-        ),
+        notes=(*settings.notes, *_notes(policies), *book.notes(axis)),
         cost=axis,
         cost_model=settings.cost_model,
     )
+
+
+def _notes(policies: Sequence[PolicyResult]) -> list[str]:
+    about_sets = [
+        f"{each.name}: {note}" for each in policies if each.sets for note in each.sets.notes
+    ]
+    return [*_beyond_notes(policies), *_undefined_notes(policies), *about_sets]
 
 
 def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
@@ -367,17 +364,12 @@ def _with_confidence(result: PolicyResult, tables: _Tables, scored: Outcomes) ->
 
 
 def _with_sets(
-    result: PolicyResult, traces: TraceSet, tables: _Tables, settings: ReplaySettings
+    result: PolicyResult, traces: TraceSet, tables: _Tables, draws: Draws
 ) -> PolicyResult:
-    if not isinstance(result.policy, MiCPPolicy):
+    policy = result.policy
+    if not isinstance(policy, MiCPPolicy):
         return result
-    found = answer_sets(
-        result.policy,
-        traces,
-        tables.of(result.policy),
-        result.stops,
-        Draws(settings.resamples, settings.seed),
-    )
+    found = answer_sets(policy, traces, tables.of(policy), result.stops, draws)
     return replace(result, sets=found)
 
 

@@ -23,7 +23,7 @@ __all__ = ["Asked", "Replies", "RoundQuestion", "ask_rounds"]
 # many for each question under way
 _GIVE_UP_AFTER = 5
 
-_What = Literal["judged", "encoded", "checked", "reranked"]
+_What = Literal["judged", "encoded", "checked", "clustered", "reranked"]
 _Reply = TypeVar("_Reply")
 _Batch = list[tuple[int, _Reply | BackendError]]  # of one question, by row
 
@@ -74,6 +74,8 @@ class RoundQuestion(Generic[_Reply]):
         Whether the model had to be asked for this reply.
     concurrency
         Questions under way at a time.
+    columns
+        What a view holds beside question and answer.
     """
 
     what: _What
@@ -81,6 +83,7 @@ class RoundQuestion(Generic[_Reply]):
     ask: Callable[[LoopView], _Reply]
     called: Callable[[_Reply], bool]
     concurrency: int = 1
+    columns: tuple[str, ...] = ("passages",)
 
 
 def ask_rounds(
@@ -101,7 +104,7 @@ def ask_rounds(
         When every call failed.
     """
     session = _Session(question, int(wanted.sum()), on_progress)
-    session.run(_questions(traces, wanted))
+    session.run(_questions(traces, wanted, question.columns))
     replies = session.replies()
     answered = any(map(question.called, replies.found.values()))
     if replies.failures and not answered and not replies.interrupted:
@@ -113,11 +116,11 @@ def ask_rounds(
 
 
 def _questions(
-    traces: TraceSet, wanted: NDArray[np.bool_]
+    traces: TraceSet, wanted: NDArray[np.bool_], columns: tuple[str, ...]
 ) -> Iterator[tuple[tuple[int, LoopView], ...]]:
     """For each question with a wanted round: (row, view) of these rounds."""
     row = 0
-    for views in traces.views(["passages"]):
+    for views in traces.views(columns):
         rows = range(row, row + len(views))
         row += len(views)
         chosen = tuple((r, view) for r, view in zip(rows, views, strict=True) if wanted[r])

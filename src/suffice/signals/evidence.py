@@ -29,9 +29,12 @@ def one_line(text: str) -> str:
 
 
 def evidence_text(passages: Iterable[Passage]) -> str:
-    """The evidence as prompts show it: one line a passage, so that more passages only lengthen it."""
+    """The evidence as prompts show it: one line a passage, so that more passages only lengthen it.
+
+    Where there is none it says so, since a model takes the bare heading for a gap to fill.
+    """
     lines = [f"[{one_line(each.title)}] {one_line(each.text or '')}" for each in passages]
-    return "\n".join(["Evidence:", *lines])
+    return "\n".join(["Evidence:", *(lines or ["(no passage)"])])
 
 
 def seen_passages(rounds: Iterable[Round]) -> dict[str, Passage] | None:

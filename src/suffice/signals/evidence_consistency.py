@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import BackendError
 from suffice.protocols import Encoder
 from suffice.signals.base import UNDEFINED
 from suffice.signals.evidence import seen_texts
@@ -20,6 +19,7 @@ from suffice.signals.recorded import (
     EVIDENCE_CONSISTENCY_MAX,
     EVIDENCE_CONSISTENCY_TOP1,
 )
+from suffice.signals.vectors import encoded, unit_rows
 from suffice.trace.records import LoopView, Round
 
 __all__ = ["EVIDENCE_SIGNALS", "consistencies", "evidence_signals", "with_evidence"]
@@ -56,10 +56,10 @@ def consistencies(
     """
     if len(passages) == 0:
         return 0.0, 0.0, 0.0
-    unit = _unit(passages.astype(np.float64))
-    mean = _unit(unit.mean(axis=0, keepdims=True))
+    unit = unit_rows(passages)
+    mean = unit_rows(unit.mean(axis=0, keepdims=True))
     # summed row by row: a matrix product rounds a passage's cosine by how many there are
-    cosines = (np.concatenate([mean, unit]) * _unit(answer.astype(np.float64)[None])).sum(axis=1)
+    cosines = (np.concatenate([mean, unit]) * unit_rows(answer[None])).sum(axis=1)
     shares = np.clip((cosines + 1.0) / 2.0, 0.0, 1.0)  # rounding may leave [-1, 1] by a hair
     return float(shares[0]), float(shares[1:].max()), float(shares[1])
 
@@ -89,8 +89,8 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
     if not texts:
         return dict.fromkeys(EVIDENCE_SIGNALS, 0.0)
     # The answer apart: a batch of a short and many long texts is mostly padding.
-    vectors = _encoded(encoder, texts)
-    found = consistencies(_encoded(encoder, [answer])[0], vectors)
+    vectors = encoded(encoder, texts)
+    found = consistencies(encoded(encoder, [answer])[0], vectors)
     return dict(zip(EVIDENCE_SIGNALS, found, strict=True))
 
 
@@ -107,19 +107,3 @@ def with_evidence(view: LoopView, encoder: Encoder) -> Round:
         return finished
     found: Mapping[str, float] = evidence_signals(view, encoder)
     return replace(finished, signals={**found, **finished.signals})
-
-
-def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows of length 1; a row of zeros stays."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths == 0.0, 1.0, lengths)
-
-
-def _encoded(encoder: Encoder, texts: list[str]) -> NDArray[np.float32]:
-    vectors = encoder.encode(texts, role="passage")
-    if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
-        raise BackendError(
-            f"encoder {encoder.name!r} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
-            "a finite one for every text is needed"
-        )
-    return vectors

@@ -13,6 +13,7 @@ __all__ = [
     "EVIDENCE_ENTAILMENT",
     "JUDGE_SUPPORT",
     "LLM_STOP",
+    "MALFORMED_ACTIONS",
     "Q_CONT",
     "Q_STOP",
     "REMAINING_SHARE",
@@ -50,6 +51,12 @@ LLM_STOP = SignalSpec(
     low=0.0,
     high=1.0,
     binary=True,
+)
+MALFORMED_ACTIONS = SignalSpec(
+    name="malformed_actions",
+    summary="rounds so far whose action could not be read, asked twice (ReAct)",
+    low=0.0,
+    direction="low",
 )
 Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here (paper 1)")
 Q_CONT = SignalSpec(name="q_cont", summary="learned value of going on (paper 1)")

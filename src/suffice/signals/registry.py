@@ -22,6 +22,7 @@ from suffice.signals.recorded import (
     EVIDENCE_ENTAILMENT,
     JUDGE_SUPPORT,
     LLM_STOP,
+    MALFORMED_ACTIONS,
     Q_CONT,
     Q_STOP,
     REMAINING_SHARE,
@@ -87,6 +88,7 @@ _ALL: tuple[SignalSpec, ...] = (
     CANDIDATE_AGREEMENT,
     CONTRADICTION,
     REMAINING_SHARE,
+    MALFORMED_ACTIONS,
 )
 
 SIGNALS: Mapping[str, SignalSpec] = MappingProxyType({spec.name: spec for spec in _ALL})

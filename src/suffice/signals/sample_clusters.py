@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -59,15 +60,15 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
     samples = finished.samples or ()
     normalized = [normalize_answer(each) for each in samples]
     if by == "string":
-        keys: list[int] | list[str] = normalized
+        keys: Sequence[int | str] = normalized
     elif finished.sample_clusters is None and samples:
         raise DataError(
             "null: these samples were not clustered by meaning; type suffice signals TRACES "
-            "--encoder minilm --out TRACES2, or use --clusters string",
+            "--encoder minilm --cluster-cosine --out TRACES2, or use --clusters string",
             column="sample_clusters",
         )
     else:
-        keys = list(finished.sample_clusters or ())
+        keys = finished.sample_clusters or ()
     found: dict[int | str, list[int]] = {}
     for position, key in enumerate(keys):
         found.setdefault(key, []).append(position)

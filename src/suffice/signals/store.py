@@ -21,8 +21,7 @@ from suffice.signals.recorded import JUDGE_SUPPORT
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.reranking import Reranking, rerank_passages
 from suffice.signals.table import signal_table
-from suffice.trace.schema import SCHEMA
-from suffice.trace.table import TraceSet
+from suffice.trace.table import TraceSet, with_column
 
 __all__ = ["SignalModels", "StoredSignals", "asking_for", "with_signals"]
 
@@ -252,7 +251,7 @@ def _with_scores(traces: TraceSet, reranking: Reranking) -> TraceSet:
     for index, scores in reranking.scores.items():
         for passage, score in zip(rows[index], scores, strict=True):
             passage["rerank_score"] = score
-    table = _with_column(traces.table, "passages", rows)
+    table = with_column(traces.table, "passages", rows)
     table = _with_calls(table, "rerank_calls", reranking.calls)
     empty = {
         name
@@ -268,7 +267,7 @@ def _with_calls(table: pa.Table, name: str, calls: Mapping[int, int]) -> pa.Tabl
     """Calls added to the column by row; a round of which nothing was known made no other ones."""
     before = _column(table, name)
     counts = [(known or 0) + calls.get(row, 0) for row, known in enumerate(before)]
-    return _with_column(table, name, counts)
+    return with_column(table, name, counts)
 
 
 def _with_map(
@@ -279,7 +278,7 @@ def _with_map(
         [*(pair for pair in old or () if pair[0] not in drop), *new] or None
         for old, new in zip(before, pairs, strict=True)
     ]
-    return _with_column(table, "signals", merged)
+    return with_column(table, "signals", merged)
 
 
 def _column(table: pa.Table, name: str) -> list[Any]:
@@ -287,10 +286,3 @@ def _column(table: pa.Table, name: str) -> list[Any]:
         return [None] * table.num_rows
     values: list[Any] = table.column(name).to_pylist()
     return values
-
-
-def _with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
-    column = pa.array(values, type=SCHEMA.field(name).type)
-    if name in table.column_names:
-        return table.set_column(table.column_names.index(name), name, column)
-    return table.append_column(name, column)

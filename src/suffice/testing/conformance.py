@@ -190,7 +190,7 @@ def _check_tokens(model: ChatModel, prompt: str | tuple[Message, ...]) -> None:
 
 def live_stop(policy: StopPolicy, record: QuestionRecord) -> int | None:
     """The round a controller stops at on recorded rounds; ``None`` when the record ends first."""
-    controller = Controller(policy).start(record.question.text)
+    controller = Controller(policy).start(record.question.text, question_id=record.question.id)
     for number, finished in enumerate(record.rounds, start=1):
         if controller.observe(finished).stop:
             return number

@@ -42,6 +42,8 @@ _WORDS = (
     "North",
 )
 _CHANCE_OF_BEST = 0.6
+_CHANCE_TO_FINISH = 0.25
+_SEARCHED = re.compile(r"^Action: Search\[(.*)\]$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +206,13 @@ def made_up_reply(request: GenerationRequest, index: int) -> str:
     lowest hash, so it changes often in early rounds and settles as evidence grows. Samples at a
     temperature above 0 take it with probability 0.6 and another one otherwise, by index and seed
     (sample i at seed s is sample 0 at seed s + i). A prompt that offers ``<STOP>`` and ``<CONTINUE>``
-    is given one of the two, one that asks for a ``Rating:`` a number from 1 to 5.
+    is given one of the two, one that asks for a ``Rating:`` a number from 1 to 5. An agent's prompt is
+    given a thought and an action: names are searched for in the order in which they come up, those of
+    the question first, and the longer it goes on, the more often it would finish.
     """
     prompt = _text(request)
+    if "Search[query]" in prompt and "Finish[answer]" in prompt:
+        return _agent_reply(prompt)
     question, names = _question(prompt), _names(prompt)
     if "<STOP>" in prompt and "<CONTINUE>" in prompt:
         verdict = "<STOP>" if _share("verdict", prompt) < 0.5 else "<CONTINUE>"
@@ -226,6 +232,26 @@ def made_up_reply(request: GenerationRequest, index: int) -> str:
         return f" {confidence}\nAnswer: {answer}"
     marker = "" if end.endswith("Answer:") else "Answer:"
     return f"{marker} {answer}\nConfidence: {confidence}"
+
+
+def _agent_reply(prompt: str) -> str:
+    """The next thought and action, in the part that the prompt does not hold yet."""
+    question = _question(prompt)
+    body = prompt[prompt.rfind("Question:") :]
+    before = _SEARCHED.findall(body)
+    found = _spans(re.sub(r"^(?:Thought|Action|Observation):?.*$", "", body, flags=re.MULTILINE))
+    wanted = next((name for name in found if name not in before), question)
+    if body.endswith("Search["):
+        return f"{wanted}]"
+    share = _share("finish", question, str(len(before)))
+    if share < _CHANCE_TO_FINISH * len(before) and "Do not finish" not in prompt[-400:]:
+        thought, action = "Everything is there.", f"Finish[{before[-1]}]"
+    else:
+        thought, action = f"I look for {wanted}.", f"Search[{wanted}]"
+    if body.endswith("Action:"):
+        return f" {action}"
+    marker = "" if body.endswith("Thought:") else "Thought:"
+    return f"{marker} {thought}\nAction: {action}"
 
 
 def _text(request: GenerationRequest) -> str:

@@ -26,7 +26,14 @@ from suffice.trace.table import TraceSet
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["answer_tokens", "make_record", "question_records", "random_records", "to_trace_set"]
+__all__ = [
+    "answer_tokens",
+    "make_record",
+    "question_records",
+    "random_records",
+    "sampled_records",
+    "to_trace_set",
+]
 
 
 def answer_tokens(answer: str, margin: float) -> tuple[Token, ...]:
@@ -82,6 +89,54 @@ def random_records(count: int, *, seed: int = 0) -> list[QuestionRecord]:
         )
         for number in range(count)
     ]
+
+
+def sampled_records(
+    count: int,
+    *,
+    rounds: int = 3,
+    samples: int = 5,
+    splits: Sequence[str] = ("optimize", "calibrate", "eval"),
+    seed: int = 0,
+) -> list[QuestionRecord]:
+    """Labelled questions with sampled answers that agree more often where they are right.
+
+    Easy questions are answered from round 1, others in a later round or never. Each round adds a
+    passage with a retriever's score, higher for the two right ones. They take the splits in turn.
+    """
+    rng = random.Random(seed)  # noqa: S311
+    return [
+        _sampled_record(rng, f"q{number:05d}", rounds, samples, splits[number % len(splits)])
+        for number in range(count)
+    ]
+
+
+def _sampled_record(
+    rng: random.Random, name: str, rounds: int, samples: int, split: str
+) -> QuestionRecord:
+    known_from = rng.choice([1, 1, 2, 3, rounds + 1])
+    made = []
+    for number in range(1, rounds + 1):
+        right = 0.7 if number >= known_from else 0.05
+        drawn = tuple(
+            "Oslo" if rng.random() < right else rng.choice(["Rome", "Bergen", "the Hague", ""])
+            for _ in range(samples)
+        )
+        relevance = rng.gauss(4.0 if number <= 2 else 1.0, 1.0)
+        passage = Passage(id=f"{name}-{number}", title=f"Page {number}", text="x", score=relevance)
+        made.append(
+            Round(
+                answer=max(drawn, key=drawn.count),
+                passages=(passage,),
+                samples=drawn,
+                usage=Usage(llm_calls=1 + samples, sample_calls=samples),
+            )
+        )
+    return QuestionRecord(
+        question=Question(id=name, text=f"What is {name}?", split=split),
+        gold=Gold(answers=("Oslo",), passage_ids=(f"{name}-1", f"{name}-2")),
+        rounds=tuple(made),
+    )
 
 
 def to_trace_set(records: Sequence[QuestionRecord]) -> TraceSet:

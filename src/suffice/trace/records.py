@@ -154,7 +154,8 @@ class Usage:
 
     ``llm_calls`` counts answering calls with samples included; ``sample_calls`` says how many of them
     were samples. The plain token counts are those of the answering call alone, the ``sample_`` ones
-    those of the sample calls, so that a policy pays for what it reads.
+    those of the sample calls, so that a policy pays for what it reads. An agent's calls that led to
+    the round's query count with its answering call.
     """
 
     llm_calls: int | None = None

@@ -53,7 +53,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("sample_clusters", pa.list_(pa.int16()), False, "which samples mean the same"),
     Column("verbalized_confidence", pa.float32(), False, "the model's own 1-5"),
     Column("intermediate_answer", pa.string(), False, "answer to the round's query"),
-    Column("llm_calls", pa.int16(), False, "answering calls, samples included"),
+    Column(
+        "llm_calls", pa.int16(), False, "answering calls, samples and an agent's calls included"
+    ),
     Column("sample_calls", pa.int16(), False, "of which samples"),
     Column("judge_calls", pa.int16(), False, "calls to a judge"),
     Column("rerank_calls", pa.int16(), False, "calls to a reranker"),

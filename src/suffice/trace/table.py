@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from suffice.errors import DataError
 from suffice.trace.convert import round_from_row
 from suffice.trace.records import Gold, LoopView, Question, QuestionRecord
+from suffice.trace.schema import SCHEMA
 
-__all__ = ["TraceSet", "TraceSetOrigin"]
+__all__ = ["TraceSet", "TraceSetOrigin", "with_column"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +257,14 @@ class TraceSet:
                 rounds=tuple(round_from_row(row) for row in rows),
                 closed_book=None if row_0 is None else round_from_row(row_0),
             )
+
+
+def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
+    """The table with a column of the schema replaced, or added, by a value for every row."""
+    column = pa.array(values, type=SCHEMA.field(name).type)
+    if name in table.column_names:
+        return table.set_column(table.column_names.index(name), name, column)
+    return table.append_column(name, column)
 
 
 def _entries(chunk: pa.MapArray) -> pa.ListArray:

@@ -141,6 +141,39 @@ def _logprobs(table: pa.Table) -> Iterator[Problem]:
         start += len(chunk)
 
 
+def _sample_clusters(table: pa.Table) -> Iterator[Problem]:
+    """One number a sample, each the position of the first sample of a cluster."""
+    if "sample_clusters" not in table.column_names:
+        return
+    clusters = table.column("sample_clusters")
+    drawn = _lengths(table.column("samples")) if "samples" in table.column_names else 0
+    lengths = _lengths(clusters)
+    unfitting = (lengths != drawn) & pc.is_valid(clusters).to_numpy()
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    starts = (np.cumsum(lengths) - lengths)[rows]
+    # a null names no sample
+    flat = pc.fill_null(pc.cast(pc.list_flatten(clusters), pa.int64()), -1).to_numpy()
+    own = np.arange(len(flat)) - starts
+    # one that names no earlier sample stands in for itself, so that the look-up stays in its list
+    named = np.where((flat < 0) | (flat > own), own, flat)
+    wrong = (named != flat) | (flat[starts + named] != named)
+    astray = np.zeros(len(lengths), bool)
+    astray[rows[wrong]] = True
+    for position in np.flatnonzero(unfitting | astray):
+        found = clusters[int(position)].as_py()
+        if unfitting[position]:
+            samples = int(np.broadcast_to(drawn, lengths.shape)[position])
+            message = f"must have one number a sample, found {len(found)} for {samples} samples"
+        else:
+            message = f"must name the first sample of each one's cluster, found {found!r:.60}"
+        yield Problem(int(position), "sample_clusters", message)
+
+
+def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
+    """How many items each list has; 0 for a null."""
+    return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
 def _counts(table: pa.Table) -> Iterator[Problem]:
     for name in USAGE_COLUMNS:
         if name in table.column_names:
@@ -157,5 +190,6 @@ _CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
     _round_sequence,
     _one_split,
     _logprobs,
+    _sample_clusters,
     _counts,
 )

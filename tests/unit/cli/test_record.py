@@ -82,6 +82,8 @@ def test_voting_is_said(
     [
         (["--start", "3"], "--start is for --pipeline budgeted"),
         (["--certainty", "auto"], "--certainty is for --pipeline budgeted"),
+        (["--step", "3"], "--step is for --pipeline budgeted or react"),
+        (["--pipeline", "react", "--start", "3"], "--start is for --pipeline budgeted"),
         (["--retriever", "hybrid+rerank"], "--reranker PATH"),
         (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
         (["--encoder", "http://localhost:1"], "--encoder-model"),
@@ -95,3 +97,32 @@ def test_refusals(
     assert printed.out == ""
     assert part in printed.err
     assert not (tmp_path / "t").exists()
+
+
+def test_an_agent_is_recorded(tmp_path: Path, encoders: list[str]) -> None:
+    out = tmp_path / "t"
+    command = [*RECORD, "--pipeline", "react", "--samples", "2", "--out", str(out)]
+    assert main(command) == 0
+    assert main(command) == 0  # there is nothing left to do
+    assert encoders == []
+    traces = read_traces(out)
+    assert set(traces.signal_names) == {"llm_stop", "malformed_actions"}
+    assert traces.has("action")
+    run = run_document(out)
+    assert [run[name] for name in ("pipeline", "rounds", "step", "verdicts", "prompt")] == [
+        "react", 3, 3, True, "answer-first",
+    ]  # fmt: skip
+    assert main(["replay", str(out), "--stop-when", "llm_stop", "--split", "eval", "--json"]) == 0
+
+
+def test_clusters_of_samples(
+    tmp_path: Path, encoders: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sklearn")
+    command = [*RECORD, "--out", str(tmp_path / "t"), "--samples", "3", "--cluster-cosine"]
+    assert main(command) == 2
+    assert "needs an encoder; type --encoder minilm" in capsys.readouterr().err
+    assert main([*command, "--encoder", "minilm"]) == 0
+    run = run_document(tmp_path / "t")
+    assert run["sample_clusters"] == {"encoder": "hashing-64", "cosine": 0.9}
+    assert read_traces(tmp_path / "t").has("sample_clusters")

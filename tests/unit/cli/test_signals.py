@@ -156,3 +156,114 @@ def test_an_encoder_and_an_entailment_model_by_name(
     found = read_traces(out)
     assert found.stored_signal("evidence_entailment")[0].tolist() == [[1.0, 1.0]] * 2
     assert np.isfinite(found.stored_signal("evidence_consistency")[0]).all()
+
+
+@pytest.fixture
+def sampled(tmp_path: Path) -> Path:
+    pytest.importorskip("sklearn")
+    drawn = [("Oslo", "Oslo city", "Rome"), None, ("x", "X."), ("bad", "Rome", "Rome town")]
+    records = [make_record("p", ["a", "b"]), make_record("q", ["c", "d"])]
+    samples = iter(drawn)
+    changed = [
+        dataclasses.replace(
+            record,
+            rounds=tuple(dataclasses.replace(r, samples=next(samples)) for r in record.rounds),
+        )
+        for record in records
+    ]
+    write_traces(changed, tmp_path / "s.parquet", run={"model": "m"})
+    return tmp_path / "s.parquet"
+
+
+def test_samples_are_clustered_beside_the_signals(
+    sampled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoders = {"toy": HashingEncoder(), "sick": HashingEncoder(fail_on="bad")}
+    monkeypatch.setattr(signals, "connect_encoder", lambda name, _: encoders[name])
+    out = sampled.with_name("out.parquet")
+    command = ["signals", str(sampled), "--out", str(out), "--cluster-cosine", "0.6"]
+    assert main([*command, "--encoder", "sick", "--only", "sample_clusters"]) == 1
+    printed = capsys.readouterr()
+    assert "computed nothing new" in printed.out
+    assert (
+        "clustered the samples of 2 rounds (0 before) by hashing-64 at cosine 0.6; 1 failed"
+        in printed.out
+    )
+    assert "1 calls of the encoder of the samples failed, the first: the encoder" in printed.err
+    assert f"run the same command on {out}" in printed.err
+    found = read_traces(out)
+    assert found.table.column("sample_clusters").to_pylist() == [[0, 0, 2], None, [0, 0], None]
+    assert not found.signal_names
+    stated = {"encoder": "hashing-64", "cosine": 0.6}
+    assert found.origin.run == {"model": "m", "sample_clusters": stated}
+    command[1] = str(out)
+    assert main([*command, "--encoder", "toy", "--json"]) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["clusters"] == stated | {"rounds": 1, "before": 2, "failed": 0, "left": 0}
+    assert document["encoder"]["rounds"] == 4  # an encoder also gives the signals that need one
+    assert "rounds clustered 1/1" in printed.err
+    found = read_traces(out)
+    assert found.table.column("sample_clusters").to_pylist()[3] == [0, 1, 1]
+    assert {"evidence_consistency", "normalized_entropy"} <= {*found.signal_names}
+
+
+def test_other_clusters_are_kept_unless_told(
+    sampled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signals, "connect_encoder", lambda *_: HashingEncoder())
+    out = str(sampled.with_name("out.parquet"))
+    tail = ["--out", out, "--encoder", "toy", "--only", "self_consistency", "--cluster-cosine"]
+    assert main(["signals", str(sampled), *tail, "0.6", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["computed"] == ["self_consistency"]
+    assert main(["signals", out, *tail]) == 2
+    assert "at cosine 0.6, not of encoder 'hashing-64' at cosine 0.9" in capsys.readouterr().err
+    assert read_traces(out).origin.run["sample_clusters"]["cosine"] == 0.6
+    assert main(["signals", out, *tail, "--recluster"]) == 0
+    assert "(0 before) by hashing-64 at cosine 0.9" in capsys.readouterr().out
+    assert read_traces(out).origin.run["sample_clusters"]["cosine"] == 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--cluster-cosine"], "--cluster-cosine needs an encoder; add --encoder minilm"),
+        (["--recluster"], "--recluster goes with --cluster-cosine"),
+        (["--only", "sample_clusters"], "sample_clusters needs --encoder minilm --cluster-cosine"),
+        (["--encoder", "minilm", "--cluster-cosine", "1.5"], "at most 1, found 1.5"),
+        (["--encoder", "minilm", "--cluster-cosine", "x"], "must be a finite number, found 'x'"),
+    ],
+)
+def test_clustering_options_that_do_not_go_together(
+    traces: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = traces.with_name("out.parquet")
+    try:
+        code: object = main(["signals", str(traces), "--out", str(out), *options])
+    except SystemExit as ended:  # argparse's own way
+        code = ended.code
+    assert code == 2
+    assert says in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_an_interrupt_while_clustering_asks_nobody_else(
+    sampled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+
+    def interrupt(now: Any) -> None:
+        shown.append(now.what)
+        if len(shown) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(signals, "connect_encoder", lambda *_: HashingEncoder())
+    monkeypatch.setattr(signals, "_progress", lambda: interrupt)
+    out = sampled.with_name("out.parquet")
+    command = ["signals", str(sampled), "--out", str(out), "--encoder", "toy", "--cluster-cosine"]
+    assert main(command) == 130
+    printed = capsys.readouterr()
+    assert "interrupted; run the same command on" in printed.err
+    assert "skipped evidence_consistency: needs --encoder" in printed.out
+    assert set(shown) == {"clustered"}
+    assert read_traces(out).table.column("sample_clusters").to_pylist()[0] is not None

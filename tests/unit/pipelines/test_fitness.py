@@ -12,6 +12,7 @@ from suffice.errors import UsageError
 from suffice.pipelines.budgeted import BudgetedSettings
 from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.fitness import check_policy, has_confidence
+from suffice.pipelines.react import ReactSettings
 from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
@@ -32,6 +33,10 @@ VOTING = BudgetedSettings(certainty="self_consistency", samples=3)
         ("self_consistency > 0.5", CumulativeSettings(), {}, ("samples",)),
         ("judge_support >= 4", CumulativeSettings(samples=3), {}, ("recorded value",)),
         ("q_stop > 0", CumulativeSettings(), {}, ("recorded value",)),
+        ("llm_stop", CumulativeSettings(), {}, ("--pipeline react",)),
+        ("malformed_actions > 0", BUDGETED, {}, ("--pipeline react",)),
+        ("llm_stop", ReactSettings(verdicts=False), {}, ("--pipeline react",)),
+        ("q_stop > 0", ReactSettings(), {}, ("recorded value",)),
         ("evidence_consistency > 0.5", BUDGETED, {}, ("--encoder minilm",)),
         ("evidence_consistency_max > 0.5", BUDGETED, {"reranker": True}, ("--encoder minilm",)),
         (
@@ -70,6 +75,11 @@ def test_a_policy_is_refused_before_the_first_call(
         (
             "answer_token_margin > 1 and verbalized_confidence > 2",
             BudgetedSettings(certainty="token_probability", prompt="confidence-first"),
+        ),
+        ("llm_stop and malformed_actions < 1 and answer_stable", ReactSettings()),
+        (
+            "malformed_actions < 1 and self_consistency > 0.5",
+            ReactSettings(samples=3, verdicts=False),
         ),
         ("judge_support >= 4", BudgetedSettings(certainty="token_probability", judge=True)),
     ],

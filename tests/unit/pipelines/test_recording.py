@@ -15,6 +15,8 @@ from suffice.pipelines.cumulative import CumulativeSettings
 from suffice.pipelines.recorder import RecordSummary
 from suffice.pipelines.recording import Recording, record_examples
 from suffice.pipelines.sources import Retrieval, pooled_passages
+from suffice.signals.clustered import cluster_traces
+from suffice.signals.clustering import cluster_samples, clustered_by
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.reader import read_traces
@@ -220,3 +222,56 @@ def test_encoding_a_pool_is_told(tmp_path: Path) -> None:
     )
     assert told
     assert told[-1][0] == told[-1][1] == len(pooled_passages(each.passages for each in EXAMPLES))
+
+
+def test_samples_are_clustered_as_they_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    settings = CumulativeSettings(rounds=2, samples=4, cluster_cosine=0.6)
+    encoder = HashingEncoder()
+    record(tmp_path / "t", settings=settings, encoder=encoder)
+    traces = read_traces(tmp_path / "t")
+    stated = {"encoder": encoder.name, "cosine": 0.6}
+    assert traces.origin.run["cluster_cosine"] == 0.6
+    assert clustered_by(traces) == stated
+    assert "evidence_consistency" in traces.signal_names
+    rounds = [each for found in traces.records() for each in found.rounds]
+    for each in rounds:
+        want = cluster_samples(each.samples or (), encoder, cosine=0.6)
+        assert each.sample_clusters == want
+    assert any(len(set(each.sample_clusters or ())) > 1 for each in rounds)
+    # afterwards, from a recording without them, the same
+    record(tmp_path / "u", settings=replace(settings, cluster_cosine=None))
+    later = cluster_traces(read_traces(tmp_path / "u"), encoder, 0.6).traces
+    columns = ["question_id", "round", "samples", "sample_clusters"]
+    assert later.table.select(columns) == traces.table.select(columns)
+    assert later.origin.run["sample_clusters"] == stated
+    with pytest.raises(UsageError, match=r"cluster_cosine was 0\.6, now 0\.7"):
+        record(tmp_path / "t", settings=replace(settings, cluster_cosine=0.7), encoder=encoder)
+
+
+def test_votes_are_clustered_too(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    settings = BudgetedSettings(rounds=2, certainty="self_consistency", cluster_cosine=0.9)
+    record(tmp_path / "t", settings=settings, encoder=HashingEncoder())
+    found = read_traces(tmp_path / "t").table.column("sample_clusters").to_pylist()
+    assert {len(each) for each in found} == {3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "encoder", "says"),
+    [
+        ({"samples": 3}, None, "needs an encoder; type --encoder minilm"),
+        ({}, HashingEncoder(), "no samples to cluster .*type --samples"),
+        ({"samples": 3, "cluster_cosine": 1.2}, HashingEncoder(), "at most 1, found 1.2"),
+    ],
+)
+def test_clusters_that_cannot_be_made_are_refused_first(
+    changes: dict[str, float], encoder: HashingEncoder | None, says: str, tmp_path: Path
+) -> None:
+    def begin() -> None:
+        settings = CumulativeSettings(**{"cluster_cosine": 0.9, **changes})  # type: ignore[arg-type]
+        record(tmp_path / "t", settings=settings, encoder=encoder)
+
+    with pytest.raises(UsageError, match=says):
+        begin()
+    assert not (tmp_path / "t").exists()

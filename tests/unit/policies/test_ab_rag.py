@@ -15,8 +15,8 @@ from suffice.pipelines.controller import Controller
 from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.ab_rag_fit import THRESHOLDS
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
-from suffice.policies.fitting import Preset
 from suffice.policies.methods import fit_method, method_and_preset
+from suffice.policies.presets import Preset
 from suffice.replay.engine import stop_rounds
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set

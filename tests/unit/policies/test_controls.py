@@ -15,8 +15,9 @@ from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.policies.controls import CONTROLS, fit_control
 from suffice.policies.file import load_policy, save_policy
-from suffice.policies.fitting import FitData, Preset, fit_data, out_of_fold
+from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.methods import METHODS, fit_method, method_and_preset
+from suffice.policies.presets import Preset
 from suffice.policies.rule import RulePolicy
 from suffice.replay.engine import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set

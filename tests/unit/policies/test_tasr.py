@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from suffice.policies import methods
-from suffice.policies.fitting import FitData, Preset, fit_data, out_of_fold
+from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.methods import fit_method
+from suffice.policies.presets import Preset
 from suffice.policies.rule import RulePolicy
 from suffice.policies.sweeping import ThresholdScore, cheapest_within_one_error, sweep_rule
 from suffice.policies.tasr import FLOORS, SIGNALS_READ, TEMPLATE, fit_tasr, tasr_signals

@@ -50,6 +50,7 @@ NAMES = [
     "candidate_agreement",
     "contradiction",
     "remaining_share",
+    "malformed_actions",
 ]
 RECORDED = [
     "judge_support",
@@ -63,6 +64,7 @@ RECORDED = [
     "candidate_agreement",
     "contradiction",
     "remaining_share",
+    "malformed_actions",
 ]
 BINARY = {"answer_stable", "answer_stable_published", "answer_in_evidence", "abstained", "llm_stop"}
 
@@ -101,7 +103,7 @@ def test_every_fixed_name_is_there_in_order() -> None:
 
 def test_directions_binary_and_recorded_ones() -> None:
     low = {name for name, spec in SIGNALS.items() if spec.direction == "low"}
-    assert low == {"normalized_entropy", "abstained"}
+    assert low == {"normalized_entropy", "abstained", "malformed_actions"}
     assert {name for name, spec in SIGNALS.items() if spec.binary} == BINARY
     assert [name for name, spec in SIGNALS.items() if spec.recorded_only] == sorted(
         RECORDED, key=NAMES.index

@@ -31,6 +31,15 @@ def test_samples_are_compared_normalised() -> None:
     assert NORMALIZED_ENTROPY(samples) == pytest.approx(0.405639, abs=1e-6)
 
 
+@pytest.mark.parametrize("clusters", [(0, 0, 0, 0), (0, 1, 2, 3), (0, 0, 2, 2)])
+def test_clusters_by_meaning_change_nothing_here(clusters: tuple[int, ...]) -> None:
+    samples = ("Oslo", "the Oslo", "Oslo city", "Rome")
+    told = LoopView("q", (Round(answer="x", samples=samples, sample_clusters=clusters),))
+    for signal in (NORMALIZED_ENTROPY, TOP_CLUSTER_CONFIDENCE, SELF_CONSISTENCY):
+        assert signal(told) == signal(view(*samples))
+        assert signal.needs == ("samples",)
+
+
 def test_ends_are_exact() -> None:
     for size in range(2, 40):
         assert NORMALIZED_ENTROPY(view(*["w"] * size)) == 0.0

@@ -89,6 +89,18 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
             "tokens.top.logprob",
             "inf",
         ),
+        (
+            {"samples": [["x"]] * 4, "sample_clusters": [[0], None, [0, 0], [0]]},
+            2,
+            "sample_clusters",
+            "one number a sample, found 2 for 1 samples",
+        ),
+        (
+            {"samples": [["x", "y"]] * 4, "sample_clusters": [[0, 0], [0, 1], None, [1, 1]]},
+            3,
+            "sample_clusters",
+            "name the first sample of each one's cluster, found [1, 1]",
+        ),
     ],
 )
 def test_a_bad_value_is_named(

@@ -1,0 +1,203 @@
+"""What ``suffice fit`` takes for each method."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from suffice.cli.options import grid, names, number, numbers, positive
+from suffice.policies.ab_rag import CERTAINTIES, SUPPORTS
+from suffice.policies.micp import STOP_ON
+from suffice.policies.micp_stage2 import OBJECTIVES
+from suffice.policies.tasr import TEMPLATE
+from suffice.replay.certified import CORRECTIONS, LOSSES, METRICS
+from suffice.replay.families import FAMILIES
+from suffice.scoring import F1_KINDS
+from suffice.signals.sample_clusters import CLUSTERINGS
+
+__all__ = ["add_ab_rag", "add_certified", "add_micp"]
+
+
+def add_ab_rag(parser: argparse.ArgumentParser) -> None:
+    """Options of ab-rag."""
+    group = parser.add_argument_group(
+        "ab-rag", "what its confidence is made of, and where it stops"
+    )
+    group.add_argument(
+        "--certainty",
+        choices=CERTAINTIES,
+        help="S1 (default: token_probability where the trace holds tokens, else self_consistency)",
+    )
+    group.add_argument(
+        "--support",
+        choices=SUPPORTS,
+        help="S2 of the corrected preset (default: the first of these that the trace gives)",
+    )
+    group.add_argument(
+        "--threshold",
+        type=number,
+        metavar="TAU",
+        help="stop at this confidence (default: published 0.6, corrected chosen on the split)",
+    )
+
+
+def add_micp(parser: argparse.ArgumentParser) -> None:
+    """Options of micp."""
+    group = parser.add_argument_group(
+        "micp",
+        "fitted on the splits optimize and calibrate where the traces have both, else on a division of "
+        "--split",
+    )
+    group.add_argument(
+        "--alpha",
+        type=number,
+        metavar="A",
+        help="promise: the answer set holds the right answer with probability 1 - A (default: 0.1)",
+    )
+    group.add_argument(
+        "--rounds", type=positive, metavar="T", help="the full budget (default: 3, or as recorded)"
+    )
+    group.add_argument(
+        "--alpha-retrieval",
+        type=number,
+        metavar="A",
+        help="share of right passages that the passage filter may drop (default: 0.1)",
+    )
+    group.add_argument(
+        "--objective",
+        choices=OBJECTIVES,
+        help="what the division of the error budget minimises: composite (rounds, and stopping where "
+        'questions can be answered), mean rounds, or answer-rate ("Can\'t Answer" least often; default: '
+        "composite)",
+    )
+    group.add_argument(
+        "--weight", type=number, metavar="L", help="lambda of the composite objective (default: 1)"
+    )
+    group.add_argument(
+        "--allocation",
+        type=numbers,
+        metavar="A1,A2,...",
+        help="error levels of rounds 1 to T-1 by hand, instead of a search",
+    )
+    group.add_argument(
+        "--steps", type=positive, metavar="N", help="parts the budget is divided in (default: 10)"
+    )
+    _add_micp_samples(group)
+
+
+def _add_micp_samples(group: Any) -> None:
+    """How samples are read."""
+    group.add_argument(
+        "--stop-on",
+        choices=STOP_ON,
+        help="stop on the samples' normalised entropy, or on the confidence of the largest cluster "
+        "(default: entropy)",
+    )
+    group.add_argument(
+        "--penalty",
+        type=number,
+        metavar="L",
+        help="a cluster's confidence is its share minus L times the entropy (default: 0)",
+    )
+    group.add_argument(
+        "--clusters",
+        choices=CLUSTERINGS,
+        help="samples that normalise alike, or clusters by meaning as suffice signals --cluster-cosine "
+        "stored them (default: string)",
+    )
+    group.add_argument(
+        "--match-f1",
+        type=number,
+        metavar="F",
+        help="a sample of at least this F1 is right (default: exact match)",
+    )
+    group.add_argument(
+        "--share",
+        type=number,
+        metavar="S",
+        help="of a divided --split, how much divides the budget (default: a third)",
+    )
+
+
+def add_certified(parser: argparse.ArgumentParser) -> None:
+    """Options of certified."""
+    group = parser.add_argument_group(
+        "certified", "half of the split fits, orders and sets thresholds, the other half proves"
+    )
+    group.add_argument(
+        "--family",
+        choices=tuple(FAMILIES),
+        default="rule",
+        help="rule: OR and AND rules over the trace's signals; thresholds: one rule over a grid; fixed: "
+        "every number of rounds (default: rule); each includes the full budget",
+    )
+    group.add_argument(
+        "--max-loss",
+        type=number,
+        default=0.02,
+        metavar="E",
+        help="greatest expected loss against the full budget, above 0 and below 1 (default: 0.02)",
+    )
+    group.add_argument(
+        "--confidence",
+        type=number,
+        default=0.95,
+        metavar="P",
+        help="probability that the promise holds (default: 0.95)",
+    )
+    group.add_argument(
+        "--metric", choices=METRICS, default="f1", help="what must not be lost (default: f1)"
+    )
+    group.add_argument(
+        "--loss",
+        choices=LOSSES,
+        default="signed",
+        help="signed: full budget minus policy; drop: its positive part; wrong-stop: the share of "
+        "questions answered wrong although the full budget is right (default: signed)",
+    )
+    group.add_argument(
+        "--correction",
+        choices=CORRECTIONS,
+        default="fixed-sequence",
+        help="for testing many members (default: fixed-sequence, safest first)",
+    )
+    _add_family(group)
+    group.add_argument(
+        "--f1", choices=F1_KINDS, default="hotpotqa", help="which F1 (default: hotpotqa)"
+    )
+
+
+def _add_family(group: Any) -> None:
+    """What is in a family."""
+    group.add_argument(
+        "--rule",
+        default=TEMPLATE,
+        metavar="RULE",
+        help=f"with --family thresholds: a rule with one '?' (default: {TEMPLATE})",
+    )
+    group.add_argument(
+        "--grid",
+        type=grid,
+        metavar="LOW:HIGH:STEP|A,B,...",
+        help="with --family thresholds (default: 0:0.95:0.05)",
+    )
+    group.add_argument(
+        "--signals",
+        type=names,
+        metavar="A,B,...",
+        help="with --family rule (default: all that the trace defines without asking a model)",
+    )
+    group.add_argument(
+        "--levels",
+        type=positive,
+        default=9,
+        metavar="N",
+        help="with --family rule: thresholds a signal (default: 9)",
+    )
+    group.add_argument(
+        "--max-signals",
+        type=positive,
+        default=2,
+        metavar="N",
+        help="with --family rule: signals a rule combines at most (default: 2)",
+    )
