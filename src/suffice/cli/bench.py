@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from suffice.bench.ab_rag import SWEPT, StudySettings, ab_rag_study
 from suffice.bench.ab_rag_table import ab_rag_tables
+from suffice.bench.micp import micp_study
+from suffice.bench.micp_figure import micp_page
+from suffice.bench.micp_results import ALPHAS, PARTS, PRESETS, MiCPStudy, MiCPStudySettings
+from suffice.bench.micp_table import micp_tables
 from suffice.bench.retrieval import RetrievalSettings, retrieval_bench
 from suffice.bench.retrieval_table import retrieval_tables
 from suffice.cli.options import (
@@ -16,15 +22,23 @@ from suffice.cli.options import (
     add_traces,
     comparison_settings,
     grid,
+    names,
     natural,
+    number,
+    open_more,
     open_traces,
     positive,
 )
 from suffice.cli.output import ProgressLine, print_json, say
 from suffice.datasets.registry import DATASETS, load
+from suffice.errors import UsageError
 from suffice.pipelines.indexes import IndexMaker
 from suffice.pipelines.sources import connect_encoder, connect_reranker
+from suffice.policies.micp import STOP_ON, Match
+from suffice.policies.micp_fit import MiCPSettings
 from suffice.retrieval.training_record import trained_on
+from suffice.signals.sample_clusters import CLUSTERINGS
+from suffice.trace.atomic import replace_file
 
 __all__ = ["add_command"]
 
@@ -39,6 +53,7 @@ def add_command(commands: Any) -> None:
     experiments = parser.add_subparsers(dest="experiment", metavar="NAME", required=True)
     _add_retrieval(experiments)
     _add_ab_rag(experiments)
+    _add_micp(experiments)
 
 
 def _add_retrieval(experiments: Any) -> None:
@@ -141,3 +156,182 @@ def _run_ab_rag(arguments: argparse.Namespace) -> int:
     else:
         print(ab_rag_tables(study))
     return 0
+
+
+def _add_micp(experiments: Any) -> None:
+    parser = experiments.add_parser(
+        "micp",
+        help="MiCP on records: coverage, rounds, answer sets and retention against target",
+        description="Evaluates MiCP on records that hold samples, as the paper does: over random divisions "
+        "of the labelled questions and a grid of alpha, what the answer sets cover, rounds, set size, answer "
+        "rate and objective, by what the error budget is divided for and against no early stop; and what the "
+        "passage filter keeps.",
+    )
+    parser.add_argument(
+        "traces",
+        metavar="TRACES",
+        nargs="+",
+        help="Parquet files or directories of them, each evaluated by itself",
+    )
+    parser.add_argument(
+        "--skip-invalid",
+        action="store_true",
+        help="leave out what is invalid, count it, and go on with the rest",
+    )
+    parser.add_argument(
+        "--alphas",
+        type=grid,
+        default=ALPHAS,
+        metavar="LOW:HIGH:STEP|A,B,...",
+        help="errors promised, of answer sets and of the passage filter (default: 0.05:0.3:0.05)",
+    )
+    parser.add_argument(
+        "--at",
+        type=number,
+        metavar="A",
+        help="alpha of the tables of rounds and sets (default: 0.1 where it is among --alphas, else the "
+        "first); --json and --out hold all",
+    )
+    parser.add_argument(
+        "--presets",
+        type=names,
+        default=PRESETS,
+        metavar="A,B",
+        help=f"of {', '.join(PRESETS)} (default: both)",
+    )
+    _add_divisions(parser)
+    _add_micp_fit(parser)
+    parser.add_argument(
+        "--out", metavar="DIR", help="also write micp.json and micp.html, a page with the figures"
+    )
+    add_json(parser)
+    parser.set_defaults(run=_run_micp)
+
+
+def _add_divisions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seeds", type=positive, default=3, metavar="N", help="random divisions (default: 3)"
+    )
+    parser.add_argument(
+        "--seed",
+        type=natural,
+        default=42,
+        help="of the first; each next one's is 1 more (default: 42)",
+    )
+    parser.add_argument(
+        "--shares",
+        type=_shares,
+        default=(1 / 3, 1 / 3, 1 / 3),
+        metavar="O,C,T",
+        help="of the questions, how many optimise, calibrate and test, as in 1/3,1/3,1/3 (the default) or "
+        "optimize=0.2,calibrate=0.5,test=0.3",
+    )
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    """An argparse type: three shares in the order of the parts, or by their names."""
+    given: dict[str, float] = {}
+    for position, part in enumerate(text.split(",")):
+        name, named, share = part.rpartition("=")
+        key = name.strip() if named else PARTS[position] if position < len(PARTS) else ""
+        try:
+            value = float(Fraction(share.strip()))
+        except (ValueError, ZeroDivisionError):
+            value = -1.0
+        if key not in PARTS or key in given or value <= 0.0:
+            break
+        given[key] = value
+    else:
+        if len(given) == len(PARTS):
+            return tuple(given[each] for each in PARTS)
+    raise argparse.ArgumentTypeError(
+        f"must be three shares above 0, as in 1/3,1/3,1/3 or {PARTS[0]}=0.2,{PARTS[1]}=0.5,{PARTS[2]}=0.3, "
+        f"found {text!r}"
+    )
+
+
+def _add_micp_fit(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("fitting", "as in 'suffice fit micp'")
+    group.add_argument(
+        "--rounds", type=positive, metavar="T", help="the full budget (default: 3, or as recorded)"
+    )
+    group.add_argument(
+        "--steps",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="parts the budget is divided in (10)",
+    )
+    group.add_argument(
+        "--weight",
+        type=number,
+        default=1.0,
+        metavar="L",
+        help="lambda of the composite objective (default: 1)",
+    )
+    group.add_argument(
+        "--stop-on",
+        choices=STOP_ON,
+        default="entropy",
+        help="what rounds stop on (default: entropy)",
+    )
+    group.add_argument(
+        "--penalty",
+        type=number,
+        default=0.0,
+        metavar="L",
+        help="a cluster's confidence is its share minus L times the entropy (default: 0)",
+    )
+    group.add_argument(
+        "--clusters",
+        choices=CLUSTERINGS,
+        default="string",
+        help="samples that normalise alike, or as clustered by meaning (default: string)",
+    )
+    group.add_argument(
+        "--match-f1",
+        type=number,
+        metavar="F",
+        help="a sample of at least this F1 is right (default: exact match)",
+    )
+
+
+def _run_micp(arguments: argparse.Namespace) -> int:
+    settings = MiCPStudySettings(
+        alphas=arguments.alphas,
+        presets=arguments.presets,
+        divisions=arguments.seeds,
+        seed=arguments.seed,
+        shares=arguments.shares,
+        fit=MiCPSettings(
+            rounds=arguments.rounds,
+            steps=arguments.steps,
+            weight=arguments.weight,
+            stop_on=arguments.stop_on,
+            penalty=arguments.penalty,
+            clusters=arguments.clusters,
+            match=Match(f1=arguments.match_f1),
+        ),
+    )
+    if arguments.at is not None and arguments.at not in arguments.alphas:
+        listed = ", ".join(f"{each:g}" for each in arguments.alphas)
+        raise UsageError(f"--at {arguments.at:g} is not among --alphas {listed}")
+    study = micp_study([open_more(each, arguments, say) for each in arguments.traces], settings)
+    if arguments.json:
+        print_json(study.to_json())
+        for each in study.traces:
+            for note in each.notes:
+                say(note)
+    else:
+        print(micp_tables(study, at=arguments.at))
+    if arguments.out is not None:
+        _write_micp(study, Path(arguments.out))
+    return 0
+
+
+def _write_micp(study: MiCPStudy, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    document = json.dumps(study.to_json(), allow_nan=False, ensure_ascii=False, indent=1)
+    replace_file(folder / "micp.json", f"{document}\n".encode())
+    replace_file(folder / "micp.html", micp_page(study).encode())
+    say(f"wrote {folder / 'micp.json'} and {folder / 'micp.html'}")

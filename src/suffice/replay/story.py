@@ -10,7 +10,7 @@ import numpy as np
 
 from suffice.policies.outcomes import Outcomes, outcomes
 from suffice.policies.rule import RulePolicy
-from suffice.protocols import PolicyView, StopPolicy
+from suffice.protocols import AnswerSet, PolicyView, StopPolicy
 from suffice.replay.closed_book import CLOSED_BOOK
 from suffice.replay.reliability import Reliability, reliability
 from suffice.replay.report_parts import ReportParts
@@ -39,11 +39,12 @@ class RoundStory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStop:
-    """Where a policy stops on a question, and why, in words."""
+    """Where a policy stops on a question, and why, in words; ``answers`` if it gives a set of them."""
 
     policy: str
     round: int
     reason: str
+    answers: AnswerSet | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,4 +180,5 @@ def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Show
         reason = decision.reason
         if not decision.stop:
             reason = f"the record or the budget ends here; {reason}"
-    return PolicyStop(policy=policy.name, round=stop, reason=reason)
+    answers = None if policy.sets is None else policy.sets.sets[index]
+    return PolicyStop(policy=policy.name, round=stop, reason=reason, answers=answers)

@@ -17,7 +17,7 @@ __all__ = ["Explorer", "explorer"]
 
 # Most characters of a text, most entries of a list, most bytes of the data: a report stays below 5 MB.
 _QUESTION, _ANSWER, _TITLE, _REASON, _GOLD = 1_000, 400, 200, 600, 200
-_PASSAGES, _ROUNDS, _SIGNALS, _GOLDS = 20, 50, 60, 10
+_PASSAGES, _ROUNDS, _SIGNALS, _GOLDS, _MEMBERS = 20, 50, 60, 10, 20
 _TEXT_CAPS = (2_000, 1_200, 800, 500, 300, 150, 60, 0)
 _MOST_BYTES = 4_200_000
 _MOST_BYTES_WITHOUT_TEXTS = 3_000_000
@@ -140,12 +140,21 @@ class _Packer:
             None if failure is None else self._text(failure, _REASON),
         ]
 
-    def _stop(self, stop: PolicyStop) -> list[int]:
+    def _stop(self, stop: PolicyStop) -> list[Any]:
+        """[round, reason], and of a policy that gives sets [answers], whether it cannot answer."""
         reason = self._text(stop.reason, _REASON)
         if reason not in self.reasons:
             self.reasons[reason] = len(self.reasons)
             self.bytes_of_reasons += _bytes(reason)
-        return [stop.round, self.reasons[reason]]
+        packed: list[Any] = [stop.round, self.reasons[reason]]
+        if stop.answers is None:
+            return packed
+        shown = stop.answers.answers[:_MEMBERS]
+        self._drop("answer", _MEMBERS, " of a set", len(stop.answers.answers) - len(shown))
+        members = [
+            [self._text(each.answer, _GOLD), _number(each.confidence), each.round] for each in shown
+        ]
+        return [*packed, members, stop.answers.cannot_answer]
 
     def _passage(self, passage: Passage) -> int:
         title = self._text(passage.title or passage.id, _TITLE)

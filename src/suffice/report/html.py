@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
-from importlib.resources import files
 from pathlib import PurePath
 
 from suffice._version import VERSION
@@ -19,8 +16,10 @@ from suffice.report.explorer import explorer
 from suffice.report.formats import count, counted
 from suffice.report.marks import Marked, label, marked
 from suffice.report.markup import Html, data_table, element, join, shorten
+from suffice.report.page import asset, page
 from suffice.report.reliability_chart import reliability_figures
 from suffice.report.section import Section, folded, plain
+from suffice.report.section_answer_sets import answer_sets_section
 from suffice.report.section_calibration import calibration_section
 from suffice.report.section_comparison import comparison_section
 from suffice.report.section_costs import costs_section
@@ -42,24 +41,24 @@ def render_report(data: ReportData) -> str:
     forbids any other. Texts of the traces are escaped; without JavaScript only the question explorer
     is missing. Five hundred questions stay below 5 MB: what is cut for that is stated in place.
     """
-    style, script = _asset("page.css"), _asset("page.js")
     sections = list(_sections(data))
-    body = element(
-        "body",
+    return page(
+        f"Stopping policies on {PurePath(data.result.source).name}",
         element("a", "Skip to the comparison", href="#comparison", class_="skip"),
         _header(data, sections),
         element("main", *(each.html() for each in sections)),
         element("footer", f"Suffice {VERSION}. This file loads nothing from anywhere."),
-        element("script", script),
+        script=asset("page.js"),
     )
-    html = element("html", _head(data.result, style, script), body, lang="en")
-    return f"<!DOCTYPE html>\n{html}\n"
 
 
 def _sections(data: ReportData) -> Iterator[Section]:
     policies = marked(data.result)
     yield comparison_section(data.result, policies, data.parts.left_out)
     yield _charts(data.result, policies)
+    sets = answer_sets_section(policies)
+    if sets is not None:
+        yield sets
     yield from _parts(data.parts, policies)
     figures = reliability_figures(data.reliability, policies)
     if figures:
@@ -96,30 +95,6 @@ def _parts(parts: ReportParts, policies: Sequence[Marked]) -> Iterator[Section]:
         yield signals_section(parts.diagnostics, parts.types, policies)
     if parts.costs:
         yield costs_section(parts.costs, policies)
-
-
-def _asset(name: str) -> Html:
-    return Html(files("suffice.report").joinpath(name).read_text(encoding="utf-8"))
-
-
-def _hashed(content: str) -> str:
-    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
-
-
-def _head(result: ReplayResult, style: Html, script: Html) -> Html:
-    security = (
-        f"default-src 'none'; style-src {_hashed(style)}; script-src {_hashed(script)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=Html(security)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", f"Stopping policies on {PurePath(result.source).name}"),
-        element("link", rel="icon", href="data:,"),
-        element("style", style),
-    )
 
 
 # --- what was replayed -----------------------------------------------------------------------

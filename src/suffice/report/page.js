@@ -263,6 +263,31 @@
     return table("Where policies stop on this question", "why", head, rows);
   }
 
+  function answerSet([, , answers, cannot], { mark: sign, family, name }) {
+    const members = answers.map(([answer, confidence, round]) =>
+      el(
+        "li",
+        {},
+        el("bdi", {}, answer),
+        el("small", {}, ` ${number(confidence)}, round ${round}`),
+      ));
+    if (cannot) members.push(el("li", {}, el("span", { class: "chip" }, "Can't Answer")));
+    if (!members.length) members.push(el("li", {}, el("small", {}, "an empty set")));
+    return el(
+      "div",
+      { class: "answer-set" },
+      el("span", { class: "who" }, mark({ mark: sign, family }), el("bdi", {}, name)),
+      el("ul", { "aria-label": `Answer set of ${name}` }, ...members),
+    );
+  }
+
+  function answerSets(question) {
+    const sets = question.stops.flatMap((stop, i) => (stop[2] ? [answerSet(stop, policies[i])] : []));
+    if (!sets.length) return null;
+    const hint = "Each answer with its confidence and the round it was most confident in.";
+    return el("div", {}, el("h4", {}, "Answer sets"), el("p", { class: "spent" }, hint), ...sets);
+  }
+
   function passage([index, score]) {
     const [title, text] = data.passages[index];
     const scored = score === null ? "" : ` (score ${number(score)})`;
@@ -352,10 +377,12 @@
       if (state.found.includes(question)) showList();
     }
     const heading = el("h3", { tabindex: "-1", dir: "auto" }, question.text || question.id);
+    const sets = answerSets(question);
     detail.replaceChildren(
       el("div", {}, heading, about(question)),
       steps(),
       stopsTable(question),
+      ...(sets ? [sets] : []),
       el("div", {}, el("h4", {}, "Round by round"),
         ...question.rounds.map((round, i) => roundCard(question, round, i))),
       data.signals.length

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
 
+from suffice.replay.answer_sets import AnswerSetResult
 from suffice.replay.costing import CostAxis
 from suffice.replay.results import PolicyResult, ReplayResult
-from suffice.report.formats import amount, count, decimal, percent, points
+from suffice.report.formats import UNKNOWN, amount, count, decimal, percent, points
 from suffice.report.markup import shorten, visible
 
 __all__ = ["comparison_table"]
@@ -101,6 +102,7 @@ def comparison_table(result: ReplayResult, *, width: int | None = None) -> str:
         for name in names.values()
         if len(name) > room
     ]
+    lines += _answer_sets(result, limit)
     lines += [f"Note: {visible(note)}" for note in result.notes]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -184,3 +186,36 @@ def _explained(result: ReplayResult, limit: int) -> list[str]:
     else:
         second = "No question has gold answers, so scores and differences are unknown (-)."
     return [line for text in (first, second) for line in wrap(text, limit)]
+
+
+def _answer_sets(result: ReplayResult, limit: int) -> list[str]:
+    """A paragraph for every policy that gives a set of answers."""
+    return [
+        line
+        for each in result.policies
+        if each.sets is not None
+        for line in wrap(
+            f"{visible(each.name)}: {_worth(each.sets)}", limit, subsequent_indent="  "
+        )
+    ]
+
+
+def _worth(sets: AnswerSetResult) -> str:
+    covered, kept = sets.coverage, sets.retention
+    measured = (
+        f"coverage {UNKNOWN}"
+        if covered is None
+        else f"coverage {covered.estimate:.2f} [{covered.low:.2f}, {covered.high:.2f}]"
+    )
+    said = [
+        f"{measured} of {decimal(1 - sets.alpha)} promised",
+        f"set size {sets.set_size.estimate:.1f}",
+        f"answer rate {sets.answer_rate:.2f}",
+        f"objective {decimal(sets.objective)}",
+    ]
+    if kept is not None:
+        said.append(
+            f"filter keeps {decimal(kept.passages)} of right passages (all of them for {decimal(kept.all)} "
+            f"of questions) and {decimal(kept.shown)} of all shown"
+        )
+    return "; ".join(said)

@@ -1,0 +1,238 @@
+"""What the evaluation of MiCP reads of a record, once, as arrays that divisions slice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.calibration.conformal import NEVER, lower_order_statistic
+from suffice.errors import UsageError
+from suffice.policies.micp import Clusters, MiCPPolicy
+from suffice.policies.micp_fit import DEFAULT_ROUNDS, MiCPSettings
+from suffice.policies.micp_samples import lots, read_samples, samples_a_round
+from suffice.policies.micp_stage2 import Sampled
+from suffice.policies.presets import Preset
+from suffice.policies.relevance_filter import Relevance
+from suffice.policies.relevance_fit import gold_relevance, scored_by
+from suffice.trace.table import TraceSet
+
+__all__ = ["Recorded", "Relevances", "SetSizes", "Shown", "read_record"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSizes:
+    """How many answers a set holds, for any threshold at any stop round.
+
+    Parameters
+    ----------
+    question
+        For each round 1..T the questions of its entries, (n_entries,).
+    confidence
+        An entry counts where the threshold is at most this.
+    added
+        How many answers it then adds: 1, or less where it joins answers that were apart.
+    """
+
+    question: tuple[NDArray[np.intp], ...]
+    confidence: tuple[NDArray[np.float64], ...]
+    added: tuple[NDArray[np.int64], ...]
+
+    def answers(self, stops: NDArray[np.integer], final: float) -> NDArray[np.int64]:
+        """Answers in the set of every question (n,), stopped at rounds ``stops`` (n,); 0: not asked."""
+        found = np.zeros(len(stops), np.int64)
+        rounds = zip(self.question, self.confidence, self.added, strict=True)
+        for number, (question, confidence, added) in enumerate(rounds, start=1):
+            counts = (stops[question] == number) & (confidence >= final)
+            found += np.bincount(
+                question[counts], weights=added[counts], minlength=len(stops)
+            ).astype(np.int64)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a passage filter leaves of some questions, as in ``relevance_fit.Retention``.
+
+    ``None`` where undefined.
+    """
+
+    passages: float | None
+    all: float | None
+    shown: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relevances:
+    """Relevance of the right passages that were retrieved, best over rounds, and of all shown.
+
+    ``gold`` and ``shown`` stand beside the question each belongs to.
+    """
+
+    relevance: Relevance
+    n: int
+    gold: NDArray[np.float64]
+    gold_question: NDArray[np.intp]
+    shown: NDArray[np.float64]
+    shown_question: NDArray[np.intp]
+
+    def threshold(self, chosen: NDArray[np.bool_], level: Fraction, preset: Preset) -> float:
+        """As :func:`~suffice.policies.relevance_fit.fit_filter` on the ``chosen`` questions (n,)."""
+        here = chosen[self.gold_question]
+        if preset == "published":
+            return lower_order_statistic(self.gold[here], level)
+        least = np.full(self.n, np.inf)
+        np.minimum.at(least, self.gold_question[here], self.gold[here])
+        return lower_order_statistic(least[np.isfinite(least)], level)
+
+    def kept(self, chosen: NDArray[np.bool_], threshold: float) -> Shown:
+        """What the threshold leaves of the ``chosen`` questions (n,)."""
+        here = chosen[self.gold_question]
+        of = np.bincount(self.gold_question[here], minlength=self.n)
+        passes = here & (self.gold >= threshold)
+        some = np.bincount(self.gold_question[passes], minlength=self.n)
+        asked = of > 0
+        seen = chosen[self.shown_question]
+        left = self.shown[seen] >= threshold
+        return Shown(
+            passages=float(np.mean(some[asked] / of[asked])) if asked.any() else None,
+            all=float(np.mean(some[asked] == of[asked])) if asked.any() else None,
+            shown=float(left.mean()) if left.size else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A trace set's labelled questions.
+
+    ``samples`` is m; ``last_rounds`` (n,) are as recorded, at most ``rounds``. Ties in ``sampled`` are
+    drawn by some seed: take :meth:`drawn_by`.
+    """
+
+    source: str
+    pipeline: str | None
+    filtered: bool
+    question_ids: tuple[str, ...]
+    unlabelled: int
+    rounds: int
+    samples: int
+    last_rounds: NDArray[np.int64]
+    sampled: Sampled
+    sizes: SetSizes
+    relevances: Relevances | None
+
+    def drawn_by(self, seed: int) -> Sampled:
+        """The samples, with ties broken by this seed."""
+        return replace(self.sampled, draws=lots(self.question_ids, self.rounds, seed))
+
+
+def read_record(traces: TraceSet, settings: MiCPSettings) -> Recorded:
+    """Read scores, clusters and relevance of the labelled questions.
+
+    Raises
+    ------
+    UsageError
+        When none is labelled, there are no samples, or fewer rounds than asked for.
+    DataError
+        Where the number of samples differs between rounds, or they were not clustered by meaning.
+    """
+    source = traces.origin.source
+    labelled = np.array([bool(each.answers) for each in traces.gold], bool)
+    if not labelled.any():
+        raise UsageError(f"no question of {source} has gold answers; the evaluation needs them")
+    chosen = traces.take(labelled)
+    rounds = settings.rounds or min(DEFAULT_ROUNDS, chosen.n_rounds)
+    if rounds > chosen.n_rounds:
+        raise UsageError(
+            f"{rounds} rounds asked for, {chosen.n_rounds} recorded in {source}; type --rounds "
+            f"{chosen.n_rounds}, or record with --rounds {rounds}"
+        )
+    samples = samples_a_round(chosen, rounds)
+    draft = MiCPPolicy(
+        alpha=settings.alpha,
+        rounds=rounds,
+        samples=samples,
+        stops=(NEVER,) * (rounds - 1),
+        final=-math.inf,
+        stop_on=settings.stop_on,
+        penalty=settings.penalty,
+        clusters=Clusters(by=settings.clusters),
+        match=settings.match,
+        seed=settings.seed,
+    )
+    run = traces.origin.run
+    pipeline = run.get("pipeline")
+    return Recorded(
+        source=source,
+        pipeline=pipeline if isinstance(pipeline, str) else None,
+        filtered=run.get("passage_filter") is not None,
+        question_ids=chosen.question_ids,
+        unlabelled=int((~labelled).sum()),
+        rounds=rounds,
+        samples=samples,
+        last_rounds=np.minimum(chosen.last_rounds, rounds).astype(np.int64),
+        sampled=read_samples(chosen, draft),
+        sizes=_set_sizes(chosen, draft),
+        relevances=_relevances(chosen),
+    )
+
+
+# --- set sizes -----------------------------------------------------------------------------------
+_Cluster = tuple[float, frozenset[str]]
+
+
+def _set_sizes(traces: TraceSet, draft: MiCPPolicy) -> SetSizes:
+    found: list[list[tuple[int, float, int]]] = [[] for _ in range(draft.rounds)]
+    columns = ["samples", "sample_clusters", "signals"]
+    for index, views in enumerate(traces.views(columns)):
+        so_far: list[_Cluster] = []
+        recorded = views[-1].rounds
+        for number in range(draft.rounds):
+            if number < len(recorded):
+                so_far += [
+                    (confidence, cluster.members)
+                    for cluster, confidence in draft.confidences(recorded[number])
+                ]
+            found[number] += [(index, *step) for step in _steps(so_far)]
+    columns_of = [tuple(zip(*each, strict=True)) or ((), (), ()) for each in found]
+    return SetSizes(
+        question=tuple(np.array(each[0], np.intp) for each in columns_of),
+        confidence=tuple(np.array(each[1], np.float64) for each in columns_of),
+        added=tuple(np.array(each[2], np.int64) for each in columns_of),
+    )
+
+
+def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
+    """How a set grows as its threshold falls: clusters that share a member are one answer."""
+    apart: list[frozenset[str]] = []
+    for confidence, members in sorted(clusters, key=lambda each: -each[0]):
+        touching = [each for each in apart if not each.isdisjoint(members)]
+        if touching:
+            apart = [each for each in apart if each.isdisjoint(members)]
+        apart.append(members.union(*touching))
+        if len(touching) != 1:
+            yield confidence, 1 - len(touching)
+
+
+# --- relevance -----------------------------------------------------------------------------------
+def _relevances(traces: TraceSet) -> Relevances | None:
+    relevance = scored_by(traces)
+    if relevance is None or not any(gold.passage_ids for gold in traces.gold):
+        return None
+    gold = gold_relevance(traces, relevance)
+    passages = traces.table.column("passages").combine_chunks()
+    values = passages.flatten().field(relevance).to_numpy(zero_copy_only=False)
+    rows = passages.value_parent_indices().to_numpy(zero_copy_only=False)
+    question_of_row = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
+    return Relevances(
+        relevance=relevance,
+        n=traces.n_questions,
+        gold=np.concatenate([*gold, np.empty(0)]),
+        gold_question=np.repeat(np.arange(len(gold)), [len(each) for each in gold]),
+        shown=values.astype(np.float64),
+        shown_question=question_of_row[rows].astype(np.intp),
+    )
