@@ -7,7 +7,9 @@ import sys
 from benchmarks import (
     import_cost,
     live_decision,
+    micp_fit,
     model_server,
+    monitoring,
     replay_speed,
     retrieval_speed,
     search_speed,
@@ -19,7 +21,9 @@ BENCHMARKS = {
     "replay_speed": replay_speed.main,
     "search_speed": search_speed.main,
     "retrieval_speed": retrieval_speed.main,
+    "micp_fit": micp_fit.main,
     "model_server": model_server.main,
+    "monitoring": monitoring.main,
 }
 
 

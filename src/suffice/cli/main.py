@@ -15,6 +15,7 @@ from suffice.cli import (
     demo,
     diagnose,
     fit,
+    monitor,
     record,
     replay,
     report,
@@ -40,6 +41,7 @@ _COMMANDS = (
     search,
     sweep,
     report,
+    monitor,
     bench,
 )
 

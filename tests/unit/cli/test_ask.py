@@ -83,6 +83,22 @@ def test_the_pipeline_goes_by_the_policy(
     assert (chosen["rounds"], len(chosen["passages"])) == (3, 4)
 
 
+def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = ("--corpus", corpus, "--pipeline", "react")
+    found = ask(capsys, *agent)
+    assert found["stopped_by"] in ("policy", "budget")
+    assert set(found["reasons"][-1]["values"]) == {"llm_stop"}
+    fixed = ask(capsys, *agent, "--policy", "fixed-2", "--step", "2")
+    assert (fixed["rounds"], len(fixed["passages"])) == (2, 4)
+    assert fixed["usage"]["judge_calls"] == 0
+    assert ask(capsys, *agent, "--policy", "answer_stable and malformed_actions < 1")["rounds"] <= 3
+    said = refused(capsys, "--corpus", corpus, "--policy", "llm_stop")
+    assert "the policy reads 'llm_stop'" in said
+    assert "--pipeline react" in said
+
+
 @pytest.mark.parametrize("retriever", ["bm25", "tfidf", "dense", "hybrid"])
 def test_every_retriever_answers(
     retriever: str, corpus: Path, capsys: pytest.CaptureFixture[str]
