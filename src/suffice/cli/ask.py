@@ -285,7 +285,7 @@ def _tell_promise(
         "retriever": retrieval.name,
     }
     for each in differences(policy, here):
-        say(f"the policy's promise does not hold here: {each}")
+        say(f"the policy's promise may not hold here: {each}")
 
 
 def _logprobs(model: ChatModel, policy: StopPolicy) -> bool:

@@ -1,0 +1,338 @@
+"""MiCP's promise on every small population, replay and live, the policy file, the answer sets."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suffice.calibration.conformal import Threshold, lower_rank, tied_threshold
+from suffice.pipelines.controller import Controller
+from suffice.policies.file import load_policy, policy_document, save_policy
+from suffice.policies.micp import Clusters, Match, MiCPPolicy, StopOn
+from suffice.policies.micp_fit import FitParts, MiCPSettings, fit_on
+from suffice.policies.micp_samples import read_samples
+from suffice.policies.micp_stage2 import (
+    Sampled,
+    Stage2,
+    calibrate,
+    evaluate,
+    evaluate_stops,
+)
+from suffice.policies.presets import Preset
+from suffice.scoring import normalize_answer
+from suffice.signals.table import signal_table
+from suffice.testing.traces import sampled_records, to_trace_set
+from suffice.trace.records import QuestionRecord, Round
+from suffice.trace.table import TraceSet
+
+ALPHAS = tuple(map(Fraction, ("1/20", "1/10", "1/5", "3/10", "1/2", "9/10")))
+LEVELS = tuple(map(Fraction, ("0", "1/20", "1/10", "1/3", "1/2", "3/4", "1")))
+PRESETS: tuple[Preset, ...] = ("published", "corrected")
+
+
+# --- the promise, exactly, on populations of n + 1 questions ------------------------------------
+@st.composite
+def populations(draw: st.DrawFn, most: int = 9) -> Sampled:
+    """Few questions with ties, undefined scores, and a right answer sampled in any round or none."""
+    n, rounds = draw(st.integers(2, most)), draw(st.integers(1, 4))
+    one = st.one_of(st.sampled_from([math.nan, 0.0, 0.5, 1.0]), st.floats(0, 1, width=16))
+    gold = st.one_of(st.just(-math.inf), st.sampled_from([0.1, 0.2, 0.5, 1.0]))
+    row = st.lists(one, min_size=rounds, max_size=rounds)
+    best = st.lists(gold, min_size=rounds, max_size=rounds)
+    return Sampled(
+        score=np.array([draw(row) for _ in range(n)]),
+        best_gold=np.maximum.accumulate(np.array([draw(best) for _ in range(n)]), axis=1),
+        draws=np.full((n, rounds), 0.5),
+    )
+
+
+def missed(data: Sampled, question: int, found: Stage2) -> tuple[float, float]:
+    """Probability, over the lots, of being stopped before the answer is sampled, and of losing it."""
+    running, too_early, lost = 1.0, 0.0, 0.0
+    for t in range(data.rounds):
+        fires = 1.0
+        if t < data.rounds - 1:
+            score, threshold = data.score[question, t], found.stops[t]
+            fires = float(score < threshold.value)
+            fires = threshold.share if score == threshold.value else fires
+        best = data.best_gold[question, t]
+        if best == -math.inf and t < data.rounds - 1:
+            too_early += running * fires
+        if best > -math.inf and best < found.final:
+            lost += running * fires
+        running *= 1.0 - fires
+    return too_early, lost
+
+
+def left_out(
+    data: Sampled, alpha: Fraction, levels: tuple[Fraction, ...], preset: Preset
+) -> tuple[float, float]:
+    """Expected error by part when n of the n + 1 questions calibrate and the other one is the test."""
+    parts = []
+    for question in range(data.n):
+        others = np.delete(np.arange(data.n), question)
+        parts.append(missed(data, question, calibrate(data.take(others), alpha, levels, preset)))
+    too_early, lost = np.mean(parts, axis=0)
+    return float(too_early), float(lost)
+
+
+@settings(deadline=None, max_examples=250)
+@given(
+    data=populations(),
+    alpha=st.sampled_from(ALPHAS),
+    levels=st.lists(st.sampled_from(LEVELS), min_size=3, max_size=3),
+)
+def test_corrected_keeps_its_promise_on_every_population(
+    data: Sampled, alpha: Fraction, levels: list[Fraction]
+) -> None:
+    """Whatever the dependence of rounds, the ties and the levels, overspending ones included.
+
+    n questions drawn from n + 1 and tested on the last: every exchangeable law is a mixture of these.
+    """
+    chosen = tuple(levels[: data.rounds - 1])
+    assert sum(left_out(data, alpha, chosen, "corrected")) <= float(alpha) + 1e-12
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    data=populations(),
+    alpha=st.sampled_from(ALPHAS),
+    levels=st.lists(st.sampled_from(LEVELS), min_size=3, max_size=3),
+)
+def test_corrected_spends_on_each_part_what_it_accounts_for(
+    data: Sampled, alpha: Fraction, levels: list[Fraction]
+) -> None:
+    """Rounds spend sum alpha_t |U_t| / (n + 1), U_t taken in all n + 1; the answer set the rest."""
+    chosen = tuple(levels[: data.rounds - 1])
+    too_early, lost = left_out(data, alpha, chosen, "corrected")
+    groups = (~data.answerable).sum(axis=0).tolist()
+    budget = sum(
+        (level * size for level, size in zip(chosen, groups, strict=False)), Fraction(0)
+    ) / Fraction(data.n)
+    assert too_early <= min(float(budget), float(alpha)) + 1e-12
+    if budget <= alpha:
+        assert lost <= float(alpha - budget) + 1e-12
+    else:
+        assert lost == 0.0  # overspent: the levels are scaled down and nothing is left
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    values=st.lists(
+        st.one_of(st.sampled_from([math.nan, 0.0, 0.5, 1.0]), st.floats(0, 1)),
+        min_size=1,
+        max_size=12,
+    ),
+    level=st.sampled_from(LEVELS[1:]),
+)
+def test_a_tied_threshold_fires_on_its_share_exactly(values: list[float], level: Fraction) -> None:
+    """Of n + 1 exchangeable defined values floor(level (n + 1)) fire, ties and all; never more."""
+    n = len(values) - 1
+    fired = 0.0
+    for index, value in enumerate(values):
+        others = np.array(values[:index] + values[index + 1 :])
+        found = tied_threshold(others, level, randomised=True)
+        fired += found.share if value == found.value else float(value < found.value)
+    rank = lower_rank(level, n)
+    defined = sum(not math.isnan(each) for each in values)
+    if rank <= n and (rank < defined or defined == len(values)):
+        assert fired == pytest.approx(rank)
+    assert fired <= rank + 1e-12
+
+
+# --- replay and live ----------------------------------------------------------------------------
+WORDS = ("Oslo", "oslo.", "the Oslo", "Bergen", "Rome", "no", "")
+
+
+@st.composite
+def recorded(draw: st.DrawFn) -> list[QuestionRecord]:
+    """Questions with sampled answers and clusters of them; some end before the last round."""
+    rounds, drawn = draw(st.integers(2, 4)), draw(st.integers(1, 4))
+    found = []
+    for record in sampled_records(draw(st.integers(1, 8)), rounds=rounds, samples=drawn):
+        made = []
+        for _ in range(draw(st.integers(1, rounds))):
+            samples = tuple(draw(st.sampled_from(WORDS)) for _ in range(drawn))
+            made.append(
+                Round(answer=samples[0], samples=samples, sample_clusters=draw(_clustering(drawn)))
+            )
+        found.append(replace(record, rounds=tuple(made)))
+    return found
+
+
+@st.composite
+def _clustering(draw: st.DrawFn, size: int) -> tuple[int, ...]:
+    """For each sample the position of the first one of its cluster."""
+    firsts: list[int] = []
+    for position in range(size):
+        firsts.append(draw(st.sampled_from([*sorted(set(firsts)), position])))
+    return tuple(firsts)
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> MiCPPolicy:
+    """Thresholds that lie on scores which occur, with lots, in every setting."""
+    rounds = draw(st.integers(2, 4))
+    stop_on: StopOn = draw(st.sampled_from(["entropy", "top-confidence"]))
+    occur = [0.0, 0.5, 1.0] if stop_on == "entropy" else [-1.0, -0.75, -0.5, -1 / 3, -0.25]
+    value = st.sampled_from([-math.inf, 0.3, -0.3, *occur])
+    threshold = st.builds(Threshold, value, st.sampled_from([0.0, 0.2, 0.5, 0.9]))
+    return MiCPPolicy(
+        alpha=0.1,
+        rounds=rounds,
+        samples=4,
+        stops=tuple(draw(threshold) for _ in range(rounds - 1)),
+        final=draw(st.sampled_from([-math.inf, 0.25, 0.5, 1.0])),
+        stop_on=stop_on,
+        penalty=draw(st.sampled_from([0.0, 0.1])),
+        clusters=Clusters(by=draw(st.sampled_from(["string", "embedding"]))),
+        match=Match(f1=draw(st.sampled_from([None, 0.5]))),
+        preset=draw(st.sampled_from(PRESETS)),
+        seed=draw(st.integers(0, 3)),
+    )
+
+
+def live_stop(policy: MiCPPolicy, record: QuestionRecord) -> int | None:
+    controller = Controller(policy).start(record.question.text, question_id=record.question.id)
+    for number, finished in enumerate(record.rounds, start=1):
+        if controller.observe(finished).stop:
+            return number
+    return None
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+@given(records=recorded(), policy=policies())
+def test_the_replayed_stop_is_the_live_one(
+    records: list[QuestionRecord], policy: MiCPPolicy, tmp_path: Path
+) -> None:
+    traces = to_trace_set(records)
+    table = signal_table(traces, policy.specs)
+    replayed, fired = policy.stop_rounds(table), policy.fired(table)
+    save_policy(policy, tmp_path / "policy.json")
+    loaded = load_policy(tmp_path / "policy.json").policy
+    assert isinstance(loaded, MiCPPolicy)
+    assert loaded == policy
+    assert policy_document(loaded) == policy_document(policy)
+    for index, record in enumerate(records):
+        live, last = live_stop(loaded, record), len(record.rounds)
+        if live is None:
+            assert fired[index] == 0
+            assert last < policy.rounds
+        else:
+            assert replayed[index] == live
+            assert fired[index] == (live if live < policy.rounds else 0)
+
+
+@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("stop_on", ["entropy", "top-confidence"])
+@pytest.mark.parametrize("penalty", [0.0, 0.1])
+def test_a_fitted_policy_replays_as_it_runs(
+    preset: Preset, stop_on: StopOn, penalty: float
+) -> None:
+    settings = MiCPSettings(
+        alpha=0.3, allocation=(0.25, 0.2), stop_on=stop_on, penalty=penalty, steps=4
+    )
+    policy = fit_on(parts(150), preset, settings)
+    if preset == "corrected":
+        assert any(each.share for each in policy.stops)
+    records = sampled_records(120, seed=9)
+    stops = policy.stop_rounds(signal_table(to_trace_set(records), policy.specs))
+    assert [live_stop(policy, each) for each in records] == stops.tolist()
+    assert set(stops.tolist()) > {3}
+
+
+def parts(count: int) -> FitParts:
+    """Questions to fit on, five samples a round."""
+    return FitParts(
+        optimize=traces(sampled_records(count, splits=("optimize",), seed=1), "o"),
+        calibrate=traces(sampled_records(count, splits=("calibrate",), seed=2), "c"),
+    )
+
+
+def traces(records: list[QuestionRecord], prefix: str) -> TraceSet:
+    return to_trace_set(
+        [
+            replace(
+                each,
+                question=replace(
+                    each.question, id=f"{prefix}{number:04d}", text=f"{prefix} {number}?"
+                ),
+            )
+            for number, each in enumerate(records)
+        ]
+    )
+
+
+# --- answer sets --------------------------------------------------------------------------------
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@given(records=recorded(), policy=policies())
+def test_coverage_is_what_the_answer_sets_hold(
+    records: list[QuestionRecord], policy: MiCPPolicy
+) -> None:
+    """Scored on arrays, and by looking at every member of every set."""
+    policy = replace(policy, clusters=Clusters(), match=Match())
+    recorded_rounds = to_trace_set(records)
+    data = read_samples(recorded_rounds, policy)
+    fired = policy.fired(signal_table(recorded_rounds, policy.specs))
+    found = evaluate_stops(data, fired, policy.final)
+    for index, record in enumerate(records):
+        stop = min(int(found.stop[index]), len(record.rounds))
+        answers = policy.answer_set(record.rounds[:stop], stopped=bool(fired[index]))
+        gold = record.gold.answers
+        held = any(policy.match(each.answer, gold) for each in answers.answers)
+        sampled = any(
+            policy.match(sample, gold)
+            for each in record.rounds[: policy.rounds]
+            for sample in each.samples or ()
+        )
+        assert found.covered[index] == (held or (answers.cannot_answer and not sampled))
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(records=recorded(), policy=policies())
+def test_sets_never_shrink_when_the_threshold_falls(
+    records: list[QuestionRecord], policy: MiCPPolicy
+) -> None:
+    policy = replace(policy, clusters=Clusters())
+    for record in records:
+        sets = [
+            {
+                normalize_answer(each.answer)
+                for each in replace(policy, final=final)
+                .answer_set(record.rounds, stopped=False)
+                .answers
+            }
+            for final in (1.0, 0.5, 0.25, 0.1, -math.inf)
+        ]
+        assert all(small <= large for small, large in itertools.pairwise(sets))
+
+
+@settings(deadline=None, max_examples=100)
+@given(data=populations(), finals=st.lists(st.floats(-1, 2), min_size=2, max_size=2))
+def test_coverage_never_falls_with_the_threshold(data: Sampled, finals: list[float]) -> None:
+    stops = tuple(Threshold(0.5, 0.6) for _ in range(data.rounds - 1))
+    low, high = (
+        evaluate(
+            data,
+            Stage2(
+                stops=stops,
+                final=final,
+                alpha_rounds=(),
+                alpha_final=Fraction(0),
+                group_sizes=(),
+                answerable=0,
+            ),
+        )
+        for final in sorted(finals)
+    )
+    assert (low.covered >= high.covered).all()
+    assert (low.stop == high.stop).all()
