@@ -221,7 +221,8 @@ def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
 # --- relevance -----------------------------------------------------------------------------------
 def _relevances(traces: TraceSet) -> Relevances | None:
     relevance = scored_by(traces)
-    if relevance is None or not any(gold.passage_ids for gold in traces.gold):
+    filtered = traces.origin.run.get("passage_filter") is not None
+    if filtered or relevance is None or not any(gold.passage_ids for gold in traces.gold):
         return None
     gold = gold_relevance(traces, relevance)
     passages = traces.table.column("passages").combine_chunks()

@@ -47,13 +47,14 @@ class StudyNotes:
                 f"{short} questions hold fewer than {record.rounds} rounds: they sample nothing in the "
                 "ones they lack"
             )
-        if record.relevances is None:
-            said.append(
-                "no retention: the record holds no relevance of passages, or no gold passages"
-            )
         if record.filtered:
             said.append(
-                "its answers were sampled from filtered passages; retention is of the passages retrieved"
+                "no retention: its passages were filtered when it was recorded, and those dropped are not "
+                "in it"
+            )
+        elif record.relevances is None:
+            said.append(
+                "no retention: the record holds no relevance of passages, or no gold passages"
             )
         return said
 

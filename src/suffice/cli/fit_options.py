@@ -45,8 +45,8 @@ def add_micp(parser: argparse.ArgumentParser) -> None:
     """Options of micp."""
     group = parser.add_argument_group(
         "micp",
-        "fitted on the splits optimize and calibrate where the traces have both, else on a division of "
-        "--split",
+        "fitted on the splits optimize and calibrate where the traces have both, else, or with another "
+        "--split than tune, on a division of that",
     )
     group.add_argument(
         "--alpha",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from suffice.cli.options import add_json, natural, number
-from suffice.cli.output import print_json, say
+from suffice.cli.output import INTERRUPTED, print_json, say
 from suffice.errors import DataError
 from suffice.policies.file import load_policy
 from suffice.replay.arrivals import Arrivals
@@ -75,9 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         arrivals = Arrivals(
             stream, arguments.answers, promise.grading, skip_invalid=arguments.skip_invalid
         )
-        for arrived in arrivals:
-            for kind in watch.take(arrived):
-                say(f"answer {watch.answers}: {kind} alarm: {alarm_in_words(kind)}")
+        interrupted = _watch(watch, arrivals)
     if arguments.state is not None:
         text = json.dumps(watch.to_json(), allow_nan=False)
         replace_file(Path(arguments.state), text.encode())
@@ -88,7 +87,36 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({**found.to_json(), "skipped": arrivals.skipped})
     else:
         print(monitor_table(found))
+    if interrupted:
+        return INTERRUPTED
     return 1 if arguments.fail_on_alarm and found.alarmed else 0
+
+
+def _watch(watch: Watch, arrivals: Arrivals) -> bool:
+    """Take every answer in; whether an interrupt ended it. What was taken in stays whole."""
+    try:
+        for arrived in arrivals:
+            with _uninterrupted():
+                for kind in watch.take(arrived):
+                    say(f"answer {watch.answers}: {kind} alarm: {alarm_in_words(kind)}")
+    except KeyboardInterrupt:
+        say("interrupted; this is what was read before")
+        return True
+    return False
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """An interrupt waits until the block is done, where the system can hold it."""
+    hold = getattr(signal, "pthread_sigmask", None)
+    if hold is None:
+        yield
+        return
+    before = hold(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        hold(signal.SIG_SETMASK, before)
 
 
 def _promise(path: str) -> Promise:

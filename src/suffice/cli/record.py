@@ -128,6 +128,11 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Load, connect, record, summarise."""
     chosen = None if arguments.filter is None else passage_filter(arguments.filter)
+    if chosen is not None and chosen.values and not chosen.question_ids:
+        say(
+            f"{arguments.filter} does not name the questions its filter was calibrated on, so none is left "
+            "out; name the policy file that the filter was fitted for, unless these are other questions"
+        )
     examples = _examples(arguments, frozenset() if chosen is None else chosen.question_ids)
     pool = None
     if arguments.corpus == "pooled" and arguments.data is not None:

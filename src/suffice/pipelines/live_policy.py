@@ -136,6 +136,11 @@ def cluster_cosine(policy: StopPolicy, encoder: Encoder | None) -> float | None:
         raise UsageError(
             "the policy clusters samples by meaning and no encoder is loaded; type --encoder minilm"
         )
+    if policy.clusters.cosine is None:
+        raise UsageError(
+            "the policy's samples were clustered at a cosine its record does not state, so a loop cannot "
+            "cluster them alike; cluster them with suffice signals --cluster-cosine and fit again"
+        )
     if policy.clusters.encoder not in (None, encoder.name):
         raise UsageError(
             f"the policy's samples were clustered by {policy.clusters.encoder!r} and this encoder is "

@@ -122,6 +122,8 @@ class _Trail:
         for each in ranked:
             if len(new) == most:
                 break
+            if any(each.id == other.id for other in offered):
+                continue  # a retriever may return a passage twice
             if each.id not in self._found:
                 new.append(each)
                 offered.append(each)

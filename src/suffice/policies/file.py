@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from suffice.calibration.conformal import Threshold
-from suffice.calibration.fields import number, numbers
+from suffice.calibration.fields import number, number_or_none, numbers
 from suffice.calibration.maps import calibrator_document, read_calibrator
 from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.errors import DataError, UsageError
@@ -23,6 +23,7 @@ from suffice.policies.relevance_filter import RelevanceFilter
 from suffice.policies.rule import RulePolicy
 from suffice.protocols import StopPolicy
 from suffice.signals.abstained import abstained_signal
+from suffice.signals.sample_clusters import CLUSTERINGS
 from suffice.trace.atomic import replace_file
 
 __all__ = [
@@ -263,11 +264,14 @@ def _read_ab_rag(document: Mapping[str, Any]) -> StopPolicy:
 
 def _read_micp(document: Mapping[str, Any]) -> StopPolicy:
     for name in ("alpha", "rounds", "samples", "stops", "answer_set"):
-        if name not in document:
+        if document.get(name) is None:
             raise DataError("is missing", column=name)
-    clusters = _field(document, "clusters", dict, {})
     match = _field(document, "match", dict, {"score": "em"})
     chosen = _field(document, "filter", dict)
+    budget = _field(document, "budget", dict, {})
+    _finite(budget.get("weight", 1.0), "budget.weight")
+    fitted_on = _field(document, "fitted_on", dict, {})
+    _field(fitted_on, "loop", dict, {})
     return MiCPPolicy(
         alpha=_finite(document["alpha"], "alpha"),
         rounds=_field(document, "rounds", int),
@@ -276,11 +280,7 @@ def _read_micp(document: Mapping[str, Any]) -> StopPolicy:
         final=_or_below_all(_field(document, "answer_set", dict), "confidence"),
         stop_on=document.get("stop_on", "entropy"),
         penalty=_finite(document.get("penalty", 0.0), "penalty"),
-        clusters=Clusters(
-            by=clusters.get("by", "string"),
-            cosine=clusters.get("cosine"),
-            encoder=clusters.get("encoder"),
-        ),
+        clusters=_read_clusters(_field(document, "clusters", dict, {})),
         match=Match(
             f1=None if match.get("score") == "em" else number(match.get("at_least"), "match")
         ),
@@ -288,10 +288,20 @@ def _read_micp(document: Mapping[str, Any]) -> StopPolicy:
         filtered=_field(document, "filtered", bool, default=False),
         seed=_field(document, "seed", int, 42),
         preset=_field(document, "preset", str),
-        budget=_field(document, "budget", dict, {}),
-        fitted_on=_field(document, "fitted_on", dict, {}),
+        budget=budget,
+        fitted_on=fitted_on,
         notes=_strings(document, "notes") or (),
     )
+
+
+def _read_clusters(given: Mapping[str, Any]) -> Clusters:
+    by: Any = given.get("by", "string")
+    if by not in CLUSTERINGS:
+        raise DataError(
+            f"must be one of {', '.join(CLUSTERINGS)}, found {by!r}", column="clusters.by"
+        )
+    cosine = number_or_none(given.get("cosine"), "clusters.cosine")
+    return Clusters(by=by, cosine=cosine, encoder=_field(given, "encoder", str))
 
 
 def _read_stops(given: list[Any]) -> tuple[Threshold, ...]:

@@ -81,6 +81,11 @@ def _fit_ab_rag(traces: TraceSet, preset: Preset, split: str, **options: Any) ->
 def _fit_micp(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
     if "match_f1" in options:
         options["match"] = Match(f1=options.pop("match_f1"))
+    for searched in ("objective", "steps"):
+        if searched in options and "allocation" in options:
+            raise UsageError(
+                f"an allocation by hand is not searched for; leave {searched} or allocation out"
+            )
     return fit_micp(traces, preset, split, MiCPSettings(**options))
 
 

@@ -45,6 +45,7 @@ __all__ = ["STOP_ON", "Clusters", "Match", "MiCPPolicy", "StopOn", "confident_cl
 
 StopOn = Literal["entropy", "top-confidence"]
 STOP_ON: tuple[StopOn, ...] = get_args(StopOn)
+_MOST = 10_000  # rounds, and samples a round
 _ENTROPY, _TOP = "normalized_entropy", "top_cluster_confidence"
 
 
@@ -161,9 +162,11 @@ class MiCPPolicy:
     def __post_init__(self) -> None:
         if not 0.0 < self.alpha < 1.0:
             raise UsageError(f"alpha must lie strictly between 0 and 1, found {self.alpha!r}")
-        for name, low in (("rounds", 1), ("samples", 1), ("seed", 0)):
-            if getattr(self, name) < low:
-                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
+        for name, low, high in (("rounds", 1, _MOST), ("samples", 1, _MOST), ("seed", 0, 2**63)):
+            if not low <= getattr(self, name) <= high:
+                raise UsageError(
+                    f"{name} must be from {low} to {high}, found {getattr(self, name)}"
+                )
         if len(self.stops) != self.rounds - 1:
             raise UsageError(
                 f"{self.rounds} rounds need {self.rounds - 1} thresholds, found {len(self.stops)}"
@@ -218,7 +221,7 @@ class MiCPPolicy:
         )
         return (
             f'the answer set holds the right answer, or "Can\'t Answer" where none was sampled, with '
-            f"probability at least {1 - self.alpha:.4g}, {held}"
+            f"probability at least {1 - self.alpha:.10g}, {held}"
         )
 
     @property

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from suffice.calibration.conformal import NEVER, Threshold, exact_level
 from suffice.errors import SufficeWarning, UsageError
+from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.micp import STOP_ON, Clusters, Match, MiCPPolicy, StopOn
 from suffice.policies.micp_notes import few_notes, filter_notes, tie_notes, unsampled_notes
 from suffice.policies.micp_samples import read_samples, samples_a_round
@@ -46,6 +47,8 @@ __all__ = [
 
 OPTIMIZE, CALIBRATE = "optimize", "calibrate"
 DEFAULT_ROUNDS = 3
+DEFAULT_SHARE = 1 / 3
+DEFAULT_ALPHA_RETRIEVAL = 0.1
 LOOP_FACTS = ("model", "pipeline", "retriever", "prompt", "step", "temperature", "top_p")
 
 
@@ -78,7 +81,7 @@ class MiCPSettings:
 
     alpha: float = 0.1
     rounds: int | None = None
-    alpha_retrieval: float = 0.1
+    alpha_retrieval: float = DEFAULT_ALPHA_RETRIEVAL
     allocation: tuple[float, ...] | None = None
     steps: int = 10
     objective: Objective = "composite"
@@ -87,7 +90,7 @@ class MiCPSettings:
     penalty: float = 0.0
     clusters: Clustering = "string"
     match: Match = field(default_factory=Match)
-    share: float = 1 / 3
+    share: float = DEFAULT_SHARE
     seed: int = 42
 
     def __post_init__(self) -> None:
@@ -105,9 +108,10 @@ class MiCPSettings:
             raise UsageError(f"no clusters by {self.clusters!r}; known: {', '.join(CLUSTERINGS)}")
         if not 0.0 < self.share < 1.0:
             raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
-        for level in self.allocation or ():
-            if not 0.0 <= level <= 1.0:
-                raise UsageError(f"levels of an allocation lie in [0, 1], found {level!r}")
+        if not math.isfinite(self.weight):
+            raise UsageError(f"the weight must be a number, found {self.weight!r}")
+        if not all(0.0 <= level <= 1.0 for level in self.allocation or ()):
+            raise UsageError(f"levels of an allocation lie in [0, 1], found {self.allocation!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +142,20 @@ class FitParts:
 def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
     """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``.
 
+    A ``split`` other than tune is divided whatever other splits there are.
+
     Raises
     ------
     UsageError
-        When the traces have neither, or one part holds no labelled question.
+        When the traces have neither, one part holds no labelled question, or a share is given and
+        nothing is divided.
     """
-    if {OPTIMIZE, CALIBRATE} <= set(traces.splits):
+    if split == FIT_SPLIT and {OPTIMIZE, CALIBRATE} <= set(traces.splits):
+        if settings.share != DEFAULT_SHARE:
+            raise UsageError(
+                f"{traces.origin.source} names splits {OPTIMIZE!r} and {CALIBRATE!r}, so there is "
+                "nothing to divide; leave share out"
+            )
         splits: tuple[str, ...] = (OPTIMIZE, CALIBRATE)
         parts = traces.only_split(OPTIMIZE), traces.only_split(CALIBRATE)
         how = f"splits {OPTIMIZE!r} and {CALIBRATE!r}"
@@ -155,8 +167,11 @@ def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
         parts = chosen.take(first), chosen.take(~first)
         how = f"split {split!r}, {settings.share:.3g} of it by seed {settings.seed} to optimise"
     else:
+        lacking = f"neither splits {OPTIMIZE!r} and {CALIBRATE!r} nor {split!r}"
+        if split != FIT_SPLIT:
+            lacking = f"no split {split!r}"
         raise UsageError(
-            f"{traces.origin.source} has neither splits {OPTIMIZE!r} and {CALIBRATE!r} nor {split!r}; "
+            f"{traces.origin.source} has {lacking}; "
             f"splits found: {', '.join(traces.splits) or 'none'}; record with --splits "
             f"{OPTIMIZE}=0.2,{CALIBRATE}=0.4,eval=0.4, or name one with --split"
         )
@@ -276,12 +291,12 @@ def _no_stops(rounds: int) -> tuple[Threshold, ...]:
 def _clusters(traces: TraceSet, by: Clustering) -> Clusters:
     if by == "string":
         return Clusters()
-    made = clustered_by(traces)
-    if made is None:
+    if not traces.has("sample_clusters"):
         raise UsageError(
             f"the samples of {traces.origin.source} are not clustered by meaning; type suffice "
             "signals TRACES --encoder minilm --cluster-cosine --out TRACES2, or use --clusters string"
         )
+    made = clustered_by(traces) or {}  # somebody's own clusters may not say how they were made
     return Clusters(by=by, cosine=made.get("cosine"), encoder=made.get("encoder"))
 
 
@@ -291,7 +306,13 @@ def _filter(
     """The first stage, and whether the samples already come from what it leaves."""
     stated = calibration.origin.run.get("passage_filter")
     if stated is not None:
-        return RelevanceFilter.from_json(stated), True
+        recorded = RelevanceFilter.from_json(stated)
+        if settings.alpha_retrieval not in (DEFAULT_ALPHA_RETRIEVAL, recorded.alpha):
+            raise UsageError(
+                f"the rounds of {calibration.origin.source} were recorded with a filter of "
+                f"alpha_retrieval = {recorded.alpha:g}, which is the policy's; leave alpha_retrieval out"
+            )
+        return recorded, True
     relevance = scored_by(calibration)
     if relevance is None or not any(gold.passage_ids for gold in calibration.gold):
         return None, False

@@ -283,13 +283,23 @@ def evaluate(data: Sampled, thresholds: Stage2) -> Evaluation:
     return evaluate_stops(data, fired, thresholds.final)
 
 
-def evaluate_stops(data: Sampled, fired: NDArray[np.integer], final: float) -> Evaluation:
+def evaluate_stops(
+    data: Sampled,
+    fired: NDArray[np.integer],
+    final: float,
+    *,
+    at_most: NDArray[np.integer] | None = None,
+) -> Evaluation:
     """The same for the rounds (n,), 1-based, at which a threshold fired (0: none did).
 
-    ``final`` is the answer set's threshold.
+    ``final`` is the answer set's threshold, ``at_most`` (n,) the rounds at which something else ends
+    the loop.
     """
+    stop = np.where(fired > 0, fired, data.rounds).astype(np.int64)
     early = fired > 0
-    stop = np.where(early, fired, data.rounds).astype(np.int64)
+    if at_most is not None:
+        early &= stop <= at_most
+        stop = np.minimum(stop, at_most)
     confidence = data.best_gold[np.arange(data.n), stop - 1]
     answerable = data.answerable
     covered = (confidence > -math.inf) & (confidence >= final)

@@ -50,8 +50,11 @@ class RelevanceFilter:
     question_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if math.isnan(self.threshold):
-            raise UsageError("the filter's threshold must be a number, found NaN")
+        if not (self.threshold < math.inf and math.isfinite(self.alpha)):
+            raise UsageError(
+                "the filter's threshold must be a number or -inf and its alpha a number, found "
+                f"{self.threshold} and {self.alpha}"
+            )
         if self.relevance not in get_args(Relevance):
             raise UsageError(
                 f"no relevance {self.relevance!r}; allowed: {', '.join(get_args(Relevance))}"
@@ -95,7 +98,7 @@ class RelevanceFilter:
         return {name: value for name, value in self.to_json().items() if name != "question_ids"}
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> RelevanceFilter:
+    def from_json(cls, given: object) -> RelevanceFilter:
         """A filter from its part of a policy file or of a run document.
 
         Raises
@@ -103,6 +106,8 @@ class RelevanceFilter:
         DataError
             Naming the field that is not as it should be.
         """
+        if not isinstance(given, Mapping):
+            raise DataError(f"a passage filter is an object, found {given!r:.80}", column="filter")
         threshold = number_or_none(given.get("threshold"), "threshold")
         relevance: Any = given.get("relevance")
         preset: Any = given.get("preset")
@@ -123,6 +128,13 @@ class RelevanceFilter:
             relevance=relevance,
             alpha=number(given.get("alpha"), "alpha"),
             preset=preset,
-            values=int(number(given.get("values"), "values")),
+            values=_count(given.get("values"), "values"),
             question_ids=tuple(ids),
         )
+
+
+def _count(value: object, column: str) -> int:
+    found = number(value, column)
+    if not (found >= 0.0 and found.is_integer()):
+        raise DataError(f"must be a whole number from 0, found {value!r}", column=column)
+    return int(found)

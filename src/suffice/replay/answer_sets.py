@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suffice.policies.micp import MiCPPolicy
 from suffice.policies.micp_samples import read_samples
 from suffice.policies.micp_stage2 import evaluate_stops
+from suffice.policies.relevance_filter import RelevanceFilter
 from suffice.policies.relevance_fit import Retention, retention, scored_by
 from suffice.protocols import AnswerSet
 from suffice.replay.bootstrap import Interval, percentile_interval, resampled_means
@@ -49,8 +50,8 @@ class AnswerSetResult:
     objective
         The composite of paper 3, Eq. 14, over labelled questions; low is good.
     retention
-        What the policy's passage filter would do to the recorded passages; ``None``: it has none, or
-        the passages lack its relevance.
+        What the policy's passage filter would do to the recorded passages; ``None``: it has none, the
+        passages lack its relevance, or a filter dropped some of them unrecorded.
     notes
         What a reader must know.
     """
@@ -92,13 +93,15 @@ def answer_sets(
 ) -> AnswerSetResult:
     """The sets of every question at its stop round (n_questions,), and what they are worth."""
     fired = policy.fired(table)
-    sets = tuple(_sets(policy, traces, stops, fired > 0))
+    sets = tuple(_sets(policy, traces, stops, (fired > 0) & (fired <= stops)))
     sizes = np.array([float(each.size) for each in sets])
     labelled = np.array([bool(each.answers) for each in traces.gold], bool)
     coverage = objective = None
     if labelled.any():
         data = read_samples(traces.take(labelled), policy)
-        found = evaluate_stops(data, fired[labelled], policy.final)
+        # a record that ends before the budget is no stop: nothing is sampled after it
+        cut = np.where(stops < traces.last_rounds, stops, policy.rounds)
+        found = evaluate_stops(data, fired[labelled], policy.final, at_most=cut[labelled])
         coverage = _interval(found.covered.astype(np.float64), draws)
         objective = found.composite(float(policy.budget.get("weight", 1.0)))
     chosen = policy.filter
@@ -110,9 +113,22 @@ def answer_sets(
         answer_rate=float(np.mean([not each.cannot_answer for each in sets])),
         objective=objective,
         retention=None
-        if chosen is None or scored_by(traces) != chosen.relevance
+        if chosen is None or _dropped(traces) or scored_by(traces) != chosen.relevance
         else retention(traces, chosen),
         notes=tuple(_notes(policy, traces, table)),
+    )
+
+
+def _dropped(traces: TraceSet) -> bool:
+    """Whether a filter dropped passages when these rounds were recorded."""
+    return traces.origin.run.get("passage_filter") is not None
+
+
+def _dropped_by(traces: TraceSet, chosen: RelevanceFilter) -> bool:
+    """Whether it was this filter."""
+    stated, wanted = traces.origin.run.get("passage_filter"), chosen.to_json()
+    return isinstance(stated, dict) and all(
+        stated.get(name) == wanted[name] for name in ("threshold", "relevance")
     )
 
 
@@ -149,12 +165,16 @@ def _notes(policy: MiCPPolicy, traces: TraceSet, table: SignalTable) -> Iterator
             "not hold here"
         )
     if policy.filter is not None and policy.filtered:
-        stated = traces.origin.run.get("passage_filter") or {}
-        if stated.get("threshold") != policy.filter.to_json()["threshold"]:
+        if not _dropped_by(traces, policy.filter):
             yield (
                 "it was calibrated on filtered passages and these rounds were recorded without that "
                 "filter: its promise does not hold here"
             )
+    elif _dropped(traces):
+        yield (
+            "it was calibrated on unfiltered passages and these rounds were recorded with a filter: "
+            "its promise does not hold here"
+        )
     tied = _ties(policy, table)
     if policy.preset == "published" and tied:
         yield f"ties prevented a stop in {tied} rounds: the published rule is strict"

@@ -211,7 +211,8 @@ def _wanted(
     else:
         wanted = candidate.policy.stop_rounds(tables.of(candidate.policy))
     if candidate.max_rounds is not None:
-        wanted = np.minimum(wanted, candidate.max_rounds).astype(np.int16)
+        most = min(candidate.max_rounds, np.iinfo(np.int16).max)
+        wanted = np.minimum(wanted, most).astype(np.int16)
     return wanted
 
 

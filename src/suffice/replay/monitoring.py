@@ -14,6 +14,7 @@ from suffice.calibration.drift import CoverageMonitor, ExchangeabilityMonitor, s
 from suffice.calibration.fields import map_fields
 from suffice.calibration.tails import exact_interval
 from suffice.errors import DataError, UsageError
+from suffice.policies.file import policy_hash
 from suffice.policies.micp import MiCPPolicy
 from suffice.protocols import StopPolicy
 from suffice.replay.arrivals import Arrived, Grading
@@ -51,6 +52,8 @@ class Promise:
         Which score that is; see :class:`~suffice.policies.micp.MiCPPolicy`.
     grading
         When an answer set covers.
+    policy
+        The hash of the policy; empty: unknown.
     """
 
     alpha: float
@@ -59,6 +62,7 @@ class Promise:
     stop_on: str = "entropy"
     penalty: float = 0.0
     grading: Grading = field(default_factory=Grading)
+    policy: str = ""
 
     def score(self, arrived: Arrived) -> float | None:
         """The answer's score at round 1 as calibrated on; NaN: undefined; ``None``: not told."""
@@ -78,7 +82,9 @@ class Promise:
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits over all of it."""
         scores = ["undefined" if math.isnan(each) else each for each in self.first_round_scores]
+        graded = [self.grading.match.f1, self.grading.shows_all]
         parts = [self.alpha, self.n_calibration, scores, self.stop_on, self.penalty]
+        parts += [*graded, self.policy]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
@@ -105,6 +111,7 @@ def promise_of(policy: StopPolicy) -> Promise:
         stop_on=policy.stop_on,
         penalty=policy.penalty,
         grading=Grading(match=policy.match, shows_all=policy.clusters.by == "string"),
+        policy=policy_hash(policy),
     )
 
 
@@ -118,8 +125,9 @@ def _first_round_scores(stored: object, n: int) -> tuple[float, ...]:
         raise DataError(
             f"add up to {len(scores)}, more than the {n} calibration questions", column="counts"
         )
+    undefined = n - len(scores)
     rounded = [round(each, _DECIMALS) for each in scores]
-    return (*rounded, *[math.nan] * (n - len(scores)))
+    return (*rounded, *(scores_by_count([None], [undefined]) if undefined else ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

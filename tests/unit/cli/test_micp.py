@@ -136,6 +136,9 @@ def test_the_filter_is_fitted_used_and_handed_on(
     then = said(capsys, "fit", "micp", second, "--out", two, *options)["policy"]
     assert then["filtered"]
     assert then["filter"]["threshold"] == fitted["filter"]["threshold"]
+    # that policy cannot tell whose passages set its filter
+    assert main(generated(tmp_path / "third", "--limit", "5", "--filter", str(two))) == 0
+    assert "does not name the questions its filter was calibrated on" in capsys.readouterr().err
     # a question's every shown passage passes the filter
     import pyarrow.parquet as pq
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -131,3 +133,32 @@ def test_bad_usage(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     ):
         assert main(["monitor", *map(str, arguments)]) == 2
         assert says in capsys.readouterr().err
+
+
+def test_an_interrupt_keeps_what_was_read(policy: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    command = [sys.executable, "-m", "suffice.cli.main", "monitor", str(policy), "-"]
+    with subprocess.Popen(
+        [*command, "--state", str(state), "--json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # a shell's background job would pass on that interrupts are ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for each in GOOD[:50]:
+            running.stdin.write(json.dumps(each).encode() + b"\n")
+        # an alarm is told at once: by then the lines before it are read
+        for each in FALLEN:
+            running.stdin.write(json.dumps(each).encode() + b"\n")
+        running.stdin.flush()
+        assert running.stderr is not None
+        assert b"alarm" in running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        printed = running.stdout.read()
+        assert running.wait(timeout=30) == 130
+    found = json.loads(printed)
+    assert found["answers"] >= 51
+    assert json.loads(state.read_text())["answers"] == found["answers"]

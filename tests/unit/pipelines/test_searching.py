@@ -113,6 +113,11 @@ def test_each_round_sends_its_query_and_adds_what_is_new() -> None:
     assert [[p.id for p in each.found] for each in last] == [["a", "b"], ["d", "c"]]
 
 
+def test_a_passage_returned_twice_is_shown_once() -> None:
+    rounds, _, _ = run([choice("x"), choice("y"), choice("z")], {"x": found("a", "a", "b"), "y": []})
+    assert ids(rounds) == [["a", "b"], []]
+
+
 def test_the_answerer_sees_all_evidence_so_far_in_the_order_shown() -> None:
     model = ScriptedModel()
     run(

@@ -196,7 +196,7 @@ GOOD: dict[str, Any] = json.loads(json.dumps(policy_document(FULL)))
         (
             {"kind": "tarot"},
             "kind",
-            "unknown policy kind 'tarot'; known: ab-rag, certified, fixed, rule, tasr",
+            "unknown policy kind 'tarot'; known: ab-rag, certified, fixed, micp, rule, tasr",
         ),
         ({"kind": None}, "kind", "unknown"),
         ({"kind": ["rule"]}, "kind", "unknown"),
@@ -243,6 +243,47 @@ def test_a_broken_field_is_named(
     error = refused(tmp_path, json.dumps({**GOOD, **changes}))
     assert error.column == field
     assert says in error.message
+
+
+MICP: dict[str, Any] = {
+    "suffice_policy": 1,
+    "kind": "micp",
+    "alpha": 0.1,
+    "rounds": 2,
+    "samples": 5,
+    "stops": [{"value": 0.2, "tied_share": 0.0}],
+    "answer_set": {"confidence": 0.2},
+}
+FILTER = {"threshold": 1.0, "relevance": "score", "alpha": 0.1, "preset": "corrected", "values": 9}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"rounds": None}, "rounds"),
+        ({"samples": None}, "samples"),
+        ({"stops": None}, "stops"),
+        ({"answer_set": None}, "answer_set"),
+        ({"stops": [{"value": math.inf}]}, "value"),
+        ({"clusters": {"by": ["string"]}}, "clusters.by"),
+        ({"clusters": {"by": "embedding", "cosine": "0.9"}}, "clusters.cosine"),
+        ({"clusters": {"by": "embedding", "encoder": 3}}, "encoder"),
+        ({"budget": {"weight": None}}, "budget.weight"),
+        ({"budget": {"weight": math.nan}}, "budget.weight"),
+        ({"fitted_on": {"loop": []}}, "loop"),
+        ({"filter": {**FILTER, "values": math.inf}}, "values"),
+        ({"filter": {**FILTER, "values": 1.5}}, "values"),
+        ({"filter": {**FILTER, "threshold": math.inf}}, "stops"),
+        ({"filter": {**FILTER, "alpha": math.nan}}, "stops"),
+    ],
+)
+def test_a_broken_field_of_micp_is_named(
+    tmp_path: Path, changes: dict[str, Any], field: str
+) -> None:
+    path = tmp_path / "good.json"
+    path.write_text(json.dumps({**MICP, "filter": FILTER}), encoding="utf-8")
+    assert load_policy(path).policy.kind == "micp"
+    assert refused(tmp_path, json.dumps({**MICP, **changes})).column == field
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_matching_by_f1() -> None:
     [
         ({"alpha": 0.0}, "strictly between 0 and 1"),
         ({"alpha": 1.0}, "strictly between 0 and 1"),
-        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"rounds": 0}, "rounds must be from 1"),
         ({"stops": (NEVER,)}, "3 rounds need 2 thresholds, found 1"),
         ({"stop_on": "margin"}, "entropy, top-confidence"),
         ({"penalty": -1.0}, "at least 0"),

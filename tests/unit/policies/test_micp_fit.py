@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.pipelines.live_policy import cluster_cosine
 from suffice.policies.methods import fit_method
-from suffice.policies.micp import MiCPPolicy
+from suffice.policies.micp import Clusters, MiCPPolicy
 from suffice.policies.micp_fit import FitParts, MiCPSettings, fit_on, fit_parts
 from suffice.policies.micp_samples import read_samples
+from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.records import Gold, QuestionRecord
 from suffice.trace.table import TraceSet
@@ -53,6 +55,25 @@ def test_another_split_is_divided_by_seed() -> None:
     first, second = (fit_parts(traces, "tune", MiCPSettings(seed=seed)) for seed in (1, 2))
     assert first.optimize.question_ids != second.optimize.question_ids
     assert not {*first.optimize.question_ids} & {*first.calibrate.question_ids}
+
+
+def test_a_split_that_is_named_is_the_one_divided() -> None:
+    policy = fit_method("micp", TRACES, "corrected", "eval")
+    assert isinstance(policy, MiCPPolicy)
+    assert policy.fitted_on["splits"] == ["eval"]
+    with pytest.raises(UsageError, match="has no split 'other'"):
+        fit_method("micp", TRACES, "corrected", "other")
+
+
+def test_options_that_would_be_passed_over_are_refused() -> None:
+    with pytest.raises(UsageError, match="leave share out"):
+        fit(share=0.5)
+    with pytest.raises(UsageError, match="leave steps or allocation out"):
+        fit(allocation=(0.01, 0.01), steps=5)
+    with pytest.raises(UsageError, match="leave objective or allocation out"):
+        fit(allocation=(0.01, 0.01), objective="rounds")
+    with pytest.raises(UsageError, match="weight must be a number"):
+        fit(weight=float("nan"))
 
 
 def test_neither_split_is_refused_with_what_to_type() -> None:
@@ -169,9 +190,15 @@ def test_a_record_made_under_a_filter_hands_it_on() -> None:
     chosen = fit(alpha_retrieval=0.2).filter
     assert chosen is not None
     origin = replace(TRACES.origin, run={"passage_filter": chosen.stated()})
-    policy = fit(replace(TRACES, origin=origin))
+    filtered = replace(TRACES, origin=origin)
+    policy = fit(filtered)
     assert policy.filtered
     assert policy.filter == replace(chosen, question_ids=())
+    assert fit(filtered, alpha_retrieval=0.2) == policy
+    with pytest.raises(UsageError, match=r"alpha_retrieval = 0\.2, which is the policy's"):
+        fit(filtered, alpha_retrieval=0.3)
+    with pytest.raises(DataError, match="a passage filter is an object"):
+        fit(replace(TRACES, origin=replace(TRACES.origin, run={"passage_filter": "none"})))
 
 
 def test_questions_that_end_early_sample_nothing_further() -> None:
@@ -194,3 +221,24 @@ def test_parts_of_ones_own() -> None:
         warnings.simplefilter("error")
         policy = fit_on(parts, "corrected", MiCPSettings(alpha=0.2))
     assert policy.fitted_on["calibration_questions"] == 150
+
+
+def test_clusters_of_somebody_elses_making_are_taken_and_not_live() -> None:
+    made = [
+        replace(
+            each,
+            rounds=tuple(
+                replace(r, sample_clusters=tuple((r.samples or ()).index(x) for x in r.samples or ()))
+                for r in each.rounds
+            ),
+        )
+        for each in RECORDS
+    ]
+    policy = fit(to_trace_set(made), clusters="embedding", alpha=0.2)
+    assert policy.clusters == Clusters(by="embedding")
+    by_string = fit(alpha=0.2)
+    assert (policy.stops, policy.final) == (by_string.stops, by_string.final)
+    with pytest.raises(UsageError, match="does not state"):
+        cluster_cosine(policy, HashingEncoder(8))
+    with pytest.raises(UsageError, match="--cluster-cosine"):
+        fit(clusters="embedding")

@@ -13,6 +13,7 @@ from suffice.policies.micp import MiCPPolicy
 from suffice.replay.compare import ComparisonSettings, compare
 from suffice.replay.results import PolicyResult
 from suffice.scoring import exact_match
+from suffice.signals.table import signal_table
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.records import Gold
 from suffice.trace.table import TraceSet
@@ -111,6 +112,50 @@ def test_what_breaks_the_promise_is_noted(tmp_path: Path) -> None:
     found = replayed(filtered, tmp_path).sets
     assert found is not None
     assert any("recorded without that filter" in note for note in found.notes)
+
+
+def test_a_budget_below_the_policys_own_ends_sets_too(tmp_path: Path) -> None:
+    policy = fitted(rounds=3)
+    path = save_policy(policy, tmp_path / "policy.json", max_rounds=1)
+    found = compare(TRACES, ComparisonSettings(policies=(str(path),))).result.policies[0]
+    assert found.sets is not None
+    evaluated = TRACES.only_split("eval")
+    fired = policy.fired(signal_table(evaluated, policy.specs))
+    assert {*fired.tolist()} > {1, 2}  # some would stop later
+    covered = []
+    for each, record, at in zip(found.sets.sets, evaluated.records(), fired, strict=True):
+        assert {member.round for member in each.answers} <= {1}
+        assert each.cannot_answer == (at != 1)
+        right = any(exact_match(m.answer, record.gold.answers) for m in each.answers)
+        sampled = [s for r in record.rounds for s in r.samples or ()]
+        never = not any(exact_match(s, record.gold.answers) for s in sampled)
+        covered.append(right or (each.cannot_answer and never))
+    assert found.sets.coverage is not None
+    assert found.sets.coverage.estimate == pytest.approx(np.mean(covered))
+    assert found.sets.answer_rate == pytest.approx(np.mean(fired == 1))
+    assert found.sets.objective is not None
+    assert found.sets.objective <= found.mean_rounds + 1  # mean rounds less a gain in [-1, 1]
+
+
+def test_a_budget_that_no_record_reaches_changes_nothing(tmp_path: Path) -> None:
+    policy = fitted()
+    path = save_policy(policy, tmp_path / "far.json", max_rounds=10**9)
+    far = compare(TRACES, ComparisonSettings(policies=(str(path),))).result.policies[0]
+    assert far.to_json() == replayed(policy, tmp_path).to_json()
+
+
+def test_retention_is_not_measured_where_passages_were_dropped(tmp_path: Path) -> None:
+    policy = fitted()
+    assert policy.filter is not None
+    origin = replace(TRACES.origin, run={"passage_filter": policy.filter.stated()})
+    filtered = replace(TRACES, origin=origin)
+    found = replayed(policy, tmp_path, filtered).sets
+    assert found is not None
+    assert found.retention is None
+    assert any("recorded with a filter" in note for note in found.notes)
+    found = replayed(replace(policy, filtered=True), tmp_path, filtered).sets
+    assert found is not None
+    assert not any("its promise does not hold here" in note for note in found.notes)
 
 
 def test_ties_that_prevent_stops_are_counted(tmp_path: Path) -> None:

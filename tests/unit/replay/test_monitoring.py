@@ -11,7 +11,7 @@ import pytest
 from suffice.calibration.conformal import Threshold
 from suffice.errors import DataError, UsageError
 from suffice.policies.fixed import FixedPolicy
-from suffice.policies.micp import Clusters, MiCPPolicy
+from suffice.policies.micp import Clusters, Match, MiCPPolicy
 from suffice.replay.arrivals import Arrived
 from suffice.replay.monitoring import Promise, Watch, WatchSettings, promise_of, watch
 
@@ -52,6 +52,13 @@ def test_the_promise_of_a_policy() -> None:
         ({}, "fitted_on.calibration_questions"),
         ({"calibration_questions": 0}, "fitted_on.calibration_questions"),
         ({"calibration_questions": 5, "first_round_scores": []}, None),
+        (
+            {
+                "calibration_questions": 10**12,
+                "first_round_scores": {"values": [0.0], "counts": [6]},
+            },
+            "counts",
+        ),
         (
             {
                 "calibration_questions": 5,
@@ -185,6 +192,14 @@ def test_a_spoiled_state_is_refused(change: dict[str, Any], column: str) -> None
     with pytest.raises(DataError) as caught:
         begun.resumed({**begun.to_json(), **change})
     assert caught.value.column == column
+
+
+def test_a_state_of_another_policy_is_refused() -> None:
+    state = Watch(promise_of(policy())).to_json()
+    Watch(promise_of(policy(notes=("a note decides nothing",)))).resumed(state)
+    for other in ({"match": Match(f1=0.5)}, {"final": 0.3}, {"stops": (Threshold(0.1),)}):
+        with pytest.raises(DataError, match="another policy"):
+            Watch(promise_of(policy(**other))).resumed(state)
 
 
 def test_a_level_that_is_none() -> None:
