@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from suffice.calibration.drift import CoverageMonitor, ExchangeabilityMonitor
     from suffice.costs.prices import prices_of
     from suffice.costs.usage import CostModel
     from suffice.errors import BackendError, DataError, SufficeError, SufficeWarning, UsageError
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from suffice.policies.file import load_policy, save_policy
     from suffice.policies.fixed import FixedPolicy
     from suffice.policies.methods import fit_method
+    from suffice.policies.micp import MiCPPolicy
     from suffice.policies.rule import RulePolicy
-    from suffice.protocols import Action, Decision
+    from suffice.protocols import Action, AnswerSet, Decision
     from suffice.replay.certified import CertifySettings
     from suffice.replay.certified_fit import CertifiedSettings, fit_certified
     from suffice.replay.compare import ComparisonSettings, compare
@@ -50,18 +52,22 @@ if TYPE_CHECKING:
 __all__ = [
     "ABRagPolicy",
     "Action",
+    "AnswerSet",
     "BackendError",
     "CertifiedSettings",
     "CertifySettings",
     "ComparisonSettings",
     "Controller",
     "CostModel",
+    "CoverageMonitor",
     "DataError",
     "Decision",
     "DiagnosisSettings",
+    "ExchangeabilityMonitor",
     "FamilySettings",
     "FixedPolicy",
     "Gold",
+    "MiCPPolicy",
     "Passage",
     "Question",
     "QuestionRecord",
@@ -94,18 +100,22 @@ __all__ = [
 _HOMES = {
     "ABRagPolicy": "policies.ab_rag",
     "Action": "protocols",
+    "AnswerSet": "protocols",
     "BackendError": "errors",
     "CertifiedSettings": "replay.certified_fit",
     "CertifySettings": "replay.certified",
     "ComparisonSettings": "replay.compare",
     "Controller": "pipelines.controller",
     "CostModel": "costs.usage",
+    "CoverageMonitor": "calibration.drift",
     "DataError": "errors",
     "Decision": "protocols",
     "DiagnosisSettings": "replay.diagnosis",
+    "ExchangeabilityMonitor": "calibration.drift",
     "FamilySettings": "replay.families",
     "FixedPolicy": "policies.fixed",
     "Gold": "trace.records",
+    "MiCPPolicy": "policies.micp",
     "Passage": "trace.records",
     "Question": "trace.records",
     "QuestionRecord": "trace.records",

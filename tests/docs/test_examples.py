@@ -37,3 +37,9 @@ def test_compare_rules_compares_what_it_names() -> None:
     names = [each.name for each in comparison.result.policies]
     assert names[:3] == ["fixed-2", "fixed-5", "tasr-corrected"]
     assert comparison.result.split == "eval"
+
+
+def test_answer_sets_keep_their_promise() -> None:
+    policy, share = run(EXAMPLES[[each.stem for each in EXAMPLES].index("answer_sets")])
+    assert policy.alpha == 0.1
+    assert 0.85 < share < 1.0

@@ -16,6 +16,7 @@ from suffice.bench.micp_results import ALPHAS, PARTS, PRESETS, MiCPStudy, MiCPSt
 from suffice.bench.micp_table import micp_tables
 from suffice.bench.retrieval import RetrievalSettings, retrieval_bench
 from suffice.bench.retrieval_table import retrieval_tables
+from suffice.cli.fit_options import add_micp_shared
 from suffice.cli.options import (
     add_json,
     add_replay,
@@ -34,10 +35,9 @@ from suffice.datasets.registry import DATASETS, load
 from suffice.errors import UsageError
 from suffice.pipelines.indexes import IndexMaker
 from suffice.pipelines.sources import connect_encoder, connect_reranker
-from suffice.policies.micp import STOP_ON, Match
+from suffice.policies.micp import Match
 from suffice.policies.micp_fit import MiCPSettings
 from suffice.retrieval.training_record import trained_on
-from suffice.signals.sample_clusters import CLUSTERINGS
 from suffice.trace.atomic import replace_file
 
 __all__ = ["add_command"]
@@ -251,67 +251,19 @@ def _shares(text: str) -> tuple[float, ...]:
 
 
 def _add_micp_fit(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("fitting", "as in 'suffice fit micp'")
-    group.add_argument(
-        "--rounds", type=positive, metavar="T", help="the full budget (default: 3, or as recorded)"
-    )
-    group.add_argument(
-        "--steps",
-        type=positive,
-        default=10,
-        metavar="N",
-        help="parts the budget is divided in (10)",
-    )
-    group.add_argument(
-        "--weight",
-        type=number,
-        default=1.0,
-        metavar="L",
-        help="lambda of the composite objective (default: 1)",
-    )
-    group.add_argument(
-        "--stop-on",
-        choices=STOP_ON,
-        default="entropy",
-        help="what rounds stop on (default: entropy)",
-    )
-    group.add_argument(
-        "--penalty",
-        type=number,
-        default=0.0,
-        metavar="L",
-        help="a cluster's confidence is its share minus L times the entropy (default: 0)",
-    )
-    group.add_argument(
-        "--clusters",
-        choices=CLUSTERINGS,
-        default="string",
-        help="samples that normalise alike, or as clustered by meaning (default: string)",
-    )
-    group.add_argument(
-        "--match-f1",
-        type=number,
-        metavar="F",
-        help="a sample of at least this F1 is right (default: exact match)",
-    )
+    add_micp_shared(parser.add_argument_group("fitting", "as in 'suffice fit micp'"))
 
 
 def _run_micp(arguments: argparse.Namespace) -> int:
+    names = ("rounds", "steps", "weight", "stop_on", "penalty", "clusters")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     settings = MiCPStudySettings(
         alphas=arguments.alphas,
         presets=arguments.presets,
         divisions=arguments.seeds,
         seed=arguments.seed,
         shares=arguments.shares,
-        fit=MiCPSettings(
-            rounds=arguments.rounds,
-            steps=arguments.steps,
-            weight=arguments.weight,
-            stop_on=arguments.stop_on,
-            penalty=arguments.penalty,
-            clusters=arguments.clusters,
-            match=Match(f1=arguments.match_f1),
-        ),
+        fit=MiCPSettings(**given, match=Match(f1=arguments.match_f1)),
     )
     if arguments.at is not None and arguments.at not in arguments.alphas:
         listed = ", ".join(f"{each:g}" for each in arguments.alphas)

@@ -15,7 +15,7 @@ from suffice.replay.families import FAMILIES
 from suffice.scoring import F1_KINDS
 from suffice.signals.sample_clusters import CLUSTERINGS
 
-__all__ = ["add_ab_rag", "add_certified", "add_micp"]
+__all__ = ["add_ab_rag", "add_certified", "add_micp", "add_micp_shared"]
 
 
 def add_ab_rag(parser: argparse.ArgumentParser) -> None:
@@ -55,9 +55,6 @@ def add_micp(parser: argparse.ArgumentParser) -> None:
         help="promise: the answer set holds the right answer with probability 1 - A (default: 0.1)",
     )
     group.add_argument(
-        "--rounds", type=positive, metavar="T", help="the full budget (default: 3, or as recorded)"
-    )
-    group.add_argument(
         "--alpha-retrieval",
         type=number,
         metavar="A",
@@ -71,22 +68,31 @@ def add_micp(parser: argparse.ArgumentParser) -> None:
         "composite)",
     )
     group.add_argument(
-        "--weight", type=number, metavar="L", help="lambda of the composite objective (default: 1)"
-    )
-    group.add_argument(
         "--allocation",
         type=numbers,
         metavar="A1,A2,...",
         help="error levels of rounds 1 to T-1 by hand, instead of a search",
     )
     group.add_argument(
+        "--share",
+        type=number,
+        metavar="S",
+        help="of a divided --split, how much divides the budget (default: a third)",
+    )
+    add_micp_shared(group)
+
+
+def add_micp_shared(group: Any) -> None:
+    """Options of micp that its study takes too; what is not given is ``None``."""
+    group.add_argument(
+        "--rounds", type=positive, metavar="T", help="the full budget (default: 3, or as recorded)"
+    )
+    group.add_argument(
+        "--weight", type=number, metavar="L", help="lambda of the composite objective (default: 1)"
+    )
+    group.add_argument(
         "--steps", type=positive, metavar="N", help="parts the budget is divided in (default: 10)"
     )
-    _add_micp_samples(group)
-
-
-def _add_micp_samples(group: Any) -> None:
-    """How samples are read."""
     group.add_argument(
         "--stop-on",
         choices=STOP_ON,
@@ -110,12 +116,6 @@ def _add_micp_samples(group: Any) -> None:
         type=number,
         metavar="F",
         help="a sample of at least this F1 is right (default: exact match)",
-    )
-    group.add_argument(
-        "--share",
-        type=number,
-        metavar="S",
-        help="of a divided --split, how much divides the budget (default: a third)",
     )
 
 
