@@ -114,7 +114,9 @@ def test_each_round_sends_its_query_and_adds_what_is_new() -> None:
 
 
 def test_a_passage_returned_twice_is_shown_once() -> None:
-    rounds, _, _ = run([choice("x"), choice("y"), choice("z")], {"x": found("a", "a", "b"), "y": []})
+    rounds, _, _ = run(
+        [choice("x"), choice("y"), choice("z")], {"x": found("a", "a", "b"), "y": []}
+    )
     assert ids(rounds) == [["a", "b"], []]
 
 

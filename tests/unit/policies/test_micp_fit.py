@@ -228,7 +228,9 @@ def test_clusters_of_somebody_elses_making_are_taken_and_not_live() -> None:
         replace(
             each,
             rounds=tuple(
-                replace(r, sample_clusters=tuple((r.samples or ()).index(x) for x in r.samples or ()))
+                replace(
+                    r, sample_clusters=tuple((r.samples or ()).index(x) for x in r.samples or ())
+                )
                 for r in each.rounds
             ),
         )
