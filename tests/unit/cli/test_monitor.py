@@ -137,21 +137,23 @@ def test_bad_usage(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_an_interrupt_keeps_what_was_read(policy: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
-    command = [sys.executable, "-m", "suffice.cli.main", "monitor", str(policy), "-"]
+    # a shell's background job would pass on that interrupts are ignored
+    heard = (
+        "import signal, sys; from suffice.cli.main import main; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = ["monitor", str(policy), "-", "--state", str(state), "--json"]
     with subprocess.Popen(
-        [*command, "--state", str(state), "--json"],
+        [sys.executable, "-c", heard, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # a shell's background job would pass on that interrupts are ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as running:
         assert running.stdin is not None
         assert running.stdout is not None
-        for each in GOOD[:50]:
-            running.stdin.write(json.dumps(each).encode() + b"\n")
         # an alarm is told at once: by then the lines before it are read
-        for each in FALLEN:
+        answers: list[dict[str, Any]] = [*GOOD[:50], *FALLEN]
+        for each in answers:
             running.stdin.write(json.dumps(each).encode() + b"\n")
         running.stdin.flush()
         assert running.stderr is not None
