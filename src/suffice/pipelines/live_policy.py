@@ -13,6 +13,7 @@ from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.methods import METHODS, method_and_preset
 from suffice.policies.micp import MiCPPolicy
+from suffice.policies.micp_notes import loop_differences
 from suffice.policies.relevance_filter import RelevanceFilter
 from suffice.policies.rule import RulePolicy, rule_needs
 from suffice.protocols import Encoder, StopPolicy
@@ -156,11 +157,7 @@ def differences(policy: StopPolicy, loop: Mapping[str, Any]) -> list[str]:
     """
     if not isinstance(policy, MiCPPolicy):
         return []
-    found = [
-        f"{name} {known!r} there, {loop[name]!r} here"
-        for name, known in policy.fitted_on.get("loop", {}).items()
-        if name in loop and loop[name] != known
-    ]
+    found = loop_differences(policy, loop)
     if loop.get("rounds", policy.rounds) < policy.rounds:
         found.append(f"up to {policy.rounds} rounds there, {loop['rounds']} here")
     return found

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.policies.micp import MiCPPolicy
+from suffice.policies.micp_notes import loop_differences
 from suffice.policies.micp_samples import read_samples
 from suffice.policies.micp_stage2 import evaluate_stops
 from suffice.policies.relevance_filter import RelevanceFilter
@@ -164,6 +165,8 @@ def _notes(policy: MiCPPolicy, traces: TraceSet, table: SignalTable) -> Iterator
             f"rounds hold {found} samples and it was calibrated on {policy.samples}: its promise does "
             "not hold here"
         )
+    for each in loop_differences(policy, traces.origin.run):
+        yield f"its promise may not hold here: {each}"
     if policy.filter is not None and policy.filtered:
         if not _dropped_by(traces, policy.filter):
             yield (

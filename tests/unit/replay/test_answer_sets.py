@@ -171,3 +171,14 @@ def test_figures_on_fitting_questions_are_called_in_sample(tmp_path: Path) -> No
     settings = ComparisonSettings(policies=(str(path),), split="calibrate")
     notes = compare(TRACES, settings).result.notes
     assert any("in-sample" in note for note in notes)
+
+
+def test_rounds_of_another_loop_are_noted(tmp_path: Path) -> None:
+    policy = replace(fitted(), fitted_on={"loop": {"model": "one", "retriever": "bm25"}})
+    run = {"model": "two", "retriever": "bm25", "prompt": "bare"}
+    other = replace(TRACES, origin=replace(TRACES.origin, run=run))
+    found = replayed(policy, tmp_path, other).sets
+    assert found is not None
+    assert [note for note in found.notes if "may not hold" in note] == [
+        "its promise may not hold here: model 'one' there, 'two' here"
+    ]
