@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.micp_arrays import Recorded, Shown, read_record
+from suffice.bench.micp_arrays import Recorded, read_record
 from suffice.bench.micp_notes import StudyNotes
 from suffice.bench.micp_results import (
     BASELINE,
@@ -23,7 +23,7 @@ from suffice.bench.micp_results import (
     Scored,
     Way,
 )
-from suffice.calibration.conformal import exact_level
+from suffice.calibration.conformal import exact_level, lower_order_statistic
 from suffice.errors import UsageError
 from suffice.policies.micp_search import search_allocations
 from suffice.policies.micp_stage2 import (
@@ -35,6 +35,7 @@ from suffice.policies.micp_stage2 import (
     evaluate,
 )
 from suffice.policies.presets import Preset
+from suffice.policies.relevance_fit import Retention
 from suffice.trace.table import TraceSet
 
 __all__ = ["Division", "divide", "micp_study"]
@@ -186,8 +187,9 @@ def _retention(
     if held is None:
         return ()
 
-    def left(division: Division, level: Fraction, preset: Preset) -> Shown:
-        return held.kept(division.test, held.threshold(division.calibrate, level, preset))
+    def left(division: Division, level: Fraction, preset: Preset) -> Retention:
+        values = held.values(division.calibrate, preset)
+        return held.kept(division.test, lower_order_statistic(values, level))
 
     return tuple(
         RetentionCell(

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.calibration.conformal import NEVER, lower_order_statistic
 from suffice.errors import UsageError
-from suffice.policies.micp import Clusters, MiCPPolicy
-from suffice.policies.micp_fit import DEFAULT_ROUNDS, MiCPSettings
-from suffice.policies.micp_samples import lots, read_samples, samples_a_round
+from suffice.policies.micp import MiCPPolicy
+from suffice.policies.micp_fit import MiCPSettings, draft_policy
+from suffice.policies.micp_samples import lots, read_samples
 from suffice.policies.micp_stage2 import Sampled
-from suffice.policies.presets import Preset
-from suffice.policies.relevance_filter import Relevance
-from suffice.policies.relevance_fit import gold_relevance, scored_by
+from suffice.policies.relevance_fit import Relevances, scored_by
 from suffice.trace.table import TraceSet
 
-__all__ = ["Recorded", "Relevances", "SetSizes", "Shown", "read_record"]
+__all__ = ["Recorded", "SetSizes", "read_record"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,57 +47,6 @@ class SetSizes:
                 question[counts], weights=added[counts], minlength=len(stops)
             ).astype(np.int64)
         return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What a passage filter leaves of some questions, as in ``relevance_fit.Retention``.
-
-    ``None`` where undefined.
-    """
-
-    passages: float | None
-    all: float | None
-    shown: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relevances:
-    """Relevance of the right passages that were retrieved, best over rounds, and of all shown.
-
-    ``gold`` and ``shown`` stand beside the question each belongs to.
-    """
-
-    relevance: Relevance
-    n: int
-    gold: NDArray[np.float64]
-    gold_question: NDArray[np.intp]
-    shown: NDArray[np.float64]
-    shown_question: NDArray[np.intp]
-
-    def threshold(self, chosen: NDArray[np.bool_], level: Fraction, preset: Preset) -> float:
-        """As :func:`~suffice.policies.relevance_fit.fit_filter` on the ``chosen`` questions (n,)."""
-        here = chosen[self.gold_question]
-        if preset == "published":
-            return lower_order_statistic(self.gold[here], level)
-        least = np.full(self.n, np.inf)
-        np.minimum.at(least, self.gold_question[here], self.gold[here])
-        return lower_order_statistic(least[np.isfinite(least)], level)
-
-    def kept(self, chosen: NDArray[np.bool_], threshold: float) -> Shown:
-        """What the threshold leaves of the ``chosen`` questions (n,)."""
-        here = chosen[self.gold_question]
-        of = np.bincount(self.gold_question[here], minlength=self.n)
-        passes = here & (self.gold >= threshold)
-        some = np.bincount(self.gold_question[passes], minlength=self.n)
-        asked = of > 0
-        seen = chosen[self.shown_question]
-        left = self.shown[seen] >= threshold
-        return Shown(
-            passages=float(np.mean(some[asked] / of[asked])) if asked.any() else None,
-            all=float(np.mean(some[asked] == of[asked])) if asked.any() else None,
-            shown=float(left.mean()) if left.size else None,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,25 +89,7 @@ def read_record(traces: TraceSet, settings: MiCPSettings) -> Recorded:
     if not labelled.any():
         raise UsageError(f"no question of {source} has gold answers; the evaluation needs them")
     chosen = traces.take(labelled)
-    rounds = settings.rounds or min(DEFAULT_ROUNDS, chosen.n_rounds)
-    if rounds > chosen.n_rounds:
-        raise UsageError(
-            f"{rounds} rounds asked for, {chosen.n_rounds} recorded in {source}; type --rounds "
-            f"{chosen.n_rounds}, or record with --rounds {rounds}"
-        )
-    samples = samples_a_round(chosen, rounds)
-    draft = MiCPPolicy(
-        alpha=settings.alpha,
-        rounds=rounds,
-        samples=samples,
-        stops=(NEVER,) * (rounds - 1),
-        final=-math.inf,
-        stop_on=settings.stop_on,
-        penalty=settings.penalty,
-        clusters=Clusters(by=settings.clusters),
-        match=settings.match,
-        seed=settings.seed,
-    )
+    draft = draft_policy([chosen], settings)
     run = traces.origin.run
     pipeline = run.get("pipeline")
     return Recorded(
@@ -172,9 +98,9 @@ def read_record(traces: TraceSet, settings: MiCPSettings) -> Recorded:
         filtered=run.get("passage_filter") is not None,
         question_ids=chosen.question_ids,
         unlabelled=int((~labelled).sum()),
-        rounds=rounds,
-        samples=samples,
-        last_rounds=np.minimum(chosen.last_rounds, rounds).astype(np.int64),
+        rounds=draft.rounds,
+        samples=draft.samples,
+        last_rounds=np.minimum(chosen.last_rounds, draft.rounds).astype(np.int64),
         sampled=read_samples(chosen, draft),
         sizes=_set_sizes(chosen, draft),
         relevances=_relevances(chosen),
@@ -224,16 +150,4 @@ def _relevances(traces: TraceSet) -> Relevances | None:
     filtered = traces.origin.run.get("passage_filter") is not None
     if filtered or relevance is None or not any(gold.passage_ids for gold in traces.gold):
         return None
-    gold = gold_relevance(traces, relevance)
-    passages = traces.table.column("passages").combine_chunks()
-    values = passages.flatten().field(relevance).to_numpy(zero_copy_only=False)
-    rows = passages.value_parent_indices().to_numpy(zero_copy_only=False)
-    question_of_row = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
-    return Relevances(
-        relevance=relevance,
-        n=traces.n_questions,
-        gold=np.concatenate([*gold, np.empty(0)]),
-        gold_question=np.repeat(np.arange(len(gold)), [len(each) for each in gold]),
-        shown=values.astype(np.float64),
-        shown_question=question_of_row[rows].astype(np.intp),
-    )
+    return Relevances.read(traces, relevance)

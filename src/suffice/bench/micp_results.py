@@ -9,12 +9,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from suffice._version import VERSION
-from suffice.bench.micp_arrays import Recorded, Shown
+from suffice.bench.micp_arrays import Recorded
 from suffice.calibration.conformal import exact_level
 from suffice.calibration.tails import exact_interval
 from suffice.errors import UsageError
 from suffice.policies.micp_fit import MiCPSettings
 from suffice.policies.presets import Preset
+from suffice.policies.relevance_fit import Retention
 
 __all__ = [
     "ALPHAS",
@@ -168,7 +169,7 @@ class RetentionCell:
 
     alpha: float
     preset: Preset
-    divisions: tuple[Shown, ...]
+    divisions: tuple[Retention, ...]
 
     @property
     def promised(self) -> Band | None:
@@ -176,7 +177,7 @@ class RetentionCell:
         return self.band("passages" if self.preset == "published" else "all")
 
     def band(self, name: str) -> Band | None:
-        """Of a figure of :class:`~suffice.bench.micp_arrays.Shown`."""
+        """Of a figure of :class:`~suffice.policies.relevance_fit.Retention`."""
         return Band.of([getattr(each, name) for each in self.divisions])
 
     def to_json(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -12,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.calibration.conformal import NEVER, Threshold, exact_level
+from suffice.calibration.conformal import NEVER, exact_level
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.micp import STOP_ON, Clusters, Match, MiCPPolicy, StopOn
@@ -40,6 +41,7 @@ __all__ = [
     "OPTIMIZE",
     "FitParts",
     "MiCPSettings",
+    "draft_policy",
     "fit_micp",
     "fit_on",
     "fit_parts",
@@ -218,7 +220,13 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     UsageError, DataError
         See :func:`fit_micp`.
     """
-    draft = _draft(parts, preset, settings)
+    chosen, filtered = _filter(parts.calibrate, preset, settings)
+    draft = replace(
+        draft_policy([parts.optimize, parts.calibrate], settings),
+        preset=preset,
+        filter=chosen,
+        filtered=filtered,
+    )
     alpha = exact_level(settings.alpha)
     data = read_samples(parts.optimize, draft)
     levels, found = _levels(data, alpha, preset, settings)
@@ -250,42 +258,41 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     )
 
 
-def _draft(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolicy:
-    """The policy without its thresholds."""
-    traces = parts.calibrate
-    rounds = settings.rounds or min(DEFAULT_ROUNDS, traces.n_rounds)
-    for part in (parts.optimize, parts.calibrate):
-        if part.n_rounds < rounds:
+def draft_policy(parts: Sequence[TraceSet], settings: MiCPSettings) -> MiCPPolicy:
+    """A policy without thresholds or filter, as these records allow it.
+
+    Raises
+    ------
+    UsageError
+        For more rounds than recorded, or records without samples or with different numbers of them.
+    DataError
+        Where the number of samples differs within one, or not all are clustered.
+    """
+    rounds = settings.rounds or min(DEFAULT_ROUNDS, *(each.n_rounds for each in parts))
+    for each in parts:
+        if each.n_rounds < rounds:
             raise UsageError(
-                f"{rounds} rounds asked for, {part.n_rounds} recorded in {traces.origin.source}; "
-                f"type --rounds {part.n_rounds}, or record with --rounds {rounds}"
+                f"{rounds} rounds asked for, {each.n_rounds} recorded in {each.origin.source}; "
+                f"type --rounds {each.n_rounds}, or record with --rounds {rounds}"
             )
-    samples = {samples_a_round(part, rounds) for part in (parts.optimize, parts.calibrate)}
+    samples = {samples_a_round(each, rounds) for each in parts}
     if len(samples) > 1:
         raise UsageError(
             f"the questions to optimise and to calibrate on hold {min(samples)} and {max(samples)} "
             "samples a round; record both with one --samples"
         )
-    chosen, filtered = _filter(traces, preset, settings)
     return MiCPPolicy(
         alpha=settings.alpha,
         rounds=rounds,
         samples=samples.pop(),
-        stops=_no_stops(rounds),
+        stops=(NEVER,) * (rounds - 1),
         final=-math.inf,
         stop_on=settings.stop_on,
         penalty=settings.penalty,
-        clusters=_clusters(traces, settings.clusters),
+        clusters=_clusters(parts[-1], settings.clusters),
         match=settings.match,
-        filter=chosen,
-        filtered=filtered,
         seed=settings.seed,
-        preset=preset,
     )
-
-
-def _no_stops(rounds: int) -> tuple[Threshold, ...]:
-    return (NEVER,) * (rounds - 1)
 
 
 def _clusters(traces: TraceSet, by: Clustering) -> Clusters:

@@ -14,7 +14,7 @@ from suffice.policies.micp_stage2 import Sampled
 from suffice.signals.table import signal_table
 from suffice.trace.table import TraceSet
 
-__all__ = ["lots", "read_samples", "samples_a_round"]
+__all__ = ["lots", "read_samples", "sample_counts", "samples_a_round"]
 
 
 def read_samples(traces: TraceSet, draft: MiCPPolicy) -> Sampled:
@@ -68,20 +68,27 @@ def samples_a_round(traces: TraceSet, rounds: int) -> int:
             f"micp needs column samples, which {traces.origin.source} does not hold; record with "
             "suffice record --samples 10"
         )
-    first: tuple[int, str] | None = None
-    for name, views in zip(traces.question_ids, traces.views(["samples"]), strict=True):
-        for number, view in enumerate(views[:rounds], start=1):
-            count = len(view.current.samples or ())
-            where = f"round {number} of question {name!r}"
-            if first is None:
-                first = (count, where)
-            if count != first[0]:
-                raise DataError(
-                    f"{where} holds {count} samples and {first[1]} {first[0]}; micp needs the same "
-                    "number everywhere: record those questions again with one --samples",
-                    file=traces.origin.source,
-                    column="samples",
-                )
-    if first is None or first[0] == 0:
+    counts = sample_counts(traces)[:, :rounds]
+    expected = counts[0, 0]
+    others = np.argwhere(~np.isnan(counts) & (counts != expected))
+    if len(others):
+        question, number = others[0]
+        raise DataError(
+            f"round {number + 1} of question {traces.question_ids[question]!r} holds "
+            f"{counts[question, number]:.0f} samples and round 1 of question "
+            f"{traces.question_ids[0]!r} {expected:.0f}; micp needs the same number everywhere: record "
+            "those questions again with one --samples",
+            file=traces.origin.source,
+            column="samples",
+        )
+    if expected == 0:
         raise UsageError(f"no samples in {traces.origin.source}; record with --samples 10")
-    return first[0]
+    return int(expected)
+
+
+def sample_counts(traces: TraceSet) -> NDArray[np.float64]:
+    """How many samples each round holds, null as none, (n_questions, n_rounds); NaN: not recorded."""
+    if not traces.has("samples"):
+        return np.where(traces.exists, 0.0, np.nan)
+    lengths = traces.table.column("samples").combine_chunks().value_lengths()
+    return traces.dense(np.nan_to_num(lengths.to_numpy(zero_copy_only=False).astype(np.float64)))

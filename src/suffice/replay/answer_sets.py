@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.policies.micp import MiCPPolicy
 from suffice.policies.micp_notes import loop_differences
-from suffice.policies.micp_samples import read_samples
+from suffice.policies.micp_samples import read_samples, sample_counts
 from suffice.policies.micp_stage2 import evaluate_stops
 from suffice.policies.relevance_filter import RelevanceFilter
 from suffice.policies.relevance_fit import Retention, retention, scored_by
@@ -154,13 +154,10 @@ def _notes(policy: MiCPPolicy, traces: TraceSet, table: SignalTable) -> Iterator
             f"{short} questions hold fewer than the {policy.rounds} rounds it expects; they end "
             'with "Can\'t Answer" unless an earlier round stops them'
         )
-    counts = {
-        len(view.samples or ())
-        for views in traces.views(["samples"])
-        for view in views[-1].rounds[: policy.rounds]
-    }
-    if counts - {policy.samples}:
-        found = ", ".join(map(str, sorted(counts)))
+    counts = sample_counts(traces)[:, : policy.rounds]
+    counts = np.unique(counts[~np.isnan(counts)]).astype(int)
+    if counts.tolist() != [policy.samples]:
+        found = ", ".join(map(str, counts.tolist()))
         yield (
             f"rounds hold {found} samples and it was calibrated on {policy.samples}: its promise does "
             "not hold here"

@@ -275,7 +275,7 @@ def test_records_that_cannot_be_evaluated_are_refused() -> None:
     )
     with pytest.raises(DataError, match="micp needs the same"):
         micp_study([to_trace_set(uneven)], settings)
-    with pytest.raises(UsageError, match="needs column sample_clusters"):
+    with pytest.raises(UsageError, match="are not clustered by meaning"):
         micp_study([sampled_traces(9)], replace(settings, fit=MiCPSettings(clusters="embedding")))
 
 

@@ -59,7 +59,7 @@ def test_one_preset(record: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["--at", "0.2"], "--at 0.2 is not among --alphas 0.1, 0.3"),
         (["--presets", "best"], "presets must be of published, corrected"),
         (["--rounds", "9"], "9 rounds asked for"),
-        (["--clusters", "embedding"], "needs column sample_clusters"),
+        (["--clusters", "embedding"], "are not clustered by meaning"),
         (["--match-f1", "2"], "F1"),
         (["--shares", "1/2,1/2,1/2"], "sum to at most 1"),
     ],
