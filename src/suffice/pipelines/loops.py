@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from suffice.pipelines.budgeted import BudgetedPipeline, BudgetedSettings
@@ -15,8 +15,15 @@ __all__ = ["LOOPS", "AnyPipeline", "AnySettings", "make_pipeline"]
 AnySettings = CumulativeSettings | BudgetedSettings | ReactSettings
 AnyPipeline = CumulativePipeline | BudgetedPipeline | ReactPipeline
 
+_PIPELINES: Mapping[type[AnySettings], Callable[..., AnyPipeline]] = MappingProxyType(
+    {
+        CumulativeSettings: CumulativePipeline,
+        BudgetedSettings: BudgetedPipeline,
+        ReactSettings: ReactPipeline,
+    }
+)
 LOOPS: Mapping[str, type[AnySettings]] = MappingProxyType(
-    {each.pipeline: each for each in (CumulativeSettings, BudgetedSettings, ReactSettings)}
+    {settings.pipeline: settings for settings in _PIPELINES}
 )
 """The settings of each loop by its name."""
 
@@ -40,8 +47,5 @@ def make_pipeline(
     passage_filter
         Drops passages before the answerer sees them; ``None``: it sees all.
     """
-    if isinstance(settings, BudgetedSettings):
-        return BudgetedPipeline(model, settings, encoder=encoder, passage_filter=passage_filter)
-    if isinstance(settings, ReactSettings):
-        return ReactPipeline(model, settings, encoder=encoder, passage_filter=passage_filter)
-    return CumulativePipeline(model, settings, encoder=encoder, passage_filter=passage_filter)
+    make = _PIPELINES[type(settings)]
+    return make(model, settings, encoder=encoder, passage_filter=passage_filter)

@@ -28,11 +28,11 @@ from suffice.trace.table import TraceSet, with_column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ClusteredTraces", "Clusters", "cluster_traces"]
+__all__ = ["ClusteredTraces", "RoundClusters", "cluster_traces"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clusters:
+class RoundClusters:
     """A round's ``sample_clusters``, and whether the encoder was asked for them."""
 
     first_positions: tuple[int, ...]
@@ -58,7 +58,7 @@ class ClusteredTraces:
     traces: TraceSet
     stated: Mapping[str, Any]
     before: int
-    replies: Replies[Clusters]
+    replies: Replies[RoundClusters]
 
 
 def cluster_traces(
@@ -116,13 +116,13 @@ def cluster_traces(
     )
 
 
-def _question(encoder: Encoder, cosine: float) -> RoundQuestion[Clusters]:
+def _question(encoder: Encoder, cosine: float) -> RoundQuestion[RoundClusters]:
     kept = KeptEncoder(encoder)
 
-    def ask(view: LoopView) -> Clusters:
+    def ask(view: LoopView) -> RoundClusters:
         samples = view.current.samples or ()
         found = cluster_samples(samples, kept, cosine=cosine)
-        return Clusters(first_positions=found, encoded=needs_encoder(samples))
+        return RoundClusters(first_positions=found, encoded=needs_encoder(samples))
 
     return RoundQuestion(
         what="clustered",
@@ -150,7 +150,7 @@ def _named(stated: Mapping[str, Any] | None) -> str:
 
 
 def _with_clusters(
-    traces: TraceSet, kept: NDArray[np.bool_], found: Mapping[int, Clusters]
+    traces: TraceSet, kept: NDArray[np.bool_], found: Mapping[int, RoundClusters]
 ) -> pa.Table:
     values: list[Any] = [None] * traces.table.num_rows
     if kept.any():
