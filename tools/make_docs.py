@@ -82,8 +82,9 @@ def schema_page() -> str:
         "# Trace schema, version 1\n\nOne row per question and round, in one Parquet file or a directory "
         "of them. File metadata carries `suffice.schema` and `suffice.run`. Unknown columns are ignored, "
         "missing optional ones read as null, and any Arrow type that converts without loss is accepted. "
-        "The token columns are those of the answering call; the `sample_` ones those of its samples, so "
-        "that a policy pays for what it reads.\n\n| column | type | required | meaning |\n|---|---|---|---|"
+        "The token columns are those of the answering call, the `sample_` ones those of its samples, the "
+        "`judge_` ones those of the calls in `judge_calls`, so that a policy pays for what it reads.\n\n"
+        "| column | type | required | meaning |\n|---|---|---|---|"
     )
     return NOTE + "\n" + head + "\n" + "\n".join(rows) + "\n"
 

@@ -43,7 +43,8 @@ class UnknownCostError(UsageError):
 class CostReads:
     """What a policy reads beyond the answers, and so pays for.
 
-    ``samples``: stochastic answers; ``verdicts``: those of a judge; ``reranks``: a reranker's scores.
+    ``samples``: stochastic answers; ``verdicts``: those of a judge or of the agent on its own end, the
+    calls in ``judge_calls``; ``reranks``: a reranker's scores.
     """
 
     samples: bool = False
@@ -160,11 +161,10 @@ def _passages(ledger: _Ledger) -> _Array:
 
 # --- tokens ---------------------------------------------------------------------------------------
 def _tokens(name: str) -> Callable[[_Ledger], _Array]:
-    """Tokens of the answering calls, with those of samples where they are read."""
+    """Tokens of the answering calls, with those of samples and verdicts where they are read."""
 
     def paid(ledger: _Ledger) -> _Array:
-        _no_verdict_tokens(ledger)
-        tokens = ledger.column(name)
+        tokens = ledger.column(name) + _judge_tokens(ledger, f"judge_{name}")
         if ledger.reads.samples and ledger.traces.has("samples"):
             tokens = tokens + ledger.column(f"sample_{name}")
         return tokens
@@ -172,10 +172,17 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
     return paid
 
 
-def _no_verdict_tokens(ledger: _Ledger) -> None:
-    """Refuse to call a judge's tokens nothing: the trace schema has no column for them."""
-    if (ledger.cost("judge_calls") > 0).any():
-        raise UnknownCostError("the tokens of a judge's calls are not recorded")
+def _judge_tokens(ledger: _Ledger, name: str) -> _Array:
+    """Tokens of the judge's calls; a round without such a call has none, whatever its column holds."""
+    asked = ledger.cost("judge_calls") > 0
+    if not asked.any():
+        return ledger.nothing()
+    recorded = ledger.sparse(name)
+    if recorded is None:
+        raise UnknownCostError(
+            f"{ledger.traces.origin.source} has no column {name!r}, the tokens of its judge calls"
+        )
+    return ledger.known(np.where(asked, recorded, ledger.nothing()), f"column {name!r}")
 
 
 def _evaluated(ledger: _Ledger) -> _Array:
@@ -188,7 +195,10 @@ def _joules(ledger: _Ledger) -> _Array:
 
 
 def _usd(ledger: _Ledger) -> _Array:
-    """Dollars; a round's answering tokens are taken as one request, whose samples repeat its prompt."""
+    """Dollars; a round's answering tokens are taken as one request, whose length prices the round.
+
+    Its samples repeat that prompt, and its verdicts are asked over the same evidence.
+    """
     prices = ledger.model.prices
     if prices is None:
         raise UnknownCostError(

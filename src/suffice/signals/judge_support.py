@@ -13,7 +13,15 @@ from suffice.signals.evidence import evidence_text, one_line, seen_passages
 from suffice.signals.recorded import JUDGE_SUPPORT
 from suffice.trace.records import LoopView, Round, Usage
 
-__all__ = ["Verdict", "judge_support", "judged", "parse_rating", "render_judge_prompt"]
+__all__ = [
+    "JUDGE_TOKENS",
+    "Verdict",
+    "add_judge_calls",
+    "judge_support",
+    "judged",
+    "parse_rating",
+    "render_judge_prompt",
+]
 
 _INSTRUCTIONS = (
     "Rate from 1 (it does not support it at all) to 5 (it states it) how well the evidence supports "
@@ -57,14 +65,15 @@ _EXAMPLES = (
 )
 _RATING = re.compile(r"\s*(?:Rating:)?\s*([1-5])\s*\.?\s*")
 _MAX_TOKENS = 8
+JUDGE_TOKENS = ("judge_prompt_tokens", "judge_cached_tokens", "judge_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """A rating and what it cost.
 
-    ``value`` is 1 to 5, NaN when undefined; ``usage`` holds the judge's own call: ``judge_calls`` and
-    the tokens of that call. ``failure``: ``None``, or why there is no rating.
+    ``value`` is 1 to 5, NaN when undefined; ``usage`` holds the judge's own call: ``judge_calls``, the
+    ``judge_`` tokens and the seconds. ``failure``: ``None``, or why there is no rating.
     """
 
     value: float
@@ -124,9 +133,9 @@ def judge_support(view: LoopView, model: ChatModel) -> Verdict:
     value = parse_rating(text)
     usage = Usage(
         judge_calls=1,
-        prompt_tokens=reply.prompt_tokens,
-        cached_tokens=reply.cached_tokens,
-        completion_tokens=reply.completion_tokens,
+        judge_prompt_tokens=reply.prompt_tokens,
+        judge_cached_tokens=reply.cached_tokens,
+        judge_completion_tokens=reply.completion_tokens,
         latency_s=reply.latency_s,
     )
     unparsed = f"no lone 1-5 in the reply {text[:60]!r}" if math.isnan(value) else None
@@ -134,7 +143,7 @@ def judge_support(view: LoopView, model: ChatModel) -> Verdict:
 
 
 def judged(view: LoopView, model: ChatModel) -> Round:
-    """The view's last round with the verdict among its signals and the judge's call in its usage.
+    """The view's last round with the verdict among its signals, the judge's call and tokens in its usage.
 
     Raises
     ------
@@ -146,9 +155,33 @@ def judged(view: LoopView, model: ChatModel) -> Round:
     latency = before.latency_s
     if latency is not None:
         latency += verdict.usage.latency_s or 0.0
-    calls = (before.judge_calls or 0) + (verdict.usage.judge_calls or 0)
     return replace(
         finished,
-        usage=replace(before, judge_calls=calls, latency_s=latency),
+        usage=replace(add_judge_calls(before, verdict.usage), latency_s=latency),
         signals={**finished.signals, JUDGE_SUPPORT.name: verdict.value},
     )
+
+
+def add_judge_calls(before: Usage, more: Usage) -> Usage:
+    """The usage with further judge calls and their tokens: unknown with unknown, nothing for no call.
+
+    Nothing else of ``more`` is added. Where ``judge_calls`` is ``None`` there were none.
+
+    >>> once = add_judge_calls(Usage(), Usage(judge_calls=1, judge_prompt_tokens=90))
+    >>> once.judge_calls, once.judge_prompt_tokens, once.judge_completion_tokens
+    (1, 90, None)
+    """
+    tokens = {
+        name: _sum(_judge_tokens(before, name), _judge_tokens(more, name)) for name in JUDGE_TOKENS
+    }
+    calls = (before.judge_calls or 0) + (more.judge_calls or 0)
+    return replace(before, judge_calls=calls, **tokens)
+
+
+def _judge_tokens(usage: Usage, name: str) -> int | None:
+    found: int | None = getattr(usage, name)
+    return found if usage.judge_calls else found or 0
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suffice.protocols import ChatModel
 from suffice.signals.asking import Asked, Replies, RoundQuestion, ask_rounds
 from suffice.signals.judge_support import Verdict, judge_support
+from suffice.trace.records import Usage
 
 if TYPE_CHECKING:
     from suffice.trace.table import TraceSet
@@ -29,15 +30,23 @@ class Judging(Replies[Verdict]):
         return sum(each.failure is not None for each in self.found.values())
 
     @property
+    def usages(self) -> Mapping[int, Usage]:
+        """Calls and their tokens by row; failed calls are counted, their tokens are unknown."""
+        made = {row: each.usage for row, each in self.found.items()}
+        return made | dict.fromkeys(self.failures, Usage(judge_calls=1))
+
+    @property
     def calls(self) -> Mapping[int, int]:
         """Calls by row, failed ones too."""
-        made = {row: each.usage.judge_calls or 0 for row, each in self.found.items()}
-        return made | dict.fromkeys(self.failures, 1)
+        return {row: each.judge_calls or 0 for row, each in self.usages.items()}
 
     def tokens(self, name: str) -> int | None:
-        """Sum of a token count over the calls answered; ``None``: not reported for all of them."""
+        """Sum of a token count over the calls answered; ``None``: not reported for all of them.
+
+        ``name`` is ``prompt_tokens``, ``cached_tokens`` or ``completion_tokens``.
+        """
         asked = [each.usage for each in self.found.values() if each.usage.judge_calls]
-        known = [count for each in asked if (count := getattr(each, name)) is not None]
+        known = [count for each in asked if (count := getattr(each, f"judge_{name}")) is not None]
         return sum(known) if len(known) == len(asked) else None
 
 

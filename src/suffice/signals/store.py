@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from suffice.protocols import ChatModel, Encoder, Entailment, Reranker
 from suffice.signals.asking import Asked, Replies
 from suffice.signals.base import SignalSpec
+from suffice.signals.judge_support import JUDGE_TOKENS, add_judge_calls
 from suffice.signals.judging import Judging, judge_rounds
 from suffice.signals.measuring import Measured, encode_rounds, entail_rounds
 from suffice.signals.recorded import JUDGE_SUPPORT
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.reranking import Reranking, rerank_passages
 from suffice.signals.table import signal_table
+from suffice.trace.records import Usage
 from suffice.trace.table import TraceSet, with_column
 
-__all__ = ["SignalModels", "StoredSignals", "asking_for", "with_signals"]
+__all__ = ["SignalModels", "StoredSignals", "asking_for", "with_signals", "with_values"]
 
 _Pair = tuple[str, float | None]
 _Model = TypeVar("_Model")
@@ -49,7 +51,8 @@ class SignalModels:
     Parameters
     ----------
     judge
-        Rates answers for ``judge_support``; its calls are added to ``judge_calls``.
+        Rates answers for ``judge_support``; its calls are added to ``judge_calls``, their tokens to
+        ``judge_prompt_tokens`` and its kin.
     reranker
         Scores the passages that have no ``rerank_score``; its calls are added to ``rerank_calls``.
     encoder
@@ -131,7 +134,7 @@ def with_signals(
     )
     table = traces.table
     if judging is not None:
-        table = _with_calls(table, "judge_calls", judging.calls)
+        table = _with_judge_calls(table, judging.usages)
     reasons = {name: why for name, why in skipped.items() if name not in rows.asked}
     return StoredSignals(
         traces=replace(traces, table=_with_map(table, rows.pairs)),
@@ -142,6 +145,18 @@ def with_signals(
         entailing=entailing,
         reranking=reranking,
     )
+
+
+def with_values(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> TraceSet:
+    """The traces with these signals stored, each (n_questions, n_rounds), in place of stored ones.
+
+    An undefined value is stored as null under its name.
+    """
+    pairs: list[list[_Pair]] = [[] for _ in range(traces.table.num_rows)]
+    for name, dense in values.items():
+        for row, value in zip(pairs, _rows(dense, traces), strict=True):
+            row.append((name, _null_if_undefined(value)))
+    return replace(traces, table=_with_map(traces.table, pairs, drop=values.keys()))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -268,6 +283,19 @@ def _with_calls(table: pa.Table, name: str, calls: Mapping[int, int]) -> pa.Tabl
     before = _column(table, name)
     counts = [(known or 0) + calls.get(row, 0) for row, known in enumerate(before)]
     return with_column(table, name, counts)
+
+
+def _with_judge_calls(table: pa.Table, usages: Mapping[int, Usage]) -> pa.Table:
+    """Judge calls and their tokens added by row, the calls as :func:`_with_calls` does."""
+    columns = {name: _column(table, name) for name in ("judge_calls", *JUDGE_TOKENS)}
+    for row, more in usages.items():
+        before = Usage(**{name: values[row] for name, values in columns.items()})
+        added = add_judge_calls(before, more)
+        for name, values in columns.items():
+            values[row] = getattr(added, name)
+    for name in JUDGE_TOKENS:
+        table = with_column(table, name, columns[name])
+    return with_column(table, "judge_calls", [known or 0 for known in columns["judge_calls"]])
 
 
 def _with_map(

@@ -154,8 +154,8 @@ class Usage:
 
     ``llm_calls`` counts answering calls with samples included; ``sample_calls`` says how many of them
     were samples. The plain token counts are those of the answering call alone, the ``sample_`` ones
-    those of the sample calls, so that a policy pays for what it reads. An agent's calls that led to
-    the round's query count with its answering call.
+    those of the sample calls, the ``judge_`` ones those of the ``judge_calls``, so that a policy pays
+    for what it reads. An agent's calls that led to the round's query count with its answering call.
     """
 
     llm_calls: int | None = None
@@ -169,6 +169,9 @@ class Usage:
     sample_prompt_tokens: int | None = None
     sample_cached_tokens: int | None = None
     sample_completion_tokens: int | None = None
+    judge_prompt_tokens: int | None = None
+    judge_cached_tokens: int | None = None
+    judge_completion_tokens: int | None = None
     latency_s: float | None = None
 
     def __post_init__(self) -> None:

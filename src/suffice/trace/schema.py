@@ -68,6 +68,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("sample_prompt_tokens", pa.int32(), False, "prompt tokens of the sample calls"),
     Column("sample_cached_tokens", pa.int32(), False, "of which the server reused"),
     Column("sample_completion_tokens", pa.int32(), False, "generated tokens of the samples"),
+    Column("judge_prompt_tokens", pa.int32(), False, "prompt tokens of the judge calls"),
+    Column("judge_cached_tokens", pa.int32(), False, "of which the server reused"),
+    Column("judge_completion_tokens", pa.int32(), False, "generated tokens of the judge calls"),
     Column("latency_s", pa.float32(), False, "wall seconds of the round"),
     Column("signals", pa.map_(pa.string(), pa.float64()), False, "per-round values by name"),
 )

@@ -134,16 +134,74 @@ def test_the_judge_and_the_reranker_are_counted_where_they_are_read() -> None:
     assert (unknown["llm_calls"], unknown["rerank_calls"], unknown["calls"]) == ([1.0], None, None)
 
 
+JUDGED = {"judge_calls": 1, "judge_prompt_tokens": 300, "judge_cached_tokens": 200}
+
+
+def test_tokens_of_verdicts_are_paid_by_who_reads_them() -> None:
+    """A verdict that was the next choice is no judge call and needs no tokens of its own."""
+    plain = {"prompt_tokens": 100, "cached_tokens": 50, "completion_tokens": 7}
+    found = traces(
+        a_round(2, **plain, **JUDGED, judge_completion_tokens=9, sample_prompt_tokens=1000),
+        a_round(2, **plain, judge_calls=0, sample_prompt_tokens=1000),
+    )
+    names = ("prompt_tokens", "cached_tokens", "completion_tokens", "evaluated_tokens")
+    alone, read = paid(found), paid(found, verdicts=True)
+    assert [alone[name] for name in names] == [[100, 100], [50, 50], [7, 7], [50, 50]]
+    assert [read[name] for name in names] == [[400, 100], [250, 50], [16, 7], [150, 50]]
+    both = paid(found, verdicts=True, samples=True)
+    assert [both[name] for name in names[:2]] == [[1400, 1100], None]  # cached of samples unknown
+
+
+def test_tokens_are_unknown_one_by_one() -> None:
+    found = traces(a_round(prompt_tokens=10, cached_tokens=0, completion_tokens=1, **JUDGED))
+    costs = paid(found, verdicts=True)
+    assert (costs["prompt_tokens"], costs["completion_tokens"]) == ([310.0], None)
+
+
+def test_tokens_beside_no_judge_call_are_not_charged() -> None:
+    asked = a_round(prompt_tokens=10, judge_calls=2, judge_prompt_tokens=30)
+    told = a_round(prompt_tokens=10, judge_calls=0, judge_prompt_tokens=30)
+    assert paid(traces(told), verdicts=True)["prompt_tokens"] == [10.0]
+    assert paid(traces(asked, told), verdicts=True)["prompt_tokens"] == [40.0, 10.0]
+
+
 def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
-    """The schema has no column for them, so that only a judge that was never asked costs none."""
+    """A record made before they had columns: only a judge that was never asked costs none."""
+    reads = CostReads(verdicts=True)
+    model = CostModel(prices=Prices(input=1, cached=1, output=0))
     asked = traces(a_round(llm_calls=1, judge_calls=1, prompt_tokens=10))
-    assert paid(asked)["prompt_tokens"] == [10.0]
-    assert paid(asked, verdicts=True)["prompt_tokens"] is None
+    names = [n for n in asked.table.column_names if not n.startswith("judge_p")]
+    old = dataclasses.replace(asked, table=asked.table.select(names))
+    for found in (asked, old):
+        assert paid(found)["prompt_tokens"] == [10.0]
+        assert paid(found, verdicts=True)["prompt_tokens"] is None
+        with pytest.raises(
+            UsageError,
+            match="memory has no column 'judge_prompt_tokens', the tokens of its judge calls",
+        ):
+            cost_matrix(found, "usd", reads=reads, model=model)
     never = traces(a_round(llm_calls=1, judge_calls=0, prompt_tokens=10))
     assert paid(never, verdicts=True)["prompt_tokens"] == [10.0]
-    model = CostModel(prices=Prices(input=1, cached=1, output=0))
-    with pytest.raises(UsageError, match="tokens of a judge's calls are not recorded"):
-        cost_matrix(asked, "usd", reads=CostReads(verdicts=True), model=model)
+    assert paid(traces(a_round(prompt_tokens=10)), verdicts=True)["prompt_tokens"] is None
+    partly = traces(
+        a_round(prompt_tokens=10, **JUDGED),
+        a_round(prompt_tokens=10, judge_calls=0),
+        a_round(prompt_tokens=10, judge_calls=2),
+    )
+    with pytest.raises(
+        UsageError, match=r"'judge_prompt_tokens' is null in 1 of 3 .*in round 3 of"
+    ):
+        cost_matrix(partly, "prompt_tokens", reads=reads)
+
+
+def test_rounds_that_do_not_exist_have_no_tokens_of_verdicts() -> None:
+    usage = {"prompt_tokens": 10, **JUDGED}
+    short = dataclasses.replace(make_record("p", ["x"]), rounds=(a_round(**usage),))
+    long = dataclasses.replace(make_record("q", ["x"]), rounds=(a_round(**usage),) * 2)
+    found = round_costs(to_trace_set([short, long]), reads=CostReads(verdicts=True))
+    np.testing.assert_array_equal(
+        found["prompt_tokens"], np.array([[310.0, math.nan], [310.0, 310.0]])
+    )
 
 
 def test_passages_retrievals_and_seconds_come_from_their_columns() -> None:
@@ -192,6 +250,19 @@ def test_dollars_by_hand() -> None:
     assert with_rerank == pytest.approx([tokens + 2 * 0.01 + 3 * 0.005 + 0.002])
 
 
+def test_dollars_and_joules_of_verdicts() -> None:
+    found = traces(a_round(**USAGE, **JUDGED, judge_completion_tokens=5))
+    model = CostModel(prices=Prices(input=2.0, cached=0.5, output=10.0, call=0.01))
+    alone, read = paid(found, model), paid(found, model, verdicts=True)
+    verdict = (100 * 2.0 + 200 * 0.5 + 5 * 10.0) / 1e6 + 0.01
+    assert read["usd"][0] - alone["usd"][0] == pytest.approx(verdict)
+    assert read["joules"][0] - alone["joules"][0] == pytest.approx(100 * 0.03 + 5 * 0.35)
+    # one price for every prompt token needs no cached ones
+    uncached = traces(a_round(prompt_tokens=10, judge_calls=1, judge_prompt_tokens=30))
+    one_price = CostModel(prices=Prices(input=2.0, cached=2.0, output=0.0))
+    assert paid(uncached, one_price, verdicts=True)["usd"] == pytest.approx([80e-6])
+
+
 def test_dollars_need_no_cached_tokens_where_they_cost_the_same() -> None:
     found = traces(a_round(prompt_tokens=1000, completion_tokens=20))
     one_price = CostModel(prices=Prices(input=2.0, cached=2.0, output=10.0))
@@ -225,6 +296,15 @@ def test_long_prompts_pay_their_tier_with_all_their_tokens() -> None:
         )
     )
     assert paid(sampled, model, samples=True)["usd"] == pytest.approx([2430e-6])
+    judged = traces(
+        *(
+            a_round(prompt_tokens=n, completion_tokens=0, **JUDGED, judge_completion_tokens=2)
+            for n in (1000, 1001)
+        )
+    )
+    assert paid(judged, model, verdicts=True)["usd"] == pytest.approx(
+        [1302e-6, (1301 * 3 + 2 * 5) * 1e-6]
+    )
 
 
 def test_joules_by_hand() -> None:
@@ -277,6 +357,9 @@ def test_no_cost_is_negative_and_none_falls_over_rounds(
         cached_tokens=COUNTS,
         completion_tokens=COUNTS,
         judge_calls=st.integers(0, 1),
+        judge_prompt_tokens=COUNTS,
+        judge_cached_tokens=st.none() | COUNTS,
+        judge_completion_tokens=COUNTS,
         rerank_calls=COUNTS,
         retrievals=COUNTS,
         sample_calls=COUNTS,

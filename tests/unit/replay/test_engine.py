@@ -107,13 +107,13 @@ def twin_costs(each: Candidate, record: QuestionRecord, any_samples: bool) -> li
             )
         }
         for name in TOKENS:
-            own, extra = getattr(usage, name), getattr(usage, f"sample_{name}")
+            parts = [getattr(usage, name)]
+            if each.name in SAMPLED and any_samples:
+                parts.append(getattr(usage, f"sample_{name}"))
             if each.name in JUDGED and usage.judge_calls != 0:
-                row[name] = None
-            elif each.name in SAMPLED and any_samples:
-                row[name] = None if own is None or extra is None else own + extra
-            else:
-                row[name] = own
+                asked = usage.judge_calls is not None  # else nobody knows whether there were any
+                parts.append(getattr(usage, f"judge_{name}") if asked else None)
+            row[name] = None if None in parts else sum(parts)
         row["judge_calls"] = usage.judge_calls if each.name in JUDGED else 0
         row["rerank_calls"] = usage.rerank_calls if each.name in RERANKED else 0
         row["retrievals"] = usage.retrievals
@@ -199,7 +199,7 @@ def with_usage(records: list[QuestionRecord], seed: int, complete: bool) -> list
             retrievals=count(2),
             latency_s=count(9),
             **{name: count(20 if "cached" in name else 100) for name in TOKENS},
-            **{f"sample_{name}": count(100) for name in TOKENS},
+            **{f"{kind}_{name}": count(100) for kind in ("sample", "judge") for name in TOKENS},
         )
 
     return [

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from suffice.errors import BackendError
 from suffice.protocols import Message
 from suffice.signals.judge_support import (
+    JUDGE_TOKENS,
+    add_judge_calls,
     judge_support,
     judged,
     parse_rating,
@@ -88,9 +90,10 @@ def test_the_verdict_carries_the_cost_of_its_own_call() -> None:
     assert verdict.usage.judge_calls == 1
     assert verdict.usage.llm_calls is None
     (request,) = model.requests
-    assert verdict.usage.prompt_tokens is not None
-    assert verdict.usage.prompt_tokens > 100
-    assert verdict.usage.completion_tokens == 1
+    assert verdict.usage.judge_prompt_tokens is not None
+    assert verdict.usage.judge_prompt_tokens > 100
+    assert (verdict.usage.judge_cached_tokens, verdict.usage.judge_completion_tokens) == (0, 1)
+    assert (verdict.usage.prompt_tokens, verdict.usage.completion_tokens) == (None, None)
     assert (request.temperature, request.n, request.top_logprobs) == (0.0, 1, 0)
 
 
@@ -121,10 +124,38 @@ def test_a_judged_round_keeps_what_it_had() -> None:
     assert finished.signals == {"mine": 0.5, "judge_support": 2.0}
     assert (finished.usage.llm_calls, finished.usage.judge_calls) == (1, 1)
     assert finished.usage.latency_s == pytest.approx(2.01)
+    alone = judge_support(VIEW, ScriptedModel(["2"])).usage
+    assert finished.usage.judge_prompt_tokens == alone.judge_prompt_tokens
+    assert (finished.usage.judge_cached_tokens, finished.usage.judge_completion_tokens) == (0, 1)
+    assert (finished.usage.prompt_tokens, finished.usage.completion_tokens) == (None, None)
     assert (finished.answer, finished.passages) == (SEEN[1].answer, SEEN[1].passages)
     undefined = judged(LoopView("Q?", (Round(answer="", passages=()),)), ScriptedModel())
     assert math.isnan(undefined.signals["judge_support"])
     assert (undefined.usage.judge_calls, undefined.usage.latency_s) == (0, None)
+
+
+COUNTS = st.none() | st.integers(0, 50)
+USAGES = st.builds(
+    Usage,
+    llm_calls=COUNTS,
+    judge_calls=COUNTS,
+    judge_prompt_tokens=COUNTS,
+    judge_cached_tokens=COUNTS,
+    judge_completion_tokens=COUNTS,
+)
+
+
+@given(before=USAGES, more=USAGES)
+def test_judge_calls_add_up_and_what_is_unknown_stays_so(before: Usage, more: Usage) -> None:
+    added = add_judge_calls(before, more)
+    assert added.judge_calls == (before.judge_calls or 0) + (more.judge_calls or 0)
+    assert added.llm_calls == before.llm_calls
+    for name in JUDGE_TOKENS:
+        known = [
+            0 if getattr(each, name) is None and not each.judge_calls else getattr(each, name)
+            for each in (before, more)
+        ]
+        assert getattr(added, name) == (None if None in known else sum(known)), name
 
 
 def test_a_failing_model_is_not_hidden() -> None:

@@ -15,6 +15,7 @@ from suffice.signals.asking import Asked
 from suffice.signals.judging import Judging, judge_rounds
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.records import Usage
 from suffice.trace.table import TraceSet
 
 
@@ -60,6 +61,8 @@ def test_every_round_gets_the_verdict_of_its_own_answer(kind: type[ScriptedModel
     tokens = judging.tokens("prompt_tokens")
     assert tokens is not None
     assert tokens == pytest.approx(counted, abs=12)
+    assert sum(each.judge_prompt_tokens or 0 for each in judging.usages.values()) == tokens
+    assert (judging.tokens("cached_tokens"), judging.tokens("completion_tokens")) == (0, 12)
 
 
 def test_only_wanted_rounds_are_asked_about_and_see_all_before_them() -> None:
@@ -80,6 +83,8 @@ def test_a_failed_call_leaves_its_round_alone() -> None:
     assert 4 not in judging.found
     assert len(judging.found) == 11
     assert judging.calls[4] == 1
+    assert judging.usages[4] == Usage(judge_calls=1)  # what it cost is not known
+    assert judging.tokens("completion_tokens") == 11
     assert (seen[-1].finished, seen[-1].failed, seen[-1].planned) == (11, 1, 12)
 
 

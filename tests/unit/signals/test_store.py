@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suffice.costs.usage import cost_matrix
 from suffice.errors import BackendError, UsageError
 from suffice.llm.cache import CachedModel
 from suffice.policies.rule import RulePolicy
 from suffice.protocols import GenerationRequest, Reranker
+from suffice.replay.costing import cost_reads
 from suffice.replay.engine import stop_rounds
 from suffice.signals.evidence_consistency import evidence_signals
+from suffice.signals.judge_support import JUDGE_TOKENS
 from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
@@ -87,7 +90,8 @@ def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path
     np.testing.assert_array_equal(found.column("judge_calls"), [[1, 1, 1], [1, 2, 3]])
     assert values(found, "mine")[1] == [0.0, 1.0, 2.0]
     assert found.closed_book.num_rows == 1
-    for name in set(before.table.column_names) - {"signals", "judge_calls"}:
+    changed = {"signals", "judge_calls", *JUDGE_TOKENS}
+    for name in set(before.table.column_names) - changed:
         assert found.table.column(name).to_pylist() == before.table.column(name).to_pylist(), name
     # a rule over the verdict reads the file: 3 is reached at round 3, never 4
     assert stop_rounds(RulePolicy(rule="judge_support >= 3"), found).tolist() == [3, 3]
@@ -110,6 +114,80 @@ def test_a_second_run_asks_only_where_a_call_failed() -> None:
     assert (idle.requests, thrice.judging) == ((), None)
     assert thrice.skipped == {"judge_support": "stored already"}
     assert thrice.traces.table.equals(twice.traces.table)
+
+
+def test_the_judges_tokens_are_stored_and_paid_by_who_reads_its_verdicts(tmp_path: Path) -> None:
+    judge = ScriptedModel(rating)
+    stored = with_signals(answered("p", "q"), ("judge_support",), models=SignalModels(judge=judge))
+    found = read_traces(write_trace_set(stored.traces, tmp_path / "t.parquet"))
+    spent = found.table.column("judge_prompt_tokens").to_pylist()
+    assert stored.judging is not None
+    assert min(spent) > 100
+    assert sum(spent) == stored.judging.tokens("prompt_tokens")
+    assert found.table.column("judge_cached_tokens").to_pylist() == [0] * 6
+    assert found.table.column("judge_completion_tokens").to_pylist() == [1] * 6
+    reads = cost_reads(RulePolicy(rule="judge_support >= 3").specs)
+    np.testing.assert_array_equal(
+        cost_matrix(found, "prompt_tokens", reads=reads),
+        np.cumsum(np.reshape(spent, (2, 3)) + 10, axis=1),
+    )
+    others = cost_reads(RulePolicy(rule="answer_stable").specs)
+    np.testing.assert_array_equal(
+        cost_matrix(found, "prompt_tokens", reads=others), [[10, 20, 30]] * 2
+    )
+
+
+def answered(*names: str) -> TraceSet:
+    """Three rounds a question, of 10 prompt tokens each, that no judge was asked about."""
+    usage = Usage(llm_calls=1, judge_calls=0, prompt_tokens=10)
+    records = [make_record(name, ["a 1", "a 2", "a 3"], gold=GOLD) for name in names]
+    return to_trace_set(
+        [
+            dataclasses.replace(
+                record,
+                rounds=tuple(dataclasses.replace(each, usage=usage) for each in record.rounds),
+            )
+            for record in records
+        ]
+    )
+
+
+def test_tokens_of_earlier_and_of_failed_judge_calls_stay_unknown() -> None:
+    """The second question's rounds 2 and 3 had judge calls whose tokens were not recorded."""
+    broken = ScriptedModel(rating, failures=Failures(containing=("Answer: a 9",)))
+    once = with_signals(traces(), ("judge_support",), models=SignalModels(judge=broken)).traces
+    twice = with_signals(once, ("judge_support",), models=SignalModels(judge=ScriptedModel(rating)))
+    for found, calls in ((once, [1, 1, 1, 1, 2, 3]), (twice.traces, [1, 2, 1, 1, 3, 3])):
+        assert found.table.column("judge_calls").to_pylist() == calls
+        tokens = found.table.column("judge_completion_tokens").to_pylist()
+        assert tokens == [1, None, 1, 1, None, None]
+
+
+def test_where_nobody_is_asked_there_are_no_tokens() -> None:
+    before = to_trace_set([make_record("p", ["", "a 1"])])
+    found = with_signals(
+        before, ("judge_support",), models=SignalModels(judge=ScriptedModel(rating))
+    ).traces
+    assert found.table.column("judge_calls").to_pylist() == [0, 1]
+    assert found.table.column("judge_completion_tokens").to_pylist() == [0, 1]
+
+
+def test_a_second_judging_adds_to_the_tokens_of_the_first() -> None:
+    record = make_record("p", ["a 3"])
+    usage = Usage(judge_calls=1, judge_completion_tokens=20, judge_cached_tokens=7)
+    rounds = (dataclasses.replace(record.rounds[0], usage=usage),)
+    found = with_signals(
+        to_trace_set([dataclasses.replace(record, rounds=rounds)]),
+        ("judge_support",),
+        models=SignalModels(judge=ScriptedModel(rating)),
+    ).traces
+    (row,) = found.table.select(["judge_calls", *JUDGE_TOKENS]).to_pylist()
+    assert row == {
+        "judge_calls": 2,
+        "judge_prompt_tokens": None,
+        "judge_cached_tokens": 7,
+        "judge_completion_tokens": 21,
+    }
 
 
 def test_with_a_cache_nothing_is_asked_twice(tmp_path: Path) -> None:

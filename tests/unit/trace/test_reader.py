@@ -78,6 +78,7 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
         ({"split": ["eval", "eval", "eval", None]}, 3, "split", "one split"),
         ({"llm_calls": [1, 1, -1, 1]}, 2, "llm_calls", "negative"),
         ({"prompt_tokens": [1, 1, 1, -7]}, 3, "prompt_tokens", "negative"),
+        ({"judge_prompt_tokens": [1, -7, 1, 1]}, 1, "judge_prompt_tokens", "negative"),
         ({"latency_s": [0.5, -0.5, 1.0, 1.0]}, 1, "latency_s", "negative"),
         ({"tokens": [None, tokens(float("nan")), None, None]}, 1, "tokens.logprob", "nan"),
         ({"tokens": [None, [], tokens(float("inf")), None]}, 2, "tokens.logprob", "inf"),

@@ -53,6 +53,7 @@ def test_overflow_of_a_column() -> None:
         ("retrievals", True),
         ("sample_calls", "1"),
         ("prompt_tokens", 2**31),
+        ("judge_cached_tokens", 2**31),
     ],
 )
 def test_impossible_counts(name: str, value: Any) -> None:

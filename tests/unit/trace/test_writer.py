@@ -82,7 +82,12 @@ def test_any_text_and_number_comes_back(
         passages=tuple(Passage(id=answer, text=response, score=each) for each in numbers),
         candidate_scores=tuple(numbers),
         verbalized_confidence=numbers[0] if numbers else None,
-        usage=Usage(llm_calls=count, prompt_tokens=tokens, sample_cached_tokens=tokens),
+        usage=Usage(
+            llm_calls=count,
+            prompt_tokens=tokens,
+            sample_cached_tokens=tokens,
+            judge_prompt_tokens=tokens,
+        ),
         signals=signals,
     )
     record = QuestionRecord(
@@ -93,6 +98,25 @@ def test_any_text_and_number_comes_back(
     )
     write_traces([record], tmp_path / "t.parquet")
     assert [bits(each) for each in read_traces(tmp_path / "t.parquet").records()] == [bits(record)]
+
+
+JUDGED = Usage(
+    judge_calls=2, judge_prompt_tokens=90, judge_cached_tokens=40, judge_completion_tokens=3
+)
+
+
+def test_tokens_of_verdicts_come_back_and_old_files_have_none(tmp_path: Path) -> None:
+    record = make_record("q", ["Oslo", "Rome"])
+    judged = dataclasses.replace(record.rounds[1], usage=JUDGED)
+    new = tmp_path / "new.parquet"
+    write_traces([dataclasses.replace(record, rounds=(record.rounds[0], judged))], new)
+    (found,) = read_traces(new).records()
+    assert [each.usage for each in found.rounds] == [record.rounds[0].usage, JUDGED]
+    table = pq.read_table(new)
+    names = [name for name in table.column_names if not name.startswith("judge_")]
+    pq.write_table(table.select(names), tmp_path / "old.parquet")
+    (old,) = read_traces(tmp_path / "old.parquet").records()
+    assert [each.usage for each in old.rounds] == [record.rounds[0].usage, Usage()]
 
 
 def test_an_undefined_stored_signal_keeps_its_key(tmp_path: Path) -> None:
