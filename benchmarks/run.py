@@ -13,6 +13,8 @@ from benchmarks import (
     replay_speed,
     retrieval_speed,
     search_speed,
+    stop_rag_network,
+    stop_rag_targets,
 )
 
 BENCHMARKS = {
@@ -24,6 +26,8 @@ BENCHMARKS = {
     "micp_fit": micp_fit.main,
     "model_server": model_server.main,
     "monitoring": monitoring.main,
+    "stop_rag_network": stop_rag_network.main,
+    "stop_rag_targets": stop_rag_targets.main,
 }
 
 

@@ -21,6 +21,9 @@ from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
+from suffice.policies.stop_rag.policy import StopRAGPolicy
+from suffice.policies.stop_rag.signal_model import SignalModel
+from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import missing_inputs, signal_table
@@ -108,7 +111,21 @@ def policies() -> list[StopPolicy]:
             preset="corrected",
         )
     )
+    built.append(learned())
     return built
+
+
+def learned() -> StopPolicy:
+    """Stop-RAG over signals, with weights drawn at random."""
+    names = ("answer_stable", "overlap", "abstained")
+    rng = np.random.default_rng(0)
+    tensors = {
+        name: rng.normal(size=shape).astype(np.float32)
+        for name, shape in weight_shapes(len(names), 5).items()
+    }
+    tensors["spread"] = np.ones(len(names), np.float32)
+    model = SignalModel.of(SignalNetwork(names=names, tensors=tensors))
+    return StopRAGPolicy(model=model, threshold=0.2, rounds=4)
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, get_args
 
@@ -45,16 +46,17 @@ from suffice.pipelines.live_policy import (
 )
 from suffice.pipelines.loops import LOOPS, AnySettings
 from suffice.pipelines.prompts import PROMPTS
-from suffice.pipelines.react import ReactSettings
+from suffice.pipelines.searching import SearchSettings
 from suffice.pipelines.sources import Retrieval, corpus_retriever
 from suffice.policies.ab_rag import ABRagPolicy, Certainty
 from suffice.policies.file import PolicyFile
 from suffice.policies.micp import MiCPPolicy
 from suffice.protocols import AnswerSet, ChatModel, Retriever, StopPolicy
 from suffice.retrieval.corpus import read_corpus
+from suffice.signals.judge_support import JUDGE_TOKENS, add_judge_calls
 from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
 from suffice.signals.registry import SIGNALS
-from suffice.trace.records import Passage
+from suffice.trace.records import Passage, Usage
 
 __all__ = ["add_command"]
 
@@ -104,8 +106,10 @@ def _add_loop(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--pipeline",
         choices=tuple(LOOPS),
-        help="cumulative: one more passage a round; budgeted: a few, then a few more; react: the model "
-        "chooses each round's query (default: budgeted for ab-rag, else cumulative)",
+        help="cumulative: one more passage a round; budgeted: a few, then a few more; iterative: the model "
+        "asks a follow-up question each round; chain: the same from its earlier questions and answers "
+        "alone; react: the model thinks, and chooses each round's query (default: budgeted for ab-rag, else "
+        "cumulative)",
     )
     group.add_argument("--prompt", choices=PROMPTS, help="which prompt (default: the pipeline's)")
     add_growing(group, "default: what the policy reads, else auto")
@@ -124,7 +128,8 @@ def _add_budgets(parser: argparse.ArgumentParser) -> None:
         "--budget-rounds",
         type=positive,
         metavar="N",
-        help="at most N rounds (default: the policy file's, else 5; of the budgeted and react pipelines 3)",
+        help="at most N rounds (default: the policy file's, else 5; budgeted and react 3, iterative and "
+        "chain 10)",
     )
     group.add_argument("--budget-tokens", type=positive, metavar="N", help="at most N tokens")
     group.add_argument("--budget-seconds", type=seconds, metavar="S", help="at most S seconds")
@@ -250,7 +255,7 @@ def _loop(arguments: argparse.Namespace, chosen: PolicyFile) -> AnySettings:
     }
     given = {name: value for name, value in given.items() if value is not None}
     kind = LOOPS[_pipeline(arguments, chosen.policy)]
-    if kind is ReactSettings:
+    if issubclass(kind, SearchSettings):
         given["verdicts"] = any(spec.name == LLM_STOP.name for spec in chosen.policy.specs)
     return kind(**given)
 
@@ -316,6 +321,8 @@ def _document(answered: Answered) -> dict[str, Any]:
     usage: dict[str, Any] = {
         name: _total([getattr(usage, name) for usage in usages]) for name in names
     }
+    judging = reduce(add_judge_calls, usages, Usage())
+    usage |= {name: getattr(judging, name) for name in JUDGE_TOKENS}
     return {
         "answer": answered.answer,
         "rounds": len(answered.rounds),

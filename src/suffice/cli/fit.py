@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from suffice.cli.fit_options import add_ab_rag, add_certified, add_micp
+from suffice.cli.fit_options import add_ab_rag, add_certified, add_micp, add_stop_rag
 from suffice.cli.options import (
     add_calibrator,
     add_costs,
@@ -16,11 +17,13 @@ from suffice.cli.options import (
     natural,
     open_traces,
 )
-from suffice.cli.output import print_json, say
+from suffice.cli.output import ProgressLine, print_json, say
 from suffice.errors import UsageError
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import FIT_SPLIT
-from suffice.policies.methods import METHODS, MICP_OPTIONS, fit_method
+from suffice.policies.methods import METHODS, MICP_OPTIONS, STOP_RAG_OPTIONS, fit_method
+from suffice.policies.stop_rag.fit import TrainingRun, checkpoint_of
+from suffice.policies.stop_rag.training import Progress
 from suffice.replay.certified import CertifySettings
 from suffice.replay.certified_fit import CertifiedPolicy, CertifiedSettings, fit_certified
 from suffice.replay.families import FamilySettings
@@ -34,7 +37,7 @@ _METHOD_OPTIONS = (
     "certainty",
     "support",
     "threshold",
-    *sorted(MICP_OPTIONS - {"seed"}),
+    *sorted((MICP_OPTIONS | STOP_RAG_OPTIONS) - {"seed"}),
 )
 _ANY_CERTIFIED = f"with 'fit {_CERTIFIED}' only"
 _GOES_WITH = MappingProxyType(
@@ -86,12 +89,14 @@ def add_command(commands: Any) -> None:
     add_calibrator(parser, ", for the corrected presets")
     add_ab_rag(parser)
     add_micp(parser)
+    add_stop_rag(parser)
     add_certified(parser)
     parser.add_argument(
         "--seed",
         type=natural,
         default=42,
-        help="of certified's halves, and of micp's division and lots (default: 42)",
+        help="of certified's halves, of micp's division and lots, and of stop-rag's division and training "
+        "(default: 42)",
     )
     add_costs(parser)
     add_json(parser)
@@ -113,7 +118,14 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if "seed" in METHODS[arguments.method].options[arguments.preset]:
         asked["seed"] = arguments.seed
-    policy = fit_method(arguments.method, traces, arguments.preset, arguments.split, **asked)
+    policy = fit_method(
+        arguments.method,
+        traces,
+        arguments.preset,
+        arguments.split,
+        run=_watched(arguments),
+        **asked,
+    )
     most = min(traces.n_rounds, getattr(policy, "rounds", traces.n_rounds))
     written = save_policy(policy, arguments.out, max_rounds=most)
     document = policy_document(policy)
@@ -130,6 +142,22 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"  fitted on {fitted['labelled']} labelled questions of split {fitted['split']}")
         print(f"  use    suffice replay {arguments.traces} --policy {written}")
     return 0
+
+
+def _watched(arguments: argparse.Namespace) -> TrainingRun:
+    """Progress on stderr, and checkpoints where the policy goes."""
+    lines = {"read": ProgressLine("read texts"), "train": ProgressLine("trained steps")}
+
+    def progress(now: Progress) -> None:
+        lines[now.stage].show(now.done, now.total)
+        if now.evaluation is not None:
+            choice = now.evaluation.choice
+            say(
+                f"step {now.done}: validation reward {choice.score:.3f} in {choice.mean_rounds:.2f} rounds, "
+                f"loss {now.evaluation.loss:.4f}"
+            )
+
+    return TrainingRun(progress=progress, checkpoint=checkpoint_of(Path(arguments.out)))
 
 
 def _refuse_unread(arguments: argparse.Namespace) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from suffice.cli.options import grid, names, number, numbers, positive
+from suffice.cli.options import grid, names, natural, number, numbers, positive
 from suffice.policies.ab_rag import CERTAINTIES, SUPPORTS
 from suffice.policies.micp import STOP_ON
 from suffice.policies.micp_stage2 import OBJECTIVES
+from suffice.policies.stop_rag.rewards import REWARDS
+from suffice.policies.stop_rag.settings import FEATURES, MODES, TARGETS
 from suffice.policies.tasr import TEMPLATE
 from suffice.replay.certified import CORRECTIONS, LOSSES, METRICS
 from suffice.replay.families import FAMILIES
 from suffice.scoring import F1_KINDS
 from suffice.signals.sample_clusters import CLUSTERINGS
 
-__all__ = ["add_ab_rag", "add_certified", "add_micp", "add_micp_shared"]
+__all__ = ["add_ab_rag", "add_certified", "add_micp", "add_micp_shared", "add_stop_rag"]
 
 
 def add_ab_rag(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +118,76 @@ def add_micp_shared(group: Any) -> None:
         type=number,
         metavar="F",
         help="a sample of at least this F1 is right (default: exact match)",
+    )
+
+
+def add_stop_rag(parser: argparse.ArgumentParser) -> None:
+    """Options of stop-rag; what is not given is the preset's."""
+    group = parser.add_argument_group(
+        "stop-rag",
+        "learned on --split from sampled answers; checkpoint and threshold are chosen on the split "
+        "validation where the traces have it, else on 20%% of --split",
+    )
+    group.add_argument(
+        "--target",
+        choices=TARGETS,
+        help="what the value of going on is learned towards: q-lambda, mc and q0 (its lambda of 1 and 0), "
+        "or binary, whether stopping is better at all (default: q-lambda)",
+    )
+    group.add_argument(
+        "--features",
+        choices=FEATURES,
+        help="what the network reads: the text of question and documents, or the signals of each round "
+        "alone, the plain baseline (default: text)",
+    )
+    group.add_argument(
+        "--encoder",
+        metavar="PATH_OR_NAME",
+        help="an encoder that transformers reads, by folder or name on the Hub (default: minilm, the "
+        "packaged all-MiniLM-L6-v2)",
+    )
+    group.add_argument(
+        "--inputs",
+        type=names,
+        metavar="A,B,...",
+        help="with --features signals (default: all that vary and cost no further call)",
+    )
+    group.add_argument(
+        "--reward",
+        choices=tuple(REWARDS),
+        help="how sampled answers are scored (default: f1, plain SQuAD F1)",
+    )
+    _add_training(group)
+
+
+def _add_training(group: Any) -> None:
+    """How stop-rag's network reads and is trained."""
+    group.add_argument(
+        "--mode",
+        choices=MODES,
+        help="separate: each document is read with the question, and all are pooled; joined: question and "
+        "documents are one text (default: separate, published joined)",
+    )
+    group.add_argument(
+        "--window",
+        type=positive,
+        metavar="N",
+        help="tokens read at once (default: 256, joined 2048, or the encoder's limit)",
+    )
+    group.add_argument(
+        "--layers",
+        type=natural,
+        metavar="N",
+        help="how many of the encoder's last layers are trained (default: 2, published all)",
+    )
+    group.add_argument(
+        "--epochs", type=number, metavar="E", help="passes over the questions (default: 3)"
+    )
+    group.add_argument(
+        "--min-steps",
+        type=positive,
+        metavar="N",
+        help="optimiser steps at least (default: 400, published 1, signals 1500)",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,14 @@ from suffice.cli.retrieval_options import (
 )
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
+from suffice.errors import UsageError
 from suffice.pipelines.budgeted import BudgetedSettings, settle_certainty
 from suffice.pipelines.live_policy import passage_filter
 from suffice.pipelines.loops import LOOPS, AnySettings
 from suffice.pipelines.prompts import PROMPTS
 from suffice.pipelines.recorder import Progress, RecordSummary
 from suffice.pipelines.recording import Recording, record_examples
+from suffice.pipelines.searching import SearchSettings
 from suffice.pipelines.splits import parse_splits
 from suffice.retrieval.training_record import trained_on
 
@@ -82,21 +85,22 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
         choices=tuple(LOOPS),
         default="cumulative",
         help="cumulative: one more passage a round (default); budgeted: a few, then a few more, with "
-        "the signals that ab-rag reads; react: the model chooses each round's query",
+        "the signals that ab-rag reads; iterative: the model asks a follow-up question each round, with "
+        "the sampled answers that stop-rag learns from; chain: the same from its earlier questions and "
+        "answers alone; react: the model thinks, and chooses each round's query",
     )
     group.add_argument(
         "--rounds",
         type=positive,
         metavar="R",
-        help="the full budget (5; of the budgeted and react pipelines 3)",
+        help="the full budget (5; budgeted and react 3, iterative and chain 10)",
     )
     group.add_argument(
         "--samples",
         type=natural,
-        default=0,
         metavar="M",
-        help="sampled answers a round beside the greedy one (0); under self_consistency those that "
-        "the answer is chosen from (3)",
+        help="sampled answers a round beside the greedy one (0; iterative and chain 8); under "
+        "self_consistency those that the answer is chosen from (3)",
     )
     add_clustering(group)
     group.add_argument(
@@ -115,6 +119,12 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also ask the model after each round how well the evidence supports its answer: the "
         "signal judge_support (later: suffice signals --llm)",
+    )
+    group.add_argument(
+        "--llm-stop",
+        action="store_true",
+        help="iterative and chain: also ask the model after each round whether it would stop: the signal "
+        "llm_stop (react always says)",
     )
     group.add_argument(
         "--prompt",
@@ -139,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         # --limit chooses questions, not what they are asked over
         pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
     model = connect_model(arguments)
-    settings = _settings(arguments)
+    settled = settings = _settings(arguments)
     if isinstance(settings, BudgetedSettings):
         settled, why = settle_certainty(settings, model)
         say(f"certainty: {settled.certainty} ({why})")
@@ -157,6 +167,7 @@ def run(arguments: argparse.Namespace) -> int:
         splits=parse_splits(arguments.splits),
         skip_invalid=arguments.skip_invalid,
         on_encoded=ProgressLine("encoded").show,
+        on_start=partial(_tell_cost, settled),
     )
     line = ProgressLine("recorded")
 
@@ -193,7 +204,30 @@ def _settings(arguments: argparse.Namespace) -> AnySettings:
         for name in (*names, *OWN_OPTIONS)
         if (value := getattr(arguments, name)) is not None
     }
-    return LOOPS[arguments.pipeline](**given)
+    kind = LOOPS[arguments.pipeline]
+    if arguments.llm_stop:
+        if not issubclass(kind, SearchSettings):
+            raise UsageError(
+                "--llm-stop is for --pipeline iterative, chain or react: other loops ask the model nothing "
+                "about stopping; --judge records its rating of the evidence"
+            )
+        given["verdicts"] = True
+    return kind(**given)
+
+
+def _tell_cost(settings: AnySettings, questions: int) -> None:
+    """Say, before it starts, what a recording will take for so many questions."""
+    if not questions:
+        return
+    rounds = questions * settings.rounds
+    calls = rounds * settings.calls + questions * settings.closed_book
+    sampled = f", {rounds * settings.samples:,} of them samples" if settings.samples else ""
+    more = ", and once each without passages" if settings.closed_book else ""
+    more += ", and more where one has to be repeated" if settings.own_calls else ""
+    say(
+        f"up to {calls:,} model calls{sampled}: {questions:,} questions x {settings.rounds} rounds x "
+        f"{settings.calls}{more}"
+    )
 
 
 def show_summary(summary: RecordSummary, arguments: argparse.Namespace) -> int:

@@ -16,8 +16,10 @@ from suffice.cli.options import (
 from suffice.cli.output import print_json, say
 from suffice.replay.compare import compare
 from suffice.replay.macro import macro_means
+from suffice.replay.q_values import with_q_values
 from suffice.report.macro_table import macro_table
 from suffice.report.table import comparison_table
+from suffice.trace.writer import write_trace_set
 
 __all__ = ["add_command"]
 
@@ -43,6 +45,11 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--per-question", action="store_true", help="with --json: the stop round of every question"
     )
+    parser.add_argument(
+        "--write-signals",
+        metavar="TRACES2",
+        help="also write the traces with the values q_stop and q_cont of the one stop-rag policy replayed",
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -50,7 +57,11 @@ def add_command(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
     settings = comparison_settings(arguments)
-    comparison = compare(open_traces(arguments, say), settings)
+    traces = open_traces(arguments, say)
+    comparison = compare(traces, settings)
+    if arguments.write_signals is not None:
+        written = write_trace_set(with_q_values(traces, comparison), arguments.write_signals)
+        say(f"wrote {written}")
     others = [compare(open_more(path, arguments, say), settings) for path in arguments.macro]
     macro = macro_means([comparison, *others]) if others else None
     if arguments.json:

@@ -68,7 +68,8 @@ def add_growing(group: argparse._ArgumentGroup, certainty: str) -> None:
         "--step",
         type=positive,
         metavar="K",
-        help="budgeted: passages more in each later round (5); react: at most so many a search (3)",
+        help="budgeted: passages more in each later round (5); iterative (1), chain and react (3): at most "
+        "so many a search",
     )
     group.add_argument(
         "--certainty",
@@ -97,7 +98,9 @@ def check_own_options(arguments: argparse.Namespace, pipeline: str) -> None:
     for name in OWN_OPTIONS:
         having = [loop for loop, kind in LOOPS.items() if name in _field_names(kind)]
         if getattr(arguments, name) is not None and pipeline not in having:
-            raise UsageError(f"--{name} is for --pipeline {' or '.join(having)}")
+            *others, last = having
+            these = f"{', '.join(others)} or {last}" if others else last
+            raise UsageError(f"--{name} is for --pipeline {these}")
 
 
 def _field_names(kind: type[AnySettings]) -> set[str]:

@@ -83,6 +83,16 @@ class LoopSettings:
         """Names of the recorded signals that the rounds carry of themselves."""
         return frozenset()
 
+    @property
+    def calls(self) -> int:
+        """Calls to the model that a round takes at most, where none has to be repeated."""
+        return (0 if self.majority else 1) + self.samples + self.judge + self.own_calls
+
+    @property
+    def own_calls(self) -> int:
+        """Those of them that neither answer nor rate an answer."""
+        return 0
+
     def shown(self, number: int) -> int:
         """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
         return number

@@ -9,7 +9,7 @@ from dataclasses import replace
 from suffice.errors import UsageError
 from suffice.pipelines.answer_calls import AnswerCall, LoopSettings, ask_greedy, ask_majority
 from suffice.pipelines.prompts import render_closed_book, render_prompt
-from suffice.protocols import ChatModel, Encoder, PassageFilter
+from suffice.protocols import ChatModel, Encoder, Message, PassageFilter
 from suffice.signals.clustering import check_clustering, with_clusters
 from suffice.signals.evidence_consistency import with_evidence
 from suffice.signals.judge_support import judged
@@ -70,11 +70,21 @@ class Answerer:
         BackendError
             When the model fails.
         """
-        loop, model = self._loop, self._model
-        prompt = render_prompt(question.text, shown, api=model.api, name=loop.prompt)
+        prompt = render_prompt(question.text, shown, api=self._model.api, name=self._loop.prompt)
+        return self.ask(question, number, prompt)
+
+    def ask(self, question: Question, number: int, prompt: str | tuple[Message, ...]) -> Round:
+        """Round ``number`` by a prompt of the loop's own; it names no passage itself.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        loop = self._loop
         call = AnswerCall(prompt=prompt, question_id=question.id, number=number)
         ask = ask_majority if loop.majority else ask_greedy
-        return ask(model, call, loop, samples=loop.samples)
+        return ask(self._model, call, loop, samples=loop.samples)
 
     def beside(self, question: Question, rounds: tuple[Round, ...]) -> Round:
         """The last round with what the encoder and the judge find.

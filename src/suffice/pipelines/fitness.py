@@ -99,7 +99,10 @@ def _missing(spec: Signal, columns: set[str], asked: set[str], *, bare: bool) ->
     if asks and asks not in asked:
         return _MISSING[asks]
     if spec.name in _AGENTS:
-        return "only a loop whose agent acts records it; type --pipeline react"
+        return (
+            "only a loop whose model chooses the queries records it; type --pipeline react, iterative or "
+            "chain"
+        )
     if spec.recorded_only and not asks:
         return "this loop does not produce a recorded value"
     for column in spec.needs:

@@ -7,18 +7,30 @@ from types import MappingProxyType
 
 from suffice.pipelines.budgeted import BudgetedPipeline, BudgetedSettings
 from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
+from suffice.pipelines.follow_up import (
+    ChainPipeline,
+    ChainSettings,
+    IterativePipeline,
+    IterativeSettings,
+)
 from suffice.pipelines.react import ReactPipeline, ReactSettings
 from suffice.protocols import ChatModel, Encoder, PassageFilter
 
 __all__ = ["LOOPS", "AnyPipeline", "AnySettings", "make_pipeline"]
 
-AnySettings = CumulativeSettings | BudgetedSettings | ReactSettings
-AnyPipeline = CumulativePipeline | BudgetedPipeline | ReactPipeline
+AnySettings = (
+    CumulativeSettings | BudgetedSettings | IterativeSettings | ChainSettings | ReactSettings
+)
+AnyPipeline = (
+    CumulativePipeline | BudgetedPipeline | IterativePipeline | ChainPipeline | ReactPipeline
+)
 
 _PIPELINES: Mapping[type[AnySettings], Callable[..., AnyPipeline]] = MappingProxyType(
     {
         CumulativeSettings: CumulativePipeline,
         BudgetedSettings: BudgetedPipeline,
+        IterativeSettings: IterativePipeline,
+        ChainSettings: ChainPipeline,
         ReactSettings: ReactPipeline,
     }
 )

@@ -15,7 +15,7 @@ from suffice.protocols import Message
 from suffice.signals.evidence import evidence_text, one_line
 from suffice.trace.records import Passage
 
-__all__ = ["PROMPTS", "PromptName", "render_closed_book", "render_prompt"]
+__all__ = ["PROMPTS", "PromptName", "render_closed_book", "render_prompt", "reply_form"]
 
 PromptName = Literal["answer-first", "confidence-first", "bare"]
 """In what order answer and confidence are asked for; ``bare``: the answer and nothing else."""
@@ -35,7 +35,8 @@ _BARE_CLOSED_BOOK = f"Answer the question from memory, {_BARE_FORM}"
 _BARE_EXAMPLES = (EXAMPLES[0], UNANSWERABLE, *EXAMPLES[1:])
 
 
-def _reply(name: PromptName, answer: str, confidence: str) -> str:
+def reply_form(name: PromptName, answer: str, confidence: str) -> str:
+    """Answer and rating in the order in which they are asked for."""
     if name == "bare":
         return f"Answer: {answer}"
     lines = [f"Answer: {answer}", f"Confidence: {confidence}"]
@@ -44,7 +45,7 @@ def _reply(name: PromptName, answer: str, confidence: str) -> str:
 
 def _example(name: PromptName, example: WorkedExample) -> str:
     evidence = "".join(f"[{title}] {text}\n" for title, text in example.evidence)
-    reply = _reply(name, example.answer, str(example.confidence))
+    reply = reply_form(name, example.answer, str(example.confidence))
     shown = f"Evidence:\n{evidence}" if evidence else ""
     return f"{shown}Question: {example.question}\n{reply}"
 
@@ -64,7 +65,9 @@ def _completion(
 def _chat(instructions: str, name: PromptName, asked: str) -> tuple[Message, ...]:
     form = ""
     if name != "bare":
-        form = f" Reply with exactly these two lines:\n{_reply(name, '<short phrase>', '<1-5>')}"
+        form = (
+            f" Reply with exactly these two lines:\n{reply_form(name, '<short phrase>', '<1-5>')}"
+        )
     return (Message(role="user", content=f"{instructions}{form}\n\n{asked}"),)
 
 

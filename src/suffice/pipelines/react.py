@@ -18,13 +18,8 @@ from suffice.pipelines.react_prompts import (
     render_repair,
     said,
 )
-from suffice.pipelines.searching import (
-    Choice,
-    SearchingLoop,
-    SearchSettings,
-    SearchStep,
-    usage_sum,
-)
+from suffice.pipelines.search_roles import Choice, Roles, SearchStep, usage_sum
+from suffice.pipelines.searching import SearchingLoop, SearchSettings
 from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
@@ -74,7 +69,7 @@ class ReactAgent:
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: Choice | None = None
     ) -> Choice:
-        """The action after these steps; see :class:`suffice.pipelines.searching.QueryChooser`.
+        """The action after these steps; see :class:`suffice.pipelines.search_roles.QueryChooser`.
 
         Raises
         ------
@@ -142,5 +137,6 @@ class ReactPipeline(SearchingLoop):
         passage_filter: PassageFilter | None = None,
     ) -> None:
         agent = ReactAgent(model, max_tokens=settings.max_action_tokens)
-        super().__init__(model, settings, agent, encoder=encoder, passage_filter=passage_filter)
+        roles = Roles(chooser=agent)
+        super().__init__(model, settings, roles, encoder=encoder, passage_filter=passage_filter)
         self.settings = settings

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from suffice.pipelines.react_parsing import AgentAction
-from suffice.pipelines.searching import SearchStep
+from suffice.pipelines.search_roles import SearchStep
 from suffice.protocols import Message
 from suffice.signals.evidence import one_line
 from suffice.trace.records import Passage

@@ -84,12 +84,14 @@ class RecorderSettings:
     """How a recording runs.
 
     ``run`` is the ``suffice.run`` document; a resumed recording must state the same. ``closed_book``
-    answers a question without passages, for round 0; ``None``: there is no round 0.
+    answers a question without passages, for round 0; ``None``: there is no round 0. ``on_start`` is told,
+    before the first call to the model, how many questions are still to be recorded.
     """
 
     run: Mapping[str, Any]
     concurrency: int = 8
     closed_book: Callable[[Question], Round] | None = None
+    on_start: Callable[[int], None] | None = None
     on_progress: Callable[[Progress], None] = field(default=_ignore)
 
 
@@ -147,6 +149,8 @@ def record(
         # questions that fail every time would else look like a backend that is down
         wanted.sort(key=lambda task: task.question.id in failures)
         session = _Session(pipeline, writer, failures, settings, len(wanted))
+        if settings.on_start is not None:
+            settings.on_start(len(wanted))
         interrupted = session.run(wanted)
         found_before = sum(task.question.id in before for task in tasks)
     return RecordSummary(

@@ -69,6 +69,8 @@ class Recording:
         Questions under way at once; ``None``: what the model says suits it.
     on_encoded
         Told how many pooled passages of how many are encoded.
+    on_start
+        Told how many questions are still to be recorded, once nothing speaks against it.
     """
 
     dataset: str
@@ -84,6 +86,7 @@ class Recording:
     concurrency: int | None = None
     skip_invalid: bool = False
     on_encoded: Callable[[int, int], None] | None = None
+    on_start: Callable[[int], None] | None = None
 
 
 def record_examples(
@@ -127,6 +130,7 @@ def record_examples(
         RecorderSettings(
             run=_run_document(model, recording, pipeline, passages),
             concurrency=recording.concurrency or int(getattr(model, "concurrency", 1)),
+            on_start=recording.on_start,
             on_progress=on_progress,
             closed_book=pipeline.closed_book if recording.settings.closed_book else None,
         ),

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
+from suffice.errors import InternalError
 from suffice.pipelines.answer_calls import LoopSettings, check_least
 from suffice.pipelines.answerer import Answerer, retrieved, timed
+from suffice.pipelines.search_roles import Choice, Roles, SearchStep, Verdict, usage_sum
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.signals.judge_support import add_judge_calls
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.records import Passage, Question, Round, Usage
 
-__all__ = ["Choice", "QueryChooser", "SearchSettings", "SearchStep", "SearchingLoop", "usage_sum"]
-
-_SUMMED = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
+__all__ = ["SearchSettings", "SearchingLoop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class SearchSettings(LoopSettings):
     step
         At most so many passages more in each round.
     verdicts
-        Whether the chooser is asked after each round, the last one too, whether it would end: the
-        signal ``llm_stop``. What it says is then also the next round's choice, so this changes no
-        later round. Without it the chooser is asked only when the loop goes on.
+        Whether the model is asked after each round, the last one too, whether it would end: the signal
+        ``llm_stop``. Where a chooser says so itself, what it says is then also the next round's choice,
+        so this changes no later round.
 
     The others are those of :class:`suffice.pipelines.answer_calls.LoopSettings`; ``candidates`` is how
     many passages each query asks for at least.
@@ -47,71 +47,35 @@ class SearchSettings(LoopSettings):
         """Names of the recorded signals that the rounds carry."""
         return frozenset({MALFORMED_ACTIONS.name, *([LLM_STOP.name] if self.verdicts else [])})
 
+    @property
+    def own_calls(self) -> int:
+        """Calls a round that do not answer, at most: the one that chooses its query, and one more.
+
+        That is the search of an agent that would have ended, or the verdict after the last round.
+        """
+        return 2
+
     def shown(self, number: int) -> int:
         """The most passages that rounds 1 to ``number`` show."""
         return number * self.step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchStep:
-    """A search that was made: what the chooser said, and what it found that had not been found before."""
-
-    said: str
-    query: str
-    found: tuple[Passage, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What a chooser wants.
-
-    Parameters
-    ----------
-    query
-        To be sent.
-    said
-        What it said in the form in which later prompts repeat it.
-    action
-        Everything it generated, as it came.
-    usage
-        Its calls and their tokens.
-    finishes
-        Whether it would end instead.
-    unread
-        Whether nothing it said could be read, so that the query is the question.
-    """
-
-    query: str
-    said: str
-    action: str
-    usage: Usage
-    finishes: bool = False
-    unread: bool = False
-
-
-class QueryChooser(Protocol):
-    """Chooses the next query. Safe to call from several threads."""
-
-    def choose(
-        self, question: str, steps: Sequence[SearchStep], *, refused: Choice | None = None
-    ) -> Choice:
-        """What to do after these steps.
-
-        ``refused`` is the choice to end that was not granted: one that searches is wanted instead.
-        """
-        ...
-
-
 @dataclass(slots=True)
 class _Trail:
-    """What one question's searches have found: all of it, and what of it the answerer was shown."""
+    """What one question's searches have found: all of it, and what of it the answerer was shown.
+
+    ``unread`` counts the choices and verdicts so far of which nothing could be read.
+    """
 
     steps: tuple[SearchStep, ...] = ()
     shown: tuple[Passage, ...] = ()
+    unread: int = 0
     _found: set[str] = field(default_factory=set)
 
-    def look(self, choice: Choice, ranked: Sequence[Passage], most: int) -> tuple[Passage, ...]:
-        """Take in the first ``most`` passages not found before; what may be shown, in rank order.
+    def look(
+        self, ranked: Sequence[Passage], most: int
+    ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+        """The first ``most`` passages not found before, and what may be shown, in rank order.
 
         That is those, and what was dropped before and ranks among them now: its score for this query
         may be better.
@@ -130,17 +94,22 @@ class _Trail:
             elif each.id not in shown:
                 offered.append(each)
         self._found.update(each.id for each in new)
-        step = SearchStep(said=choice.said, query=choice.query, found=tuple(new))
+        return tuple(new), tuple(offered)
+
+    def add(self, step: SearchStep) -> None:
+        """Take in a step."""
         self.steps = (*self.steps, step)
-        return tuple(offered)
+        self.shown = (*self.shown, *step.shown)
 
 
 class SearchingLoop:
     """Runs the loop over one question at a time; safe to use from several threads.
 
-    A round sends the query the chooser wants, adds at most ``step`` passages, and answers over all the
-    evidence so far. ``candidate_scores`` are those of everything the query found, ``action`` is what
-    the chooser generated, and its calls and tokens count with the round whose query they chose.
+    A round sends the query the chooser wants, adds at most ``step`` passages, has them read where there
+    is a reader, and answers over everything so far. ``candidate_scores`` are those of everything the
+    query found, ``action`` is what the chooser generated and, after a blank line, what an asker said.
+    The calls and tokens of chooser and reader count with the round that they made, those of a verdict
+    as a judge's.
 
     Parameters
     ----------
@@ -148,8 +117,9 @@ class SearchingLoop:
         See :class:`suffice.pipelines.answerer.Answerer`.
     settings
         How rounds are made.
-    chooser
-        Sees everything found, whatever the filter drops, so that queries do not depend on the filter.
+    roles
+        Who chooses, reads and is asked. The chooser sees everything found, whatever the filter drops,
+        so that queries do not depend on the filter.
     passage_filter
         Drops passages before they are shown to the answerer. One that was dropped may be found again
         and kept, at its score for that later query.
@@ -159,13 +129,13 @@ class SearchingLoop:
         self,
         model: ChatModel,
         settings: SearchSettings,
-        chooser: QueryChooser,
+        roles: Roles,
         *,
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
         self._loop = settings
-        self._chooser = chooser
+        self._roles = roles
         self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
 
     def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
@@ -181,31 +151,72 @@ class SearchingLoop:
         loop, trail = self._loop, _Trail()
         finished: tuple[Round, ...] = ()
         choice: Choice | None = None
-        unread = 0
         for number in range(1, loop.rounds + 1):
             choice = self._searching(question.text, trail.steps, choice)
-            unread += choice.unread
-            started = time.perf_counter()
-            ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
-            added = self._answerer.kept(trail.look(choice, ranked, loop.step))
-            trail.shown = (*trail.shown, *added)
-            answered = retrieved(
-                self._answerer.answer(question, number, trail.shown), choice.query, ranked
-            )
-            latest = replace(
-                answered,
-                passages=added,
-                action=choice.action,
-                usage=usage_sum(answered.usage, choice.usage),
-                signals={**answered.signals, MALFORMED_ACTIONS.name: float(unread)},
-            )
-            latest = self._answerer.beside(question, (*finished, timed(latest, started)))
+            latest = self._round(question, retriever, trail, choice)
             choice = None
-            if loop.verdicts:
+            if loop.verdicts and self._roles.asker is not None:
+                latest = _with_asked(latest, self._ask(question.text, trail))
+            elif loop.verdicts:
                 choice = self._choose(question.text, trail.steps)
-                latest = _with_verdict(latest, choice, last=number == loop.rounds)
+                latest = _with_wish(latest, choice, last=number == loop.rounds)
+            malformed = {MALFORMED_ACTIONS.name: float(trail.unread)}
+            latest = replace(latest, signals={**latest.signals, **malformed})
+            latest = self._answerer.beside(question, (*finished, latest))
             finished = (*finished, latest)
             yield latest
+
+    def _round(
+        self, question: Question, retriever: Retriever, trail: _Trail, choice: Choice
+    ) -> Round:
+        """Search, read, answer."""
+        loop, number = self._loop, len(trail.steps) + 1
+        started = time.perf_counter()
+        ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
+        found, offered = trail.look(ranked, loop.step)
+        shown = self._answerer.kept(offered)
+        spent, reading = choice.usage, None
+        if self._roles.reader is not None:
+            reading = self._roles.reader.read(choice.query, found)
+            spent = usage_sum(spent, _untimed(reading.usage))
+        trail.unread += choice.unread
+        trail.add(
+            SearchStep(
+                said=choice.said,
+                query=choice.query,
+                found=found,
+                shown=shown,
+                answer="" if reading is None else reading.answer,
+            )
+        )
+        answered = retrieved(self._answered(question, trail), choice.query, ranked)
+        return timed(
+            replace(
+                answered,
+                passages=shown,
+                action=choice.action,
+                intermediate_answer=None if reading is None else reading.answer,
+                usage=usage_sum(_untimed(answered.usage), spent),
+            ),
+            started,
+        )
+
+    def _answered(self, question: Question, trail: _Trail) -> Round:
+        number = len(trail.steps)
+        if self._roles.prompt is None:
+            return self._answerer.answer(question, number, trail.shown)
+        prompt = self._roles.prompt(question.text, trail.steps)
+        return self._answerer.ask(question, number, prompt)
+
+    def _ask(self, question: str, trail: _Trail) -> Verdict:
+        """The asker's verdict, with its seconds."""
+        if self._roles.asker is None:
+            raise InternalError("nobody is there to be asked")
+        started = time.perf_counter()
+        verdict = self._roles.asker.ask(question, trail.steps)
+        trail.unread += verdict.unread
+        seconds = time.perf_counter() - started
+        return replace(verdict, usage=replace(verdict.usage, latency_s=seconds))
 
     def closed_book(self, question: Question) -> Round:
         """Round 0: the model's answer without passages, one greedy call.
@@ -237,32 +248,52 @@ class SearchingLoop:
     ) -> Choice:
         """The chooser's choice, with its seconds."""
         started = time.perf_counter()
-        choice = self._chooser.choose(question, steps, refused=refused)
+        choice = self._roles.chooser.choose(question, steps, refused=refused)
         seconds = time.perf_counter() - started
         return replace(choice, usage=replace(choice.usage, latency_s=seconds))
 
 
-def usage_sum(first: Usage, second: Usage) -> Usage:
-    """The first with calls, plain tokens and seconds of the second added; unknown with unknown."""
-    added: dict[str, int | float | None] = {}
-    for name in _SUMMED:
-        one, other = getattr(first, name), getattr(second, name)
-        added[name] = None if one is None or other is None else one + other
-    return replace(first, **added)  # type: ignore[arg-type]
+def _untimed(usage: Usage) -> Usage:
+    """For calls whose seconds the round's own clock counts; a choice comes before that clock starts."""
+    return replace(usage, latency_s=0.0)
 
 
-def _with_verdict(finished: Round, verdict: Choice, *, last: bool) -> Round:
-    """The round with the verdict that came after it.
+def _with_wish(finished: Round, choice: Choice, *, last: bool) -> Round:
+    """The round with what the chooser wished after it.
 
-    A verdict is a ``judge_call`` where it chose no query of its own: where the chooser would end, and
-    after the last round. Elsewhere it is the next round's choice and costs a policy nothing more.
+    That is a ``judge_call`` where it chose no query: where the chooser would end, and after the last
+    round. Elsewhere it is the next round's choice and costs a policy nothing more.
     """
     usage = finished.usage
-    if verdict.finishes or last:
-        calls = (usage.judge_calls or 0) + (verdict.usage.llm_calls or 0)
-        usage = replace(usage, judge_calls=calls)
+    if choice.finishes or last:
+        usage = _judged(usage, choice.usage)
     return replace(
         finished,
         usage=usage,
-        signals={**finished.signals, LLM_STOP.name: float(verdict.finishes)},
+        signals={**finished.signals, LLM_STOP.name: float(choice.finishes)},
+    )
+
+
+def _with_asked(finished: Round, verdict: Verdict) -> Round:
+    """The round with the verdict that was asked for after it, whose seconds count with it."""
+    usage = _judged(finished.usage, verdict.usage)
+    latency = (usage.latency_s or 0.0) + (verdict.usage.latency_s or 0.0)
+    return replace(
+        finished,
+        action=f"{finished.action}\n\n{verdict.said}",
+        usage=replace(usage, latency_s=latency),
+        signals={**finished.signals, LLM_STOP.name: float(verdict.stops)},
+    )
+
+
+def _judged(usage: Usage, verdict: Usage) -> Usage:
+    """A round's usage with a verdict's calls and tokens as a judge's."""
+    return add_judge_calls(
+        usage,
+        Usage(
+            judge_calls=verdict.llm_calls,
+            judge_prompt_tokens=verdict.prompt_tokens,
+            judge_cached_tokens=verdict.cached_tokens,
+            judge_completion_tokens=verdict.completion_tokens,
+        ),
     )

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from suffice.calibration.conformal import Threshold
-from suffice.calibration.fields import number, number_or_none, numbers
-from suffice.calibration.maps import calibrator_document, read_calibrator
-from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.errors import DataError, UsageError
-from suffice.policies.ab_rag import ABRagPolicy
-from suffice.policies.fixed import FixedPolicy
-from suffice.policies.micp import Clusters, Match, MiCPPolicy
-from suffice.policies.relevance_filter import RelevanceFilter
-from suffice.policies.rule import RulePolicy
+from suffice.policies.kinds import KINDS, body_of
+from suffice.policies.stop_rag.policy import StopRAGPolicy
+from suffice.policies.stop_rag.reading import weights_beside
 from suffice.protocols import StopPolicy
-from suffice.signals.abstained import abstained_signal
-from suffice.signals.sample_clusters import CLUSTERINGS
 from suffice.trace.atomic import replace_file
 
 __all__ = [
@@ -37,35 +26,12 @@ __all__ = [
 
 POLICY_VERSION = 1
 _MAX_BYTES = 50_000_000
+_DECIDES_NOTHING = ("budget", "fitted_on", "guarantee", "levels", "notes")
 
 
 def policy_document(policy: StopPolicy) -> dict[str, Any]:
     """A policy as the JSON document of its file."""
-    for kind, body in _BODIES.items():
-        if isinstance(policy, kind):
-            return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **body(policy)}
-    raise UsageError(f"a policy of kind {policy.kind!r} has no file format")
-
-
-def _rule_body(policy: RulePolicy) -> dict[str, Any]:
-    body: dict[str, Any] = {"rule": policy.rule}
-    if policy.preset is not None:
-        body["preset"] = policy.preset
-    if policy.calibrators:
-        body["calibrators"] = {
-            name: calibrator_document(calibrator) for name, calibrator in policy.calibrators.items()
-        }
-    if policy.base_rates:
-        body["base_rates"] = [None if math.isnan(rate) else rate for rate in policy.base_rates]
-    if policy.own_signals:
-        body["own_signals"] = list(policy.own_signals)
-    if policy.abstention is not None:
-        body["abstention"] = list(policy.abstention)
-    if policy.fitted_on:
-        body["fitted_on"] = dict(policy.fitted_on)
-    if policy.guarantee:
-        body["guarantee"] = dict(policy.guarantee)
-    return body
+    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **body_of(policy)}
 
 
 def policy_hash(policy: StopPolicy) -> str:
@@ -83,7 +49,8 @@ def policy_hash(policy: StopPolicy) -> str:
 def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None = None) -> Path:
     """Write a policy file; a path not ending in ``.json`` is a folder that gets ``policy.json``.
 
-    ``max_rounds`` is the budget a controller enforces by default.
+    The weights of a network lie beside it, under the file's name with ``.safetensors``. ``max_rounds``
+    is the budget a controller enforces by default.
     """
     target = Path(path)
     if target.suffix != ".json":
@@ -92,6 +59,8 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     if max_rounds is not None:
         document["max_rounds"] = max_rounds
     target.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(policy, StopRAGPolicy):  # before the file, which names their digest
+        replace_file(weights_beside(target), policy.model.weights())
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     replace_file(target, text.encode())
     return target
@@ -126,9 +95,9 @@ def load_policy(path: str | Path) -> PolicyFile:
         file = file / "policy.json"
     document = _read_document(file)
     kind = document.get("kind")
-    if not isinstance(kind, str) or kind not in _READERS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise DataError(
-            f"unknown policy kind {kind!r}; known: {', '.join(sorted(_READERS))}",
+            f"unknown policy kind {kind!r}; known: {', '.join(sorted(KINDS))}",
             file=str(file),
             column="kind",
         )
@@ -140,11 +109,11 @@ def load_policy(path: str | Path) -> PolicyFile:
             column="max_rounds",
         )
     try:
-        policy = _READERS[kind](document)
+        policy = KINDS[kind].read(document, file)
     except DataError as error:
         raise DataError(error.message, file=str(file), column=error.column) from error
     except UsageError as error:
-        raise DataError(str(error), file=str(file), column=_MAIN_FIELD[kind]) from error
+        raise DataError(str(error), file=str(file), column=KINDS[kind].main_field) from error
     return PolicyFile(policy, max_rounds)
 
 
@@ -182,183 +151,3 @@ def _read_document(file: Path) -> dict[str, Any]:
             column="suffice_policy",
         )
     return document
-
-
-def _field(document: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    value = document.get(name, default)
-    if value is None and default is None:
-        return None
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise DataError(f"must be a {kind.__name__}, found {value!r}", column=name)
-    return value
-
-
-def _strings(document: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
-    values = _field(document, name, list)
-    if values is None:
-        return None
-    if not all(isinstance(value, str) for value in values):
-        raise DataError("must be a list of strings", column=name)
-    return tuple(values)
-
-
-def _read_fixed(document: Mapping[str, Any]) -> StopPolicy:
-    rounds = _field(document, "rounds", int)
-    if rounds is None:
-        raise DataError("is missing", column="rounds")
-    return FixedPolicy(rounds)
-
-
-def _probability(value: object, column: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
-        raise DataError(f"must be null or a number in [0, 1], found {value!r}", column=column)
-    return float(value)
-
-
-def _read_calibrators(document: Mapping[str, Any]) -> dict[str, PerRoundCalibrator]:
-    parts = _field(document, "calibrators", dict, {})
-    return {name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()}
-
-
-def _read_abstention(document: Mapping[str, Any]) -> tuple[str, ...] | None:
-    phrases = _strings(document, "abstention")
-    try:
-        abstained_signal(phrases or ())
-    except UsageError as error:
-        raise DataError(str(error), column="abstention") from error
-    return phrases
-
-
-def _finite(value: object, column: str) -> float:
-    found = number(value, column)
-    if not math.isfinite(found):
-        raise DataError(f"must be finite, found {found!r}", column=column)
-    return found
-
-
-def _numbers(document: Mapping[str, Any], name: str) -> dict[str, float]:
-    parts = _field(document, name, dict, {})
-    return {key: _finite(value, f"{name}.{key}") for key, value in parts.items()}
-
-
-def _read_ab_rag(document: Mapping[str, Any]) -> StopPolicy:
-    for name in ("weights", "threshold", "link"):
-        if name not in document:
-            raise DataError("is missing", column=name)
-    return ABRagPolicy(
-        weights=_numbers(document, "weights"),
-        threshold=_finite(document["threshold"], "threshold"),
-        link=document["link"],
-        intercept=_finite(document.get("intercept", 0.0), "intercept"),
-        undefined=_numbers(document, "undefined"),
-        reads_abstention=_field(document, "reads_abstention", bool, default=False),
-        abstention=_read_abstention(document),
-        preset=_field(document, "preset", str),
-        levels=numbers(document.get("levels", []), "levels"),
-        fitted_on=_field(document, "fitted_on", dict, {}),
-        notes=_strings(document, "notes") or (),
-    )
-
-
-def _read_micp(document: Mapping[str, Any]) -> StopPolicy:
-    for name in ("alpha", "rounds", "samples", "stops", "answer_set"):
-        if document.get(name) is None:
-            raise DataError("is missing", column=name)
-    match = _field(document, "match", dict, {"score": "em"})
-    chosen = _field(document, "filter", dict)
-    budget = _field(document, "budget", dict, {})
-    _finite(budget.get("weight", 1.0), "budget.weight")
-    fitted_on = _field(document, "fitted_on", dict, {})
-    _field(fitted_on, "loop", dict, {})
-    return MiCPPolicy(
-        alpha=_finite(document["alpha"], "alpha"),
-        rounds=_field(document, "rounds", int),
-        samples=_field(document, "samples", int),
-        stops=_read_stops(_field(document, "stops", list)),
-        final=_or_below_all(_field(document, "answer_set", dict), "confidence"),
-        stop_on=document.get("stop_on", "entropy"),
-        penalty=_finite(document.get("penalty", 0.0), "penalty"),
-        clusters=_read_clusters(_field(document, "clusters", dict, {})),
-        match=Match(
-            f1=None if match.get("score") == "em" else number(match.get("at_least"), "match")
-        ),
-        filter=None if chosen is None else RelevanceFilter.from_json(chosen),
-        filtered=_field(document, "filtered", bool, default=False),
-        seed=_field(document, "seed", int, 42),
-        preset=_field(document, "preset", str),
-        budget=budget,
-        fitted_on=fitted_on,
-        notes=_strings(document, "notes") or (),
-    )
-
-
-def _read_clusters(given: Mapping[str, Any]) -> Clusters:
-    by: Any = given.get("by", "string")
-    if by not in CLUSTERINGS:
-        raise DataError(
-            f"must be one of {', '.join(CLUSTERINGS)}, found {by!r}", column="clusters.by"
-        )
-    cosine = number_or_none(given.get("cosine"), "clusters.cosine")
-    return Clusters(by=by, cosine=cosine, encoder=_field(given, "encoder", str))
-
-
-def _read_stops(given: list[Any]) -> tuple[Threshold, ...]:
-    found = []
-    for each in given:
-        if not isinstance(each, dict) or "value" not in each:
-            raise DataError(
-                f'must hold objects with "value" and "tied_share", found {each!r}', column="stops"
-            )
-        share = _finite(each.get("tied_share", 0.0), "stops.tied_share")
-        found.append(Threshold(_or_below_all(each, "value"), share))
-    return tuple(found)
-
-
-def _or_below_all(given: Mapping[str, Any], name: str) -> float:
-    """A threshold; null lies below everything."""
-    value = given.get(name)
-    return -math.inf if value is None else _finite(value, name)
-
-
-def _read_rule(document: Mapping[str, Any]) -> StopPolicy:
-    rule = _field(document, "rule", str)
-    if rule is None:
-        raise DataError("is missing", column="rule")
-    rates = [_probability(rate, "base_rates") for rate in _field(document, "base_rates", list, [])]
-    return RulePolicy(
-        rule=rule,
-        calibrators=_read_calibrators(document),
-        base_rates=tuple(math.nan if rate is None else rate for rate in rates),
-        kind=document["kind"],
-        preset=_field(document, "preset", str),
-        own_signals=_strings(document, "own_signals") or (),
-        abstention=_read_abstention(document),
-        fitted_on=_field(document, "fitted_on", dict, {}),
-        guarantee=_field(document, "guarantee", dict, {}),
-    )
-
-
-_DECIDES_NOTHING = ("budget", "fitted_on", "guarantee", "levels", "notes")
-_BODIES: Mapping[type, Callable[[Any], dict[str, Any]]] = MappingProxyType(
-    {
-        FixedPolicy: lambda policy: {"rounds": policy.rounds},
-        RulePolicy: _rule_body,
-        ABRagPolicy: ABRagPolicy.to_json,
-        MiCPPolicy: MiCPPolicy.to_json,
-    }
-)
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], StopPolicy]] = MappingProxyType(
-    {
-        "fixed": _read_fixed,
-        "rule": _read_rule,
-        "tasr": _read_rule,
-        "certified": _read_rule,
-        "ab-rag": _read_ab_rag,
-        "micp": _read_micp,
-    }
-)
-_MAIN_FIELD = MappingProxyType(
-    {**dict.fromkeys(_READERS, "rule"), "fixed": "rounds", "ab-rag": "weights", "micp": "stops"}
-)

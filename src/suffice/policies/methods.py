@@ -14,16 +14,26 @@ from suffice.policies.fitting import FIT_SPLIT, fit_data
 from suffice.policies.micp import Match
 from suffice.policies.micp_fit import CALIBRATE, OPTIMIZE, MiCPSettings, fit_micp
 from suffice.policies.presets import PRESETS, Preset
+from suffice.policies.stop_rag.fit import StopRAGSettings, TrainingRun, fit_stop_rag
 from suffice.policies.tasr import fit_tasr, tasr_signals
 from suffice.protocols import StopPolicy
 from suffice.trace.table import TraceSet
 
-__all__ = ["METHODS", "MICP_OPTIONS", "Method", "Preset", "fit_method", "method_and_preset"]
+__all__ = [
+    "METHODS",
+    "MICP_OPTIONS",
+    "STOP_RAG_OPTIONS",
+    "Method",
+    "Preset",
+    "fit_method",
+    "method_and_preset",
+]
 
 _BOTH: frozenset[Preset] = frozenset(PRESETS)
 MICP_OPTIONS = frozenset(
     {"match_f1", *(each.name for each in fields(MiCPSettings) if each.name != "match")}
 )
+STOP_RAG_OPTIONS = frozenset(each.name for each in fields(StopRAGSettings))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +54,8 @@ class Method:
         no split.
     reads
         Splits it is fitted on: the first of these sets that the traces have.
+    trains
+        Whether its fit also takes ``run``: who watches, and where checkpoints go.
     """
 
     name: str
@@ -52,6 +64,7 @@ class Method:
     options: Mapping[Preset, frozenset[str]]
     fitted: frozenset[Preset] = _BOTH
     reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
+    trains: bool = False
 
     def can_read(self, traces: TraceSet) -> bool:
         """Whether the traces have splits it is fitted on."""
@@ -87,6 +100,12 @@ def _fit_micp(traces: TraceSet, preset: Preset, split: str, **options: Any) -> S
                 f"an allocation by hand is not searched for; leave {searched} or allocation out"
             )
     return fit_micp(traces, preset, split, MiCPSettings(**options))
+
+
+def _fit_stop_rag(
+    traces: TraceSet, preset: Preset, split: str, *, run: TrainingRun | None = None, **options: Any
+) -> StopPolicy:
+    return fit_stop_rag(traces, preset, split, StopRAGSettings(**options), run)
 
 
 def _control(control: Control) -> Method:
@@ -130,6 +149,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             options=MappingProxyType(dict.fromkeys(PRESETS, MICP_OPTIONS)),
             reads=(frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT})),
         ),
+        "stop-rag": Method(
+            name="stop-rag",
+            summary="stop when a network that reads question and documents values it above going on",
+            fit=_fit_stop_rag,
+            options=MappingProxyType(dict.fromkeys(PRESETS, STOP_RAG_OPTIONS)),
+            trains=True,
+        ),
         **{name: _control(control) for name, control in CONTROLS.items()},
     }
 )
@@ -145,7 +171,13 @@ def method_and_preset(name: str) -> tuple[Method, Preset] | None:
 
 
 def fit_method(
-    name: str, traces: TraceSet, preset: Preset, split: str, **options: Any
+    name: str,
+    traces: TraceSet,
+    preset: Preset,
+    split: str,
+    *,
+    run: TrainingRun | None = None,
+    **options: Any,
 ) -> StopPolicy:
     """Fit a method by its name.
 
@@ -153,11 +185,14 @@ def fit_method(
     ----------
     name, traces, preset, split
         Which method, and what it reads.
+    run
+        Who watches a training and where its checkpoints go; nothing to methods that do not train.
     options
         The method's own: ``calibrator`` (how ``calibrated(...)`` is fitted) for corrected presets of
         tasr and the controls; ``certainty`` (S1), ``support`` (S2, corrected only) and ``threshold``
         for ab-rag; those of :class:`suffice.policies.micp_fit.MiCPSettings` for micp, with ``match_f1``
-        for ``match``. One that is ``None`` counts as not given.
+        for ``match``; those of :class:`suffice.policies.stop_rag.fit.StopRAGSettings` for stop-rag. One
+        that is ``None`` counts as not given.
 
     Raises
     ------
@@ -175,4 +210,6 @@ def fit_method(
             other = [each for each in PRESETS if option in method.options[each]]
             instead = f", or use the {other[0]} preset, which takes it" if other else ""
             raise UsageError(f"the {preset} preset of {name} {takes}; leave {option} out{instead}")
+    if method.trains:
+        given["run"] = run
     return method.fit(traces, preset, split, **given)

@@ -25,6 +25,7 @@ from suffice.replay.costing import CostAxis, CostBook, cost_reads
 from suffice.replay.frontier import Frontier, interpolate
 from suffice.replay.oracle import ORACLES
 from suffice.replay.results import PolicyResult, ReplayResult
+from suffice.replay.retrieval_quality import RetrievalQuality, retrieval_quality
 from suffice.replay.selective import confidence_auroc, stop_confidence
 from suffice.scoring import F1Kind
 from suffice.signals.registry import is_usual
@@ -131,8 +132,11 @@ def replay(
     found = [
         _with_confidence(_result(run, scored, intervals, traces), tables, scored) for run in runs
     ]
+    quality = retrieval_quality(traces)
     draws = Draws(settings.resamples, settings.seed)
-    policies = tuple(_with_sets(each, traces, tables, draws) for each in found)
+    policies = tuple(
+        _with_retrieval(_with_sets(each, traces, tables, draws), quality) for each in found
+    )
     return ReplayResult(
         questions=traces.n_questions,
         labelled=int(scored.labelled.sum()),
@@ -362,6 +366,13 @@ def _with_confidence(result: PolicyResult, tables: _Tables, scored: Outcomes) ->
         return result
     area = confidence_auroc(confidence, at_stop(scored.em, result.stops))
     return replace(result, confidence=confidence, auroc=area)
+
+
+def _with_retrieval(result: PolicyResult, quality: RetrievalQuality) -> PolicyResult:
+    if result.kind == CLOSED_BOOK:
+        return result
+    precision, recall = quality.at(result.stops)
+    return replace(result, precision=precision, recall=recall)
 
 
 def _with_sets(

@@ -34,9 +34,10 @@ class PolicyResult:
     unknown). ``stops`` (n_questions,) is the
     round taken; ``beyond_record`` counts questions for which the policy wanted a later one.
     ``retained_f1`` is F1 over the full budget's, ``frontier_gain`` F1 minus that of the fixed-k
-    frontier at the same cost. ``confidence`` (n_questions,) is the policy's own at the stop round
-    (``None``: it has none) and ``auroc`` its AUROC against exact match there. ``sets`` are the answer
-    sets of a policy that gives them.
+    frontier at the same cost. ``precision`` and ``recall`` are of the passages retrieved up to the
+    stop, means over the questions where they are known (``None``: nowhere). ``confidence``
+    (n_questions,) is the policy's own at the stop round (``None``: it has none) and ``auroc`` its AUROC
+    against exact match there. ``sets`` are the answer sets of a policy that gives them.
     """
 
     name: str
@@ -55,6 +56,8 @@ class PolicyResult:
     retained_f1: float | None = None
     frontier_gain: Interval | None = None
     p95_rounds: float = 0.0
+    precision: float | None = None
+    recall: float | None = None
     policy: StopPolicy | None = None
     confidence: NDArray[np.float64] | None = None
     auroc: float | None = None
@@ -81,6 +84,8 @@ class PolicyResult:
             "frontier_gain": _interval(self.frontier_gain),
             "p95_rounds": self.p95_rounds,
         }
+        if self.recall is not None:
+            entry |= {"precision": self.precision, "recall": self.recall}
         if self.confidence is not None:
             entry["auroc"] = self.auroc
         if self.sets is not None:

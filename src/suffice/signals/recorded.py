@@ -54,7 +54,7 @@ LLM_STOP = SignalSpec(
 )
 MALFORMED_ACTIONS = SignalSpec(
     name="malformed_actions",
-    summary="rounds so far whose action could not be read, asked twice (ReAct)",
+    summary="replies so far that could not be read: actions (asked twice), follow-up questions, verdicts",
     low=0.0,
     direction="low",
 )

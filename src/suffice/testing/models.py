@@ -44,6 +44,13 @@ _WORDS = (
 _CHANCE_OF_BEST = 0.6
 _CHANCE_TO_FINISH = 0.25
 _SEARCHED = re.compile(r"^Action: Search\[(.*)\]$", re.MULTILINE)
+_MAIN_QUESTION = re.compile(r"^Main question: (.+)$", re.MULTILINE)
+_FOUND = re.compile(r"^(Document|Intermediate answer): (.+)$", re.MULTILINE)
+_ASKED = re.compile(r"^(?:Follow-up: )?What is (.+)\?$", re.MULTILINE)
+_ASK_NEXT = "Ask the next follow-up question."
+_ASK_ANOTHER = "That was asked before. Ask another follow-up question"
+_ASK_MAIN = ("Back to the main question:", "Answer the main question:")
+_READ = "Answer the question from the document alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,17 +215,16 @@ def made_up_reply(request: GenerationRequest, index: int) -> str:
     (sample i at seed s is sample 0 at seed s + i). A prompt that offers ``<STOP>`` and ``<CONTINUE>``
     is given one of the two, one that asks for a ``Rating:`` a number from 1 to 5. An agent's prompt is
     given a thought and an action: names are searched for in the order in which they come up, those of
-    the question first, and the longer it goes on, the more often it would finish.
+    the question first, and the longer it goes on, the more often it would finish. A prompt that wants a
+    follow-up question is given one about the next name in that order, ``What is NAME?``, and one that
+    wants it answered from its documents a name that they add to it, or ``unknown``; the main question
+    is then answered by a name of the documents, as above.
     """
     prompt = _text(request)
-    if "Search[query]" in prompt and "Finish[answer]" in prompt:
-        return _agent_reply(prompt)
-    question, names = _question(prompt), _names(prompt)
-    if "<STOP>" in prompt and "<CONTINUE>" in prompt:
-        verdict = "<STOP>" if _share("verdict", prompt) < 0.5 else "<CONTINUE>"
-        return f"Decision: {verdict}"
-    if prompt.rstrip().endswith("Rating:") or "Rating: <1-5>" in prompt:
-        return f" {1 + int(5 * _share('rating', prompt))}"
+    for reply_to in (_agent_reply, _verdict, _rating, _follow_up_reply, _reading_reply):
+        if (other := reply_to(prompt)) is not None:
+            return other
+    question, names = _main_question_again(prompt) or (_question(prompt), _names(prompt))
     ranked = sorted(names, key=lambda name: (_share(question, name), name)) or ["unknown"]
     rank = 0
     if request.temperature > 0:
@@ -234,8 +240,10 @@ def made_up_reply(request: GenerationRequest, index: int) -> str:
     return f"{marker} {answer}\nConfidence: {confidence}"
 
 
-def _agent_reply(prompt: str) -> str:
+def _agent_reply(prompt: str) -> str | None:
     """The next thought and action, in the part that the prompt does not hold yet."""
+    if "Search[query]" not in prompt or "Finish[answer]" not in prompt:
+        return None
     question = _question(prompt)
     body = prompt[prompt.rfind("Question:") :]
     before = _SEARCHED.findall(body)
@@ -252,6 +260,57 @@ def _agent_reply(prompt: str) -> str:
         return f" {action}"
     marker = "" if body.endswith("Thought:") else "Thought:"
     return f"{marker} {thought}\nAction: {action}"
+
+
+def _verdict(prompt: str) -> str | None:
+    if "<STOP>" not in prompt or "<CONTINUE>" not in prompt:
+        return None
+    return f"Decision: {'<STOP>' if _share('verdict', prompt) < 0.5 else '<CONTINUE>'}"
+
+
+def _rating(prompt: str) -> str | None:
+    if not prompt.rstrip().endswith("Rating:") and "Rating: <1-5>" not in prompt:
+        return None
+    return f" {1 + int(5 * _share('rating', prompt))}"
+
+
+def _follow_up_reply(prompt: str) -> str | None:
+    """A question about a name that was not asked about yet; the main question when there is none."""
+    last = prompt.rstrip().rpartition("\n")[2]
+    if last != "Follow-up:" and not last.startswith((_ASK_NEXT, _ASK_ANOTHER)):
+        return None
+    question, body = _main_question(prompt)
+    before = {name.removeprefix("The ") for name in _ASKED.findall(body)}
+    found = _spans("\n".join([question, *(text for _, text in _FOUND.findall(body))]))
+    wanted = next((name for name in found if name.removeprefix("The ") not in before), None)
+    return f" {question}" if wanted is None else f" What is {wanted}?"
+
+
+def _reading_reply(prompt: str) -> str | None:
+    """Of the names in the last documents that their question does not hold, the lowest by hash."""
+    if not prompt.startswith(_READ):
+        return None
+    body = prompt.rpartition("\n\n")[2]
+    question = _question(body)
+    documents = "\n".join(text for _, text in _FOUND.findall(body))
+    new = [name for name in _spans(documents) if name not in question]
+    return f" {min(new, key=lambda name: _share(question, name), default='unknown')}"
+
+
+def _main_question_again(prompt: str) -> tuple[str, list[str]] | None:
+    """The main question and the names of its documents, where the prompt's last line asks it again."""
+    last = prompt.rstrip().removesuffix("Answer:").rstrip().rpartition("\n")[2]
+    if not last.startswith(_ASK_MAIN):
+        return None
+    question, body = _main_question(prompt)
+    documents = [text for kind, text in _FOUND.findall(body) if kind == "Document"]
+    return question, _spans("\n".join(documents))
+
+
+def _main_question(prompt: str) -> tuple[str, str]:
+    """The last main question, and what comes after it."""
+    asked = list(_MAIN_QUESTION.finditer(prompt))
+    return (asked[-1].group(1), prompt[asked[-1].end() :]) if asked else ("", "")
 
 
 def _text(request: GenerationRequest) -> str:

@@ -82,8 +82,11 @@ def test_voting_is_said(
     [
         (["--start", "3"], "--start is for --pipeline budgeted"),
         (["--certainty", "auto"], "--certainty is for --pipeline budgeted"),
-        (["--step", "3"], "--step is for --pipeline budgeted or react"),
+        (["--step", "3"], "--step is for --pipeline budgeted, iterative, chain or react"),
         (["--pipeline", "react", "--start", "3"], "--start is for --pipeline budgeted"),
+        (["--pipeline", "chain", "--certainty", "auto"], "--certainty is for --pipeline budgeted"),
+        (["--llm-stop"], "--llm-stop is for --pipeline iterative, chain or react"),
+        (["--llm-stop", "--pipeline", "budgeted"], "ask the model nothing about stopping; --judge"),
         (["--retriever", "hybrid+rerank"], "--reranker PATH"),
         (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
         (["--encoder", "http://localhost:1"], "--encoder-model"),

@@ -11,6 +11,12 @@ import pytest
 
 from suffice.pipelines.budgeted import BudgetedPipeline, BudgetedSettings
 from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
+from suffice.pipelines.follow_up import (
+    ChainPipeline,
+    ChainSettings,
+    IterativePipeline,
+    IterativeSettings,
+)
 from suffice.pipelines.loops import LOOPS, make_pipeline
 from suffice.pipelines.react import ReactPipeline, ReactSettings
 from suffice.protocols import PassageFilter
@@ -93,6 +99,8 @@ def test_settings_make_their_loop() -> None:
     kinds = {
         "cumulative": (CumulativeSettings, CumulativePipeline),
         "budgeted": (BudgetedSettings, BudgetedPipeline),
+        "iterative": (IterativeSettings, IterativePipeline),
+        "chain": (ChainSettings, ChainPipeline),
         "react": (ReactSettings, ReactPipeline),
     }
     assert list(LOOPS) == list(kinds)

@@ -18,12 +18,13 @@ from suffice.pipelines.controller import Controller
 from suffice.pipelines.react import ReactAgent, ReactPipeline, ReactSettings
 from suffice.pipelines.react_prompts import render_agent
 from suffice.pipelines.recording import Recording, record_examples
-from suffice.pipelines.searching import Choice, SearchStep
+from suffice.pipelines.search_roles import Choice, SearchStep
 from suffice.pipelines.sources import OwnParagraphs
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rule import RulePolicy
 from suffice.protocols import GenerationRequest, Message, StopPolicy
 from suffice.replay.engine import stop_rounds
+from suffice.signals.judge_support import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.trace.reader import read_traces
 from suffice.trace.records import Passage, Round
@@ -220,7 +221,8 @@ def test_settings_out_of_range_are_refused() -> None:
 # --- what was replayed is what runs ------------------------------------------------------------------
 def without_verdict(finished: Round) -> Round:
     signals = {name: value for name, value in finished.signals.items() if name != "llm_stop"}
-    usage = replace(finished.usage, latency_s=None, judge_calls=0)
+    none: dict[str, Any] = dict.fromkeys((*JUDGE_TOKENS, "latency_s"))
+    usage = replace(finished.usage, judge_calls=0, **none)
     return replace(finished, signals=signals, usage=usage)
 
 
@@ -257,7 +259,8 @@ def test_the_live_loop_stops_where_replay_says_in_the_rounds_that_were_recorded(
                 assert without_verdict(finished) == without_verdict(before)
                 if verdicts:
                     assert finished.signals == before.signals
-                    assert finished.usage.judge_calls == before.usage.judge_calls
+                    for name in ("judge_calls", *JUDGE_TOKENS):
+                        assert getattr(finished.usage, name) == getattr(before.usage, name)
                 if live.observe(finished).stop:
                     break
             assert len(live.rounds) == expected[each.question.id]

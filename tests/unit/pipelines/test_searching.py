@@ -10,13 +10,8 @@ from typing import Any
 import pytest
 
 from suffice.errors import UsageError
-from suffice.pipelines.searching import (
-    Choice,
-    SearchingLoop,
-    SearchSettings,
-    SearchStep,
-    usage_sum,
-)
+from suffice.pipelines.search_roles import Choice, Roles, SearchStep, usage_sum
+from suffice.pipelines.searching import SearchingLoop, SearchSettings
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.records import Passage, Question, Round, Usage
@@ -87,7 +82,7 @@ def run(
     loop = SearchingLoop(
         model or ScriptedModel(),
         SearchSettings(**{"rounds": 2, "step": 2, **settings}),
-        chooser,
+        Roles(chooser=chooser),
         passage_filter=passage_filter,
     )
     return list(loop.rounds(QUESTION, retriever)), chooser, retriever
@@ -200,7 +195,8 @@ def test_without_verdicts_the_chooser_is_asked_only_when_the_loop_goes_on() -> N
 def test_a_loop_that_is_left_asks_nothing_more() -> None:
     for verdicts, calls in ((True, 2), (False, 1)):
         chooser = Written([choice("x"), choice("y")])
-        loop = SearchingLoop(ScriptedModel(), SearchSettings(verdicts=verdicts), chooser)
+        settings = SearchSettings(verdicts=verdicts)
+        loop = SearchingLoop(ScriptedModel(), settings, Roles(chooser=chooser))
         next(loop.rounds(QUESTION, Scripted({"x": []})))
         assert len(chooser.seen) == calls
 
@@ -218,7 +214,7 @@ def test_signals_beside_the_answer_are_kept() -> None:
     loop = SearchingLoop(
         ScriptedModel(),
         SearchSettings(rounds=1, judge=True),
-        Written([choice("x"), choice("A", finishes=True)]),
+        Roles(chooser=Written([choice("x"), choice("A", finishes=True)])),
         encoder=HashingEncoder(),
     )
     (only,) = loop.rounds(QUESTION, Scripted({"x": [passage("a", rerank_score=0.5)]}))
@@ -237,6 +233,11 @@ def test_unknown_counts_stay_unknown() -> None:
 
 
 # --- the filter -------------------------------------------------------------------------------------
+def found_of(steps: Sequence[SearchStep]) -> list[SearchStep]:
+    """The steps as a chooser reads them, without what the answerer was shown."""
+    return [replace(each, shown=()) for each in steps]
+
+
 def test_only_the_answerer_sees_the_filter() -> None:
     results = {"x": [passage("a", 3.0), passage("b", 1.0)], "y": [passage("c", 2.5)]}
     model = ScriptedModel()
@@ -245,7 +246,10 @@ def test_only_the_answerer_sees_the_filter() -> None:
     assert ids(rounds) == [["a"], ["c"]]
     assert [each.candidate_scores for each in rounds] == [(3.0, 1.0), (2.5,)]
     _, unfiltered, _ = run(list(wanted), results)
-    assert chooser.seen == unfiltered.seen
+    assert [found_of(steps) for steps in chooser.seen] == [
+        found_of(steps) for steps in unfiltered.seen
+    ]
+    assert [[p.id for p in each.shown] for each in chooser.seen[-1]] == [["a"], ["c"]]
     assert all("Fact b" not in str(each.prompt) for each in model.requests)
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def simulated(count: int, *, seed: int = 0, weight: float = 6.0) -> TraceSet:
     return to_trace_set(records)
 
 
-def fitted(traces: TraceSet, **options: object) -> ABRagPolicy:
+def fitted(traces: TraceSet, **options: Any) -> ABRagPolicy:
     policy = fit_method("ab-rag", traces, "corrected", "tune", **options)
     assert isinstance(policy, ABRagPolicy)
     return policy

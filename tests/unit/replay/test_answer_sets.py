@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ RECORDS = sampled_records(300)
 TRACES = to_trace_set(RECORDS)
 
 
-def fitted(**options: object) -> MiCPPolicy:
+def fitted(**options: Any) -> MiCPPolicy:
     policy = fit_method("micp", TRACES, "corrected", "tune", alpha=0.2, **options)
     assert isinstance(policy, MiCPPolicy)
     return policy

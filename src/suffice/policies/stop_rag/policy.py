@@ -1,0 +1,181 @@
+"""Stop-RAG as a policy: stop where the learned value of stopping exceeds that of going on (paper 1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.policies.presets import Preset
+from suffice.policies.stop_rag.settings import TARGETS, Target
+from suffice.policies.stop_rag.threshold import stop_rounds
+from suffice.protocols import Action, Decision, PolicyTable, PolicyView, Signal
+
+__all__ = ["StopRAGPolicy", "ValueModel"]
+
+
+class ValueModel(Protocol):
+    """A trained network: the two values of a state. Safe to use from several threads."""
+
+    @property
+    def specs(self) -> tuple[Signal, ...]:
+        """The signals it reads."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        ...
+
+    def values(
+        self, columns: Mapping[str, NDArray[np.float64]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Values of stopping and of going on from its signals, all (n, T); NaN: undefined.
+
+        A state gets the same bits whatever stands beside it: what is replayed is what runs.
+        """
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a policy file: all but the weights, which it names by their SHA-256."""
+        ...
+
+    def weights(self) -> bytes:
+        """The weights as a safetensors file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRAGPolicy:
+    """Stops at the first round whose ``q_stop - q_cont`` exceeds a threshold, else at the last.
+
+    Section 5.3 of the paper: the threshold is tuned on validation questions, so this is not the greedy
+    policy of the network. The rounds decided are 1 to ``rounds`` - 1.
+
+    Parameters
+    ----------
+    model
+        The network.
+    threshold
+        Chosen on validation.
+    rounds
+        The full budget T it was trained for; there it stops in any case.
+    target
+        What it was trained towards.
+    preset
+        Whose settings trained it.
+    fitted_on, notes
+        Provenance, and remarks for people.
+    """
+
+    model: ValueModel
+    threshold: float
+    rounds: int
+    target: Target = "q-lambda"
+    preset: Preset | None = None
+    fitted_on: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.threshold):
+            raise UsageError(f"the threshold must be a finite number, found {self.threshold!r}")
+        if self.rounds < 1:
+            raise UsageError(f"rounds must be at least 1, found {self.rounds}")
+        if self.target not in TARGETS:
+            raise UsageError(f"target must be one of {', '.join(TARGETS)}, found {self.target!r}")
+
+    @property
+    def kind(self) -> str:
+        """``stop-rag``."""
+        return "stop-rag"
+
+    @property
+    def specs(self) -> tuple[Signal, ...]:
+        """What its network reads: the texts' values, or the signals it was trained on."""
+        return self.model.specs
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(spec.name for spec in self.model.specs)
+
+    @property
+    def summary(self) -> str:
+        """The rule in words."""
+        return (
+            f"stop when q_stop - q_cont > {self.threshold:.6g}, learned towards {self.target} by "
+            f"{self.model.summary}"
+        )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What whoever reads its figures should know."""
+        return self.notes
+
+    def decide(self, view: PolicyView) -> Decision:
+        """Stop when the difference of the values exceeds the threshold, or the budget is spent."""
+        columns = {
+            name: np.array([[view.signals[name][view.round - 1]]], np.float64)
+            for name in self.signals
+        }
+        stop, cont = (float(each[0, 0]) for each in self.model.values(columns))
+        difference = stop - cont
+        values = {
+            "q_stop": _or_none(stop),
+            "q_cont": _or_none(cont),
+            "difference": _or_none(difference),
+            "threshold": self.threshold,
+        }
+        if view.round >= self.rounds:
+            reason = f"round {view.round} is the last of the {self.rounds} it was trained for"
+            return Decision(action=Action.STOP, reason=reason, values=values)
+        if math.isnan(difference):
+            reason = f"its values are undefined at round {view.round}"
+            return Decision(action=Action.CONTINUE, reason=reason, values=values)
+        stops = difference > self.threshold
+        return Decision(
+            action=Action.STOP if stops else Action.CONTINUE,
+            reason=(
+                f"stopping is worth {stop:.3f} and going on {cont:.3f} at round {view.round}: the "
+                f"difference {difference:+.3f} is {'above' if stops else 'not above'} "
+                f"{self.threshold:+.3f}"
+            ),
+            values=values,
+        )
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        """The first round whose difference exceeds the threshold, (n_questions,), else the last."""
+        stop, cont = self.values(table)
+        difference = stop - cont
+        most = min(self.rounds, table.n_rounds)
+        lengths = np.full(table.n_questions, most, np.int16)
+        return stop_rounds(difference[:, :most], lengths, self.threshold)
+
+    def values(self, table: PolicyTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
+        return self.model.values({name: table.signal(name) for name in self.signals})
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a policy file."""
+        body: dict[str, Any] = {
+            "threshold": self.threshold,
+            "rounds": self.rounds,
+            "target": self.target,
+            "network": self.model.to_json(),
+        }
+        if self.preset is not None:
+            body["preset"] = self.preset
+        if self.fitted_on:
+            body["fitted_on"] = dict(self.fitted_on)
+        if self.notes:
+            body["notes"] = list(self.notes)
+        return body
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

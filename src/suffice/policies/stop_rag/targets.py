@@ -1,0 +1,220 @@
+"""What Stop-RAG's network learns: the value of going on, from rewards and bootstrapped estimates.
+
+A trajectory of T rounds has states s_1 to s_T. After round t the loop may stop, which earns
+r(s_t, STOP), or go on, which earns nothing until it ends; s_T is terminal: it stops by force and is no
+decision. Rewards are (n, T) float64: column t - 1 holds r(s_t, STOP), the mean score of the answers
+sampled after round t, and the column of a trajectory's last round T_i is also r(s_{T_i - 1}, CONT).
+Trajectories may differ in length; columns past T_i are never read. Nothing is discounted.
+
+Paper 1, section 4.2 and appendix C, as published.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from suffice.errors import UsageError
+
+__all__ = ["binary_labels", "informative", "monte_carlo", "q_lambda", "rounds_left"]
+
+_BLOCK = 2048  # trajectories at a time: their arrays stay in a core's own cache
+
+
+def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """T_i - t for every state, of that shape (n, T): above 0 a decision, 0 the last, below 0 none.
+
+    Raises
+    ------
+    UsageError
+        Unless the shape has two axes and there is a whole number from 1 to T for each row.
+
+    >>> rounds_left([3, 1], (2, 3)).tolist()
+    [[2, 1, 0], [0, -1, -2]]
+    """
+    if len(shape) != 2:
+        raise UsageError(f"trajectories must be (n, T), found shape {shape}")
+    lengths = np.asarray(lengths)
+    if lengths.shape != shape[:1]:
+        raise UsageError(
+            f"lengths must be one a trajectory, ({shape[0]},), found shape {lengths.shape}"
+        )
+    if lengths.size and lengths.dtype.kind not in "iu":
+        raise UsageError(f"lengths must be whole numbers, found {lengths.dtype}")
+    if ((lengths < 1) | (lengths > shape[1])).any():
+        raise UsageError(
+            f"lengths must lie from 1 to the {shape[1]} rounds there are, found {lengths.min()} to "
+            f"{lengths.max()}"
+        )
+    return lengths.astype(np.int64)[:, None] - np.arange(1, shape[1] + 1)
+
+
+def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
+    """The best reward that any later round of the trajectory earns: Q^(T-t)(s_t, CONT).
+
+    Parameters
+    ----------
+    rewards
+        (n, T), in [0, 1].
+    lengths
+        (n,), T_i of each trajectory, 1 to T.
+
+    Returns
+    -------
+    NDArray
+        (n, T), the rewards' unit; NaN at t >= T_i and where a later reward is undefined.
+
+    Raises
+    ------
+    UsageError
+        For shapes or lengths that do not fit.
+
+    Notes
+    -----
+    Paper 1, equations 10 and 17, as published.
+
+    >>> monte_carlo([[0.5, 0.25, 0.75, 0.0]], [4]).tolist()
+    [[0.75, 0.75, 0.0, nan]]
+    """
+    rewards = np.asarray(rewards, np.float64)
+    left = rounds_left(lengths, rewards.shape)
+    earned = np.where(left >= 0, rewards, -np.inf)
+    best = np.maximum.accumulate(earned[:, ::-1], axis=1)[:, ::-1]
+    found = np.full(rewards.shape, np.nan)
+    found[:, :-1] = np.where(left[:, :-1] > 0, best[:, 1:], np.nan)
+    return found
+
+
+def q_lambda(
+    rewards: ArrayLike, lengths: ArrayLike, q_stop: ArrayLike, q_cont: ArrayLike, lam: float
+) -> NDArray[np.float64]:
+    """The full-width forward-view Q(λ) target of going on, Q^λ(s_t, CONT).
+
+    With λ = 1 it is :func:`monte_carlo`, to the bit; with λ = 0 the better of the network's two
+    estimates of the next state (the reward, where that is the last). The target of stopping is the
+    reward itself.
+
+    Parameters
+    ----------
+    rewards
+        (n, T), in [0, 1].
+    lengths
+        (n,), T_i of each trajectory, 1 to T.
+    q_stop, q_cont
+        (n, T), the network's estimates for both actions, without gradient. Read at 1 < t < T_i only.
+    lam
+        λ in [0, 1]; λ^0 = 1 for every λ.
+
+    Returns
+    -------
+    NDArray
+        (n, T), the rewards' unit; NaN at t >= T_i and where what it is made of is undefined.
+
+    Raises
+    ------
+    UsageError
+        For shapes or lengths that do not fit, or λ outside [0, 1].
+
+    Notes
+    -----
+    Paper 1, equations 9 to 12, as published. The weights of the n-step targets sum to 1.
+
+    >>> estimate = [[0.5, 0.25, 0.0]]
+    >>> q_lambda([[0.5, 0.75, 1.0]], [3], estimate, estimate, 0.5).tolist()
+    [[0.625, 1.0, nan]]
+    """
+    lam = float(lam)
+    if not 0.0 <= lam <= 1.0:
+        raise UsageError(f"λ must lie from 0 to 1, found {lam}")
+    rewards, q_stop, q_cont = (np.asarray(each, np.float64) for each in (rewards, q_stop, q_cont))
+    left = rounds_left(lengths, rewards.shape)
+    if q_stop.shape != rewards.shape or q_cont.shape != rewards.shape:
+        raise UsageError(
+            f"estimates must have the shape {rewards.shape} of the rewards, found {q_stop.shape} and "
+            f"{q_cont.shape}"
+        )
+    found = np.empty(rewards.shape)
+    for start in range(0, len(found), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        found[rows] = _q_lambda(rewards[rows], left[rows], q_stop[rows], q_cont[rows], lam)
+    return found
+
+
+def _q_lambda(
+    rewards: NDArray[np.float64],
+    left: NDArray[np.int64],
+    q_stop: NDArray[np.float64],
+    q_cont: NDArray[np.float64],
+    lam: float,
+) -> NDArray[np.float64]:
+    # round-major, so that the states t + n of all t are one block; 0 where nothing was recorded
+    left = np.ascontiguousarray(left.T)
+    decides = left > 0
+    earned = np.where(left >= 0, rewards.T, 0.0)
+    # what an n-step backup ends in, and its weight over λ^(n-1)
+    end = np.where(decides, np.maximum(q_stop, q_cont).T, earned)
+    share = np.where(decides, 1.0 - lam, left == 0)
+    best = np.full(end.shape, -np.inf)  # of the rewards between t and t + n
+    target = np.zeros(end.shape)
+    for n in range(1, len(end)):
+        reach = len(end) - n
+        step = np.maximum(best[:reach], end[n:])
+        step *= share[n:]
+        step *= lam ** (n - 1)
+        target[:reach] += step
+        np.maximum(best[:reach], earned[n:], out=best[:reach])
+    target[~decides] = np.nan
+    return target.T
+
+
+def informative(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.bool_]:
+    """Which states are trained on: decisions, unless neither stopping nor going on earns anything.
+
+    Returns
+    -------
+    NDArray
+        (n, T) bool; false at t >= T_i, where r(s_t, STOP) = Q^(T-t)(s_t, CONT) = 0, and where either
+        is undefined. A state left out still serves as a bootstrap of earlier ones.
+
+    Raises
+    ------
+    UsageError
+        For shapes or lengths that do not fit.
+
+    Notes
+    -----
+    Paper 1, section 4.2, step 4, as published.
+
+    >>> informative([[0.5, 0.0, 0.0]], [3]).tolist()
+    [[True, False, False]]
+    """
+    going_on = monte_carlo(rewards, lengths)
+    stopping = np.asarray(rewards, np.float64)
+    undefined = np.isnan(going_on) | np.isnan(stopping)
+    return np.asarray(~undefined & ~((stopping == 0.0) & (going_on == 0.0)))
+
+
+def binary_labels(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
+    """Whether stopping earns more than the best of going on: 1, else 0; equal is 0.
+
+    Returns
+    -------
+    NDArray
+        (n, T); NaN at t >= T_i and where either reward is undefined.
+
+    Raises
+    ------
+    UsageError
+        For shapes or lengths that do not fit.
+
+    Notes
+    -----
+    Paper 1, equation 21, as published.
+
+    >>> binary_labels([[0.5, 0.25, 0.25]], [3]).tolist()
+    [[1.0, 0.0, nan]]
+    """
+    going_on = monte_carlo(rewards, lengths)
+    stopping = np.asarray(rewards, np.float64)
+    undefined = np.isnan(going_on) | np.isnan(stopping)
+    return np.where(undefined, np.nan, stopping > going_on)

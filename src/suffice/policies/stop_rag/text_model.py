@@ -1,0 +1,185 @@
+"""The network that reads question and documents, as a policy uses it: loaded when it first decides."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._optional import require
+from suffice.errors import DataError, UsageError, first_line
+from suffice.policies.document_fields import field_of
+from suffice.policies.stop_rag.encoder import PURPOSE, TextEncoder
+from suffice.policies.stop_rag.network import NetworkShape, QNetwork
+from suffice.policies.stop_rag.scorer import TextScorer
+from suffice.protocols import Signal
+from suffice.signals.base import SignalSpec
+from suffice.signals.recorded import Q_CONT, Q_STOP
+from suffice.trace.records import LoopView
+
+__all__ = ["TextModel"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextModel:
+    """A network over texts; a :class:`suffice.policies.stop_rag.policy.ValueModel`.
+
+    Parameters
+    ----------
+    encoder
+        The packaged encoder, a folder, or a name on the Hub.
+    encoder_sha256
+        Of the encoder it was trained on; another is refused.
+    shape
+        How the network is built.
+    data
+        The trained weights as a safetensors file.
+    """
+
+    encoder: str
+    encoder_sha256: str
+    shape: NetworkShape
+    data: bytes = field(repr=False)
+    specs: tuple[Signal, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "specs", _specs(_Lazy(self)))
+
+    @classmethod
+    def of(cls, network: QNetwork) -> TextModel:
+        """A trained network."""
+        weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
+        tensors = {name: each.cpu().contiguous() for name, each in network.tensors().items()}
+        return cls(
+            encoder=network.encoder.name,
+            encoder_sha256=network.encoder.identity,
+            shape=network.shape,
+            data=weights.save(tensors),
+        )
+
+    @property
+    def summary(self) -> str:
+        """What it reads with."""
+        return f"the encoder {self.encoder} over question and documents"
+
+    def values(
+        self, columns: Mapping[str, NDArray[np.float64]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Its signals are the values."""
+        return columns[Q_STOP.name], columns[Q_CONT.name]
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a policy file."""
+        return {
+            "features": "text",
+            "encoder": self.encoder,
+            "encoder_sha256": self.encoder_sha256,
+            "shape": asdict(self.shape),
+            "weights_sha256": hashlib.sha256(self.data).hexdigest(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], data: bytes) -> TextModel:
+        """What :meth:`to_json` wrote, with its weights.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is missing or malformed.
+        """
+        shape = field_of(document, "shape", dict)
+        names = {each.name for each in fields(NetworkShape)}
+        if shape is None or set(shape) != names:
+            raise DataError(f"must hold {', '.join(sorted(names))}", column="network.shape")
+        for name in ("encoder", "encoder_sha256"):
+            if not field_of(document, name, str):
+                raise DataError("is missing", column=f"network.{name}")
+        return cls(
+            encoder=document["encoder"],
+            encoder_sha256=document["encoder_sha256"],
+            shape=NetworkShape(**shape),
+            data=data,
+        )
+
+    def weights(self) -> bytes:
+        """The weights as a safetensors file."""
+        return self.data
+
+    def network(self) -> QNetwork:
+        """The network with its weights, on the processor.
+
+        Raises
+        ------
+        MissingExtra
+            When the extra ``learn`` is not installed.
+        UsageError
+            When the encoder is not there, or another than it was trained on.
+        DataError
+            When the weights are damaged or of another network.
+        """
+        encoder = TextEncoder.load(self.encoder)
+        if encoder.identity != self.encoder_sha256:
+            raise UsageError(
+                f"the encoder {self.encoder!r} is not the one the policy was trained on: its weights or "
+                "vocabulary differ; install that one, or fit again"
+            )
+        weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
+        errors = require("safetensors", extra="learn", purpose=PURPOSE)
+        if self.shape.frozen is None:
+            encoder.train_only(None)
+        else:
+            encoder.train_only(encoder.depth - self.shape.frozen)
+        network = QNetwork(encoder, self.shape)
+        try:
+            tensors = weights.load(self.data)
+        except errors.SafetensorError as error:
+            raise DataError(f"the weights are damaged ({first_line(error)})") from error
+        network.load_tensors(tensors)
+        return network
+
+
+class _Lazy:
+    """A network that is built when it is first asked.
+
+    The newest view is scored once for both signals; each thread remembers its own.
+    """
+
+    def __init__(self, model: TextModel) -> None:
+        self._model = model
+        self._lock = threading.Lock()
+        self._scorer: TextScorer | None = None
+        self._last = threading.local()
+
+    def value(self, view: LoopView, which: int) -> float:
+        """The value of stopping (0) or of going on (1)."""
+        held: tuple[LoopView, tuple[float, float]] | None = getattr(self._last, "held", None)
+        if held is None or held[0] is not view:
+            held = (view, self._ready().score(view))
+            self._last.held = held
+        return held[1][which]
+
+    def _ready(self) -> TextScorer:
+        with self._lock:
+            if self._scorer is None:
+                self._scorer = TextScorer(self._model.network())
+            return self._scorer
+
+
+def _specs(lazy: _Lazy) -> tuple[Signal, ...]:
+    """The two values as signals of this network's own: a recorded one may be another network's."""
+
+    def spec(named: SignalSpec, which: int) -> SignalSpec:
+        return SignalSpec(
+            name=named.name,
+            summary=named.summary,
+            needs=("passages",),
+            compute=lambda view: lazy.value(view, which),
+            own_settings=True,
+        )
+
+    return (spec(Q_STOP, 0), spec(Q_CONT, 1))

@@ -1,0 +1,52 @@
+"""The page of ``bench stop-rag`` as a reader meets it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers", reason="the extra 'learn' is missing")
+
+from tests.browser.test_micp_pages import CHECK, OPEN, SEEN
+from tests.browser.test_report import DESK, PHONE, Visit
+from tests.unit.bench.test_stop_rag import ALONE, study_traces
+from tests.unit.report.test_section_answer_sets import HOSTILE
+
+from suffice.bench.stop_rag import stop_rag_study
+from suffice.bench.stop_rag_figure import stop_rag_page
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = replace(stop_rag_study(study_traces(), ALONE), notes=(HOSTILE,))
+    path = tmp_path_factory.mktemp("study") / "stop_rag.html"
+    path.write_text(stop_rag_page(found), encoding="utf-8")
+    return path
+
+
+def test_it_loads_and_runs_nothing(chromium: Any, study: Path) -> None:
+    visit = Visit(chromium, study, viewport=DESK)
+    assert visit.page.locator("svg").count() == 2
+    assert visit.page.locator("img, script").count() == 0
+    assert visit.page.locator("li").inner_text().startswith("<script>")
+    assert visit.page.evaluate("window.hacked") is None
+    assert visit.trouble == []
+    assert visit.requests == [study.as_uri()]
+    visit.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_and_passes_axe(chromium: Any, axe: str, study: Path, scheme: str) -> None:
+    for size in (PHONE, DESK):
+        visit = Visit(chromium, study, viewport=size, color_scheme=scheme)
+        visit.page.evaluate(OPEN)
+        assert visit.page.evaluate(SEEN) <= size["width"]
+        visit.page.evaluate(axe)
+        found = visit.page.evaluate(CHECK)["violations"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+        visit.context.close()

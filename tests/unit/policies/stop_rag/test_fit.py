@@ -1,0 +1,198 @@
+"""Fitting end to end on a small encoder: division, provenance, checkpoints, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the extra 'learn' is missing")
+
+from suffice.errors import SufficeError, UsageError
+from suffice.policies.file import load_policy, policy_hash, save_policy
+from suffice.policies.methods import fit_method
+from suffice.policies.stop_rag.fit import (
+    StopRAGSettings,
+    TrainingRun,
+    checkpoint_of,
+    fit_stop_rag,
+)
+from suffice.policies.stop_rag.training import Progress
+from suffice.testing.stop_rag_traces import stop_rag_records
+from suffice.testing.traces import to_trace_set
+from suffice.trace.records import Gold, QuestionRecord
+from suffice.trace.table import TraceSet
+
+QUICK = StopRAGSettings(features="signals", min_steps=20, epochs=0.1)
+
+
+def traces(count: int = 30, *, validation: int = 0) -> TraceSet:
+    records = stop_rag_records("single", count, rounds=4, split="tune", seed=1)
+    records += stop_rag_records("single", validation, rounds=4, split="validation", seed=2)
+    return to_trace_set(records)
+
+
+def text(encoder: Path) -> StopRAGSettings:
+    return StopRAGSettings(encoder=str(encoder), min_steps=6, epochs=0.1, layers=1)
+
+
+def test_a_fifth_of_the_split_validates() -> None:
+    policy = fit_stop_rag(traces(), "corrected", "tune", QUICK)
+    assert policy.rounds == 4
+    training, validation = policy.fitted_on["training"], policy.fitted_on["validation"]
+    assert (training["questions"], validation["questions"]) == (24, 6)
+    assert training["decisions"] == 72
+    assert validation["split"] == "20% of tune"
+    assert "splits" not in policy.fitted_on
+    assert any("6 validation questions" in note for note in policy.notes)
+    same = fit_stop_rag(traces(), "corrected", "tune", QUICK)
+    assert policy_hash(same) == policy_hash(policy)
+    other = fit_stop_rag(traces(), "corrected", "tune", replace(QUICK, seed=7))
+    assert policy_hash(other) != policy_hash(policy)
+
+
+def test_a_split_of_that_name_validates() -> None:
+    policy = fit_stop_rag(traces(validation=10), "corrected", "tune", QUICK)
+    assert policy.fitted_on["training"]["questions"] == 30
+    assert policy.fitted_on["validation"]["questions"] == 10
+    assert policy.fitted_on["splits"] == ["tune", "validation"]
+
+
+def test_text_is_learned_from_and_survives_its_file(tiny: Path, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    run = TrainingRun(progress=seen.append, checkpoint=checkpoint_of(tmp_path / "p"))
+    policy = fit_stop_rag(traces(), "corrected", "tune", text(tiny), run)
+    assert {each.stage for each in seen} == {"read", "train"}
+    assert seen[-1].done == seen[-1].total == policy.fitted_on["training"]["steps"]
+    assert policy.fitted_on["truncation"]["states"] == 30 * 3
+    assert not (tmp_path / "p" / "checkpoint.safetensors").exists()  # done with
+    loaded = load_policy(save_policy(policy, tmp_path / "p")).policy
+    assert policy_hash(loaded) == policy_hash(policy)
+
+
+@pytest.mark.parametrize("target", ["mc", "q0", "binary"])
+def test_every_target_is_learned(target: str) -> None:
+    found = fit_method(
+        "stop-rag",
+        traces(),
+        "published",
+        "tune",
+        target=target,
+        features="signals",
+        min_steps=5,
+        epochs=0.1,
+    )
+    assert getattr(found, "target", None) == target
+
+
+def test_a_training_that_was_killed_goes_on(tiny: Path, tmp_path: Path) -> None:
+    whole = fit_stop_rag(traces(), "corrected", "tune", text(tiny))
+    checkpoint = tmp_path / "checkpoint.safetensors"
+
+    class KilledError(Exception):
+        pass
+
+    def kill(now: Progress) -> None:
+        if now.stage == "train" and now.done == 4:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        fit_stop_rag(
+            traces(),
+            "corrected",
+            "tune",
+            text(tiny),
+            TrainingRun(progress=kill, checkpoint=checkpoint),
+        )
+    assert checkpoint.exists()
+    steps: list[int] = []
+    resumed = fit_stop_rag(
+        traces(),
+        "corrected",
+        "tune",
+        text(tiny),
+        TrainingRun(progress=lambda now: steps.append(now.done), checkpoint=checkpoint),
+    )
+    assert len([each for each in steps if each <= 3]) < 6  # it did not begin again
+    assert policy_hash(resumed) == policy_hash(whole)
+
+
+def unlabelled(record: QuestionRecord) -> QuestionRecord:
+    return replace(record, gold=Gold())
+
+
+def unsampled(record: QuestionRecord) -> QuestionRecord:
+    first, *rest = record.rounds
+    return replace(record, rounds=(replace(first, samples=None), *rest))
+
+
+def test_questions_that_cannot_be_used_are_left_out_and_counted() -> None:
+    records = stop_rag_records("single", 30, rounds=4, split="tune", seed=1)
+    records[:3] = [unlabelled(each) for each in records[:3]]
+    records[3:5] = [unsampled(each) for each in records[3:5]]
+    policy = fit_stop_rag(to_trace_set(records), "corrected", "tune", QUICK)
+    assert policy.fitted_on["questions"] == 25
+    assert any("3 of 30 questions are left out for want of gold" in each for each in policy.notes)
+    assert any("2 of 30 questions are left out for a round" in each for each in policy.notes)
+
+
+def never_right(record: QuestionRecord) -> QuestionRecord:
+    return replace(
+        record, rounds=tuple(replace(each, samples=("wrong",) * 3) for each in record.rounds)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (never_right, "no state is left to learn from"),
+        (lambda record: replace(record, rounds=record.rounds[:1]), "one round"),
+        (unlabelled, "no question of memory has rewards"),
+        (unsampled, "no question of memory has rewards"),
+        (
+            lambda record: replace(
+                record, rounds=tuple(replace(each, samples=None) for each in record.rounds)
+            ),
+            "record with suffice record --samples 8",
+        ),
+    ],
+)
+def test_nothing_to_learn(change: object, said: str) -> None:
+    records = stop_rag_records("single", 20, rounds=4, split="tune", seed=1)
+    made = to_trace_set([change(each) for each in records])  # type: ignore[operator]
+    with pytest.raises(SufficeError, match=said):
+        fit_stop_rag(made, "corrected", "tune", QUICK)
+
+
+def test_too_few_to_hold_some_back() -> None:
+    with pytest.raises(UsageError, match="2 usable questions, too few"):
+        fit_stop_rag(traces(2), "corrected", "tune", QUICK)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"features": "images"}, "text, signals"),
+        ({"reward": "bleu"}, "f1, f1-hotpotqa, em, acc"),
+        ({"features": "signals", "window": 64}, "window is for features 'text'"),
+        ({"inputs": ("overlap",)}, "inputs is for features 'signals'"),
+        ({"features": "signals", "encoder": "x"}, "read no text"),
+        ({"target": "q1"}, "no target 'q1'"),
+    ],
+)
+def test_settings_that_do_not_go_together(options: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        fit_stop_rag(traces(), "corrected", "tune", StopRAGSettings(**options))  # type: ignore[arg-type]
+
+
+def test_where_checkpoints_go() -> None:
+    assert checkpoint_of(Path("d")) == Path("d/checkpoint.safetensors")
+    assert checkpoint_of(Path("d/p.json")) == Path("d/p.checkpoint.safetensors")
+
+
+def test_a_constant_network_still_has_a_threshold() -> None:
+    records = stop_rag_records("null", 20, rounds=4, split="tune", seed=1)
+    policy = fit_stop_rag(to_trace_set(records), "corrected", "tune", QUICK)
+    assert np.isfinite(policy.threshold)

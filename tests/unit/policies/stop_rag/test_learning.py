@@ -1,0 +1,275 @@
+"""Training texts: it learns, repeats itself, goes on where it was killed, and refuses what it cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.policies.stop_rag.learning import TrainedNetwork, Trajectories, train_network
+from suffice.policies.stop_rag.rewards import REWARDS, read_rewards
+from suffice.policies.stop_rag.scorer import TextScorer
+from suffice.policies.stop_rag.settings import TrainSettings
+from suffice.policies.stop_rag.states import texts_of_traces
+from suffice.policies.stop_rag.threshold import stop_rounds
+from suffice.policies.stop_rag.training import Progress
+from suffice.testing.stop_rag_traces import World, stop_rag_records
+from suffice.testing.traces import to_trace_set
+
+torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
+
+
+def trajectories(world: World, count: int, seed: int) -> Trajectories:
+    traces = to_trace_set(stop_rag_records(world, count, seed=seed))
+    rewards = read_rewards(traces, REWARDS["f1"])
+    return Trajectories(
+        states=texts_of_traces(traces),
+        rewards=rewards.values,
+        lengths=rewards.lengths.astype(np.int64),
+    )
+
+
+TRAINING, VALIDATION = trajectories("marker", 24, 1), trajectories("marker", 12, 2)
+
+
+@pytest.fixture
+def short(tiny: Path) -> TrainSettings:
+    return TrainSettings(
+        encoder=str(tiny),
+        trained_layers=1,
+        head_width=16,
+        reader_width=8,
+        min_steps=20,
+        epochs=1.0,
+        learning_rate=1e-3,
+        precision="float32",
+        device="cpu",
+    )
+
+
+def weights(found: TrainedNetwork) -> dict[str, Any]:
+    return {name: each.clone() for name, each in found.network.tensors().items()}
+
+
+def same(one: TrainedNetwork, other: TrainedNetwork) -> bool:
+    first, second = weights(one), weights(other)
+    return set(first) == set(second) and all(torch.equal(first[n], second[n]) for n in first)
+
+
+def test_the_same_seed_gives_the_same_weights(short: TrainSettings) -> None:
+    one, again = (train_network(TRAINING, VALIDATION, short) for _ in range(2))
+    assert same(one, again)
+    assert one.fitted == again.fitted
+    other = train_network(TRAINING, VALIDATION, dataclasses.replace(short, seed=1))
+    assert not same(one, other)
+
+
+def test_the_callers_draws_are_left_alone(short: TrainSettings) -> None:
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    train_network(TRAINING, VALIDATION, dataclasses.replace(short, min_steps=2))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_marked_documents_are_learned(short: TrainSettings) -> None:
+    """A random encoder under a short training already beats every fixed number of rounds."""
+    settings = dataclasses.replace(
+        short,
+        min_steps=150,
+        trained_layers=None,
+        learning_rate=3e-3,
+        head_rate=3e-3,
+        reader_width=16,
+    )
+    training, validation = trajectories("marker", 80, 11), trajectories("marker", 30, 12)
+    found = train_network(training, validation, settings)
+    losses = [each.loss for each in found.fitted.history]
+    assert losses[-1] < 0.5 * losses[0]
+    fresh = trajectories("marker", 60, 13)
+    scorer = TextScorer(found.network)
+    values = np.array(
+        [
+            [np.subtract(*scorer.score_texts(states, t)) for t in range(1, 7)]
+            for states in fresh.states
+        ]
+    )
+    stops = stop_rounds(values, fresh.lengths, found.fitted.best.choice.threshold)
+    earned = fresh.rewards[np.arange(60), stops - 1].mean()
+    assert earned > fresh.rewards.mean(axis=0).max() + 0.1
+    assert earned > 0.85
+
+
+@pytest.mark.parametrize("target", ["q-lambda", "mc", "q0", "binary"])
+@pytest.mark.parametrize("mode", ["separate", "joined"])
+def test_every_target_and_mode_trains(short: TrainSettings, target: Any, mode: Any) -> None:
+    settings = dataclasses.replace(short, target=target, mode=mode, min_steps=6, epochs=0.2)
+    found = train_network(TRAINING, VALIDATION, settings)
+    assert np.isfinite(found.fitted.best.choice.threshold)
+    assert 1.0 <= found.fitted.best.choice.mean_rounds <= 6.0
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("trained_layers", [1, None])
+def test_a_killed_training_ends_with_the_same_weights(
+    short: TrainSettings, tmp_path: Path, precision: Any, trained_layers: int | None
+) -> None:
+    settings = dataclasses.replace(short, precision=precision, trained_layers=trained_layers)
+    whole = train_network(TRAINING, VALIDATION, settings)
+    file = tmp_path / "run" / "checkpoint.safetensors"
+
+    def kill(progress: Progress) -> None:
+        if progress.stage == "train" and progress.done == 13:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        train_network(TRAINING, VALIDATION, settings, progress=kill, checkpoint=file)
+    steps: list[int] = []
+    found = train_network(
+        TRAINING,
+        VALIDATION,
+        settings,
+        progress=lambda each: steps.append(each.done) if each.stage == "train" else None,
+        checkpoint=file,
+    )
+    assert 1 < steps[0] <= 13
+    assert steps[-1] == whole.fitted.steps
+    assert found.fitted == whole.fitted
+    assert same(found, whole)
+
+
+def test_a_finished_training_is_not_repeated(short: TrainSettings, tmp_path: Path) -> None:
+    file = tmp_path / "c.safetensors"
+    first = train_network(TRAINING, VALIDATION, short, checkpoint=file)
+    steps: list[Progress] = []
+    again = train_network(TRAINING, VALIDATION, short, checkpoint=file, progress=steps.append)
+    assert same(first, again)
+    assert not [each for each in steps if each.stage == "train"]
+
+
+def test_a_checkpoint_of_another_training_is_refused(
+    short: TrainSettings, tmp_path: Path, make_encoder: Callable[..., Path]
+) -> None:
+    file = tmp_path / "c.safetensors"
+    few = dataclasses.replace(short, min_steps=2, epochs=0.1)
+    train_network(TRAINING, VALIDATION, few, checkpoint=file)
+    changed = dataclasses.replace(few, learning_rate=2e-3)
+    with pytest.raises(DataError, match=r"c\.safetensors: .*learning_rate was 0\.001, now 0\.002"):
+        train_network(TRAINING, VALIDATION, changed, checkpoint=file)
+    changed = dataclasses.replace(few, encoder=str(make_encoder(seed=9)))
+    with pytest.raises(DataError, match="another training: encoder was"):
+        train_network(TRAINING, VALIDATION, changed, checkpoint=file)
+    with pytest.raises(DataError, match="another training: questions was"):
+        train_network(TRAINING, trajectories("marker", 12, 3), few, checkpoint=file)
+
+
+@pytest.mark.parametrize("damage", ["cut", "foreign", "empty"])
+def test_a_damaged_checkpoint_is_named(short: TrainSettings, tmp_path: Path, damage: str) -> None:
+    from safetensors.torch import save
+
+    file = tmp_path / "c.safetensors"
+    few = dataclasses.replace(short, min_steps=2, epochs=0.1)
+    train_network(TRAINING, VALIDATION, few, checkpoint=file)
+    whole = file.read_bytes()
+    foreign = save({"x": torch.zeros(2)})
+    file.write_bytes({"cut": whole[: len(whole) // 2], "foreign": foreign, "empty": b""}[damage])
+    with pytest.raises(DataError, match=r"c\.safetensors: not a training's checkpoint"):
+        train_network(TRAINING, VALIDATION, few, checkpoint=file)
+
+
+def test_what_is_kept_in_memory_changes_nothing(short: TrainSettings) -> None:
+    kept = train_network(TRAINING, VALIDATION, short)
+    some = train_network(TRAINING, VALIDATION, dataclasses.replace(short, cache_bytes=20_000))
+    for name, each in weights(kept).items():
+        torch.testing.assert_close(weights(some)[name], each, rtol=1e-3, atol=1e-3)
+
+
+def test_progress_counts_texts_and_steps(short: TrainSettings) -> None:
+    seen: list[Progress] = []
+    train_network(TRAINING, VALIDATION, short, progress=seen.append)
+    read = [each for each in seen if each.stage == "read"]
+    steps = [each for each in seen if each.stage == "train"]
+    texts = {
+        (each.question, document)
+        for part in (TRAINING, VALIDATION)
+        for each in part.states
+        for document in each.seen(5)  # the last round is no decision
+    }
+    assert 0.9 * len(texts) < read[-1].done == read[-1].total <= len(texts)
+    assert [each.done for each in steps] == list(range(1, 21))
+    assert all(each.loss is not None for each in steps)
+    evaluated = [each.done for each in steps if each.evaluation]
+    assert evaluated[-1] == 20
+    assert len(evaluated) > 2
+
+
+def test_rewards_beyond_a_trajectory_are_not_read(short: TrainSettings) -> None:
+    lengths = TRAINING.lengths.copy()
+    lengths[::2] = 4
+    states = [
+        dataclasses.replace(each, documents=each.documents[:length])
+        for each, length in zip(TRAINING.states, lengths, strict=True)
+    ]
+    rewards = np.where(np.arange(1, 7) <= lengths[:, None], TRAINING.rewards, np.nan)
+    cut = Trajectories(states=states, rewards=rewards, lengths=lengths)
+    other = dataclasses.replace(cut, rewards=np.nan_to_num(rewards, nan=0.9))
+    assert same(train_network(cut, VALIDATION, short), train_network(other, VALIDATION, short))
+
+
+def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> None:
+    lengths = TRAINING.lengths.copy()
+    lengths[:5] = 1
+    states = [
+        dataclasses.replace(each, documents=each.documents[:length])
+        for each, length in zip(TRAINING.states, lengths, strict=True)
+    ]
+    some = Trajectories(states=states, rewards=TRAINING.rewards, lengths=lengths)
+    found = train_network(some, VALIDATION, short)
+    assert found.notes[0].startswith("5 questions of one round decide nothing")
+    ones = Trajectories(
+        states=[dataclasses.replace(e, documents=e.documents[:1]) for e in states],
+        rewards=TRAINING.rewards,
+        lengths=np.ones_like(lengths),
+    )
+    with pytest.raises(UsageError, match="every training question has one round"):
+        train_network(ones, VALIDATION, short)
+    with pytest.raises(UsageError, match="none of the 24 validation questions has two rounds"):
+        train_network(TRAINING, ones, short)
+
+
+def test_what_the_window_cut_is_noted(short: TrainSettings) -> None:
+    found = train_network(TRAINING, VALIDATION, dataclasses.replace(short, window=16, min_steps=2))
+    assert found.truncation.states_cut > 0
+    assert "to the window of 16 tokens" in found.notes[0]
+
+
+def test_nothing_to_learn_from(short: TrainSettings) -> None:
+    zero = dataclasses.replace(TRAINING, rewards=np.zeros_like(TRAINING.rewards))
+    with pytest.raises(UsageError, match="the reward is 0 in every round"):
+        train_network(zero, VALIDATION, short)
+    level = dataclasses.replace(TRAINING, rewards=np.full_like(TRAINING.rewards, 0.5))
+    with pytest.raises(UsageError, match="never better in all 120 training states"):
+        train_network(level, VALIDATION, dataclasses.replace(short, target="binary"))
+    found = train_network(level, VALIDATION, dataclasses.replace(short, min_steps=2))
+    assert found.fitted.history
+
+
+def test_a_loss_that_explodes_is_told(short: TrainSettings) -> None:
+    wild = dataclasses.replace(short, head_rate=1e30, learning_rate=1e30, min_steps=40)
+    with pytest.raises(UsageError, match="choose lower rates than 1e\\+30"):
+        train_network(TRAINING, VALIDATION, wild)
+
+
+def test_rewards_of_other_questions() -> None:
+    with pytest.raises(UsageError, match="must be of the same questions"):
+        dataclasses.replace(TRAINING, states=TRAINING.states[:3])
+    with pytest.raises(UsageError, match="must be of the same questions"):
+        dataclasses.replace(TRAINING, lengths=TRAINING.lengths - 1)

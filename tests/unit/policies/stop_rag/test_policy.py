@@ -1,0 +1,242 @@
+"""The policy: what it decides, replayed and live, and its file with the weights beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("torch", reason="the extra 'learn' is missing")
+
+from suffice.errors import DataError, UsageError
+from suffice.pipelines.controller import Controller
+from suffice.policies.file import load_policy, policy_hash, save_policy
+from suffice.policies.stop_rag.encoder import TextEncoder
+from suffice.policies.stop_rag.network import build_network
+from suffice.policies.stop_rag.policy import StopRAGPolicy
+from suffice.policies.stop_rag.settings import TrainSettings
+from suffice.policies.stop_rag.signal_model import SignalModel, free_inputs
+from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
+from suffice.policies.stop_rag.text_model import TextModel
+from suffice.protocols import Signal
+from suffice.signals.registry import resolve
+from suffice.signals.table import signal_table
+from suffice.testing.stop_rag_traces import stop_rag_records
+from suffice.testing.traces import to_trace_set
+from suffice.trace.records import QuestionRecord, Round
+
+RECORDS = stop_rag_records("single", 12, rounds=5, seed=3)
+
+
+@dataclass(frozen=True)
+class Given:
+    """Values that the rounds carry as signals."""
+
+    specs: tuple[Signal, ...] = (resolve("q_stop"), resolve("q_cont"))
+    summary: str = "numbers given"
+
+    def values(
+        self, columns: Mapping[str, NDArray[np.float64]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return columns["q_stop"], columns["q_cont"]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"features": "given"}
+
+    def weights(self) -> bytes:
+        return b""
+
+
+def valued(stop: float, cont: float) -> Round:
+    return Round(answer="a", signals={"q_stop": stop, "q_cont": cont})
+
+
+def test_it_stops_where_the_difference_exceeds_the_threshold() -> None:
+    controller = Controller(StopRAGPolicy(model=Given(), threshold=0.25, rounds=4))
+    controller.start("q")
+    assert not controller.observe(valued(0.5, 0.25)).stop  # equal is not above
+    undefined = controller.observe(valued(float("nan"), 0.0))
+    assert not undefined.stop
+    assert undefined.values["difference"] is None
+    decision = controller.observe(valued(0.75, 0.25))
+    assert decision.stop
+    assert decision.values == {
+        "q_stop": 0.75,
+        "q_cont": 0.25,
+        "difference": 0.5,
+        "threshold": 0.25,
+    }
+    assert "+0.500 is above +0.250" in decision.reason
+
+
+def test_the_last_round_it_was_trained_for_ends_it() -> None:
+    controller = Controller(StopRAGPolicy(model=Given(), threshold=0.0, rounds=2))
+    controller.start("q")
+    assert not controller.observe(valued(0.0, 1.0)).stop
+    last = controller.observe(valued(0.0, 1.0))
+    assert last.stop
+    assert last.stopped_by == "policy"
+    assert "the last of the 2" in last.reason
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"threshold": float("nan")}, "finite number"),
+        ({"threshold": float("inf")}, "finite number"),
+        ({"rounds": 0}, "at least 1"),
+        ({"target": "q1"}, "q-lambda, mc, q0, binary"),
+    ],
+)
+def test_what_it_cannot_be_made_of(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        StopRAGPolicy(**{"model": Given(), "threshold": 0.0, "rounds": 3, **wrong})
+
+
+def text_policy(encoder: Path, threshold: float = 0.0) -> StopRAGPolicy:
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        settings = TrainSettings(trained_layers=1, head_width=12, reader_width=6)
+        network = build_network(TextEncoder.load(str(encoder)), settings)
+    return StopRAGPolicy(model=TextModel.of(network), threshold=threshold, rounds=5)
+
+
+def signal_policy(seed: int = 0) -> StopRAGPolicy:
+    names = ("answer_stable", "overlap", "abstained")
+    rng = np.random.default_rng(seed)
+    tensors = {
+        name: rng.normal(size=shape).astype(np.float32)
+        for name, shape in weight_shapes(len(names), 7).items()
+    }
+    tensors["spread"] = np.abs(tensors["spread"]) + np.float32(0.1)
+    network = SignalNetwork(names=names, tensors=tensors)
+    return StopRAGPolicy(model=SignalModel.of(network), threshold=0.1, rounds=5)
+
+
+def live_stop(policy: StopRAGPolicy, record: QuestionRecord) -> int:
+    controller = Controller(policy)
+    controller.start(record.question.text)
+    for number, finished in enumerate(record.rounds, start=1):
+        if controller.observe(finished).stop:
+            return number
+    return len(record.rounds)
+
+
+@pytest.mark.parametrize("make", [text_policy, lambda _: signal_policy()])
+def test_what_was_replayed_is_what_runs(make: Any, tiny: Path, tmp_path: Path) -> None:
+    traces = to_trace_set(RECORDS)
+    policy = make(tiny)
+    stop, cont = policy.values(signal_table(traces, policy.specs))
+    # a threshold that half of the questions never exceed, so that it decides both ways
+    highest = (stop - cont)[:, :4].max(axis=1)
+    policy = replace(policy, threshold=float(np.median(highest)))
+    stops = policy.stop_rounds(signal_table(traces, policy.specs)).tolist()
+    assert len(set(stops)) > 1
+    live = {each.question.id: live_stop(policy, each) for each in RECORDS}
+    assert [live[name] for name in traces.question_ids] == stops
+    loaded = load_policy(save_policy(policy, tmp_path / "p", max_rounds=5)).policy
+    assert isinstance(loaded, StopRAGPolicy)
+    assert policy_hash(loaded) == policy_hash(policy)
+    again = loaded.values(signal_table(traces, loaded.specs))
+    np.testing.assert_array_equal(again, (stop, cont))  # to the bit
+
+
+def test_a_longer_record_than_it_was_trained_for(tiny: Path) -> None:
+    traces = to_trace_set(stop_rag_records("single", 4, rounds=8, seed=1))
+    policy = replace(text_policy(tiny), threshold=1e6)
+    assert policy.stop_rounds(signal_table(traces, policy.specs)).tolist() == [5] * 4
+
+
+def test_values_recorded_by_another_network_are_not_read(tiny: Path) -> None:
+    policy = text_policy(tiny)
+    foreign = [replace(each, signals={"q_stop": 9.0, "q_cont": 0.0}) for each in RECORDS[0].rounds]
+    traces = to_trace_set([replace(RECORDS[0], rounds=tuple(foreign))])
+    stop, _ = policy.values(signal_table(traces, policy.specs))
+    assert not (stop == 9.0).any()
+
+
+def test_weights_that_do_not_belong_to_the_file(tiny: Path, tmp_path: Path) -> None:
+    file = save_policy(text_policy(tiny), tmp_path / "p.json")
+    weights = file.with_suffix(".safetensors")
+    data = weights.read_bytes()
+    weights.write_bytes(data[:-1])
+    with pytest.raises(DataError, match="holds other weights"):
+        load_policy(file)
+    weights.unlink()
+    with pytest.raises(DataError, match=r"weights are missing; they belong beside it in p\.safet"):
+        load_policy(file)
+
+
+def test_an_encoder_that_changed_is_refused(tiny: Path, make_encoder: Any, tmp_path: Path) -> None:
+    file = save_policy(text_policy(tiny), tmp_path / "p")
+    document = json.loads(file.read_text())
+    document["network"]["encoder"] = str(make_encoder(seed=1))
+    file.write_text(json.dumps(document))
+    policy = load_policy(file).policy  # nothing is loaded yet
+    with pytest.raises(UsageError, match="not the one the policy was trained on"):
+        signal_table(to_trace_set(RECORDS), policy.specs)
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        (lambda d: d.pop("threshold"), "threshold"),
+        (lambda d: d.update(threshold="high"), "threshold"),
+        (lambda d: d.update(rounds=True), "rounds"),
+        (lambda d: d.pop("network"), "network"),
+        (lambda d: d["network"].update(features="images"), "network.features"),
+        (lambda d: d["network"].pop("shape"), "network.shape"),
+        (lambda d: d["network"]["shape"].pop("mode"), "network.shape"),
+        (lambda d: d["network"].pop("encoder"), "network.encoder"),
+    ],
+)
+def test_malformed_files(change: Any, column: str, tiny: Path, tmp_path: Path) -> None:
+    file = save_policy(text_policy(tiny), tmp_path / "p")
+    document = json.loads(file.read_text())
+    change(document)
+    file.write_text(json.dumps(document))
+    with pytest.raises(DataError) as found:
+        load_policy(file)
+    assert found.value.column == column
+    assert str(file) in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda tensors: tensors.pop("centre"), "not the weights of a network over 3 signals"),
+        (lambda tensors: tensors["trunk.bias"].fill(np.nan), "finite float32"),
+        (lambda tensors: tensors.update(centre=np.zeros(4, np.float32)), "centre"),
+    ],
+)
+def test_weights_of_signals_that_do_not_fit(change: Any, says: str, tmp_path: Path) -> None:
+    from safetensors.numpy import load, save
+
+    file = save_policy(signal_policy(), tmp_path / "p")
+    weights = file.with_suffix(".safetensors")
+    tensors = {name: each.copy() for name, each in load(weights.read_bytes()).items()}
+    change(tensors)
+    weights.write_bytes(save(tensors))
+    document = json.loads(file.read_text())
+    document["network"]["weights_sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()
+    file.write_text(json.dumps(document))
+    with pytest.raises(DataError, match=says):
+        load_policy(file)
+
+
+def test_signals_learned_from_cost_no_further_call() -> None:
+    names = free_inputs(to_trace_set(RECORDS))
+    assert "answer_stable" in names
+    assert not {"sample_agreement", "self_consistency", "q_stop", "llm_stop"}.intersection(names)
+    assert free_inputs(to_trace_set(RECORDS), ["overlap"]) == ("overlap",)
+    with pytest.raises(UsageError, match="unknown signal"):
+        free_inputs(to_trace_set(RECORDS), ["nothing"])

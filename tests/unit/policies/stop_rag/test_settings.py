@@ -1,0 +1,109 @@
+"""Presets are the documented numbers; schedules are what the paper says; nonsense is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from suffice.errors import UsageError
+from suffice.policies.stop_rag.settings import (
+    SETTINGS,
+    SIGNAL_SETTINGS,
+    SignalTrainSettings,
+    TrainSettings,
+)
+
+
+def test_the_published_numbers() -> None:
+    """Appendix B, table 5."""
+    found = SETTINGS["published"]
+    assert (found.head_width, found.learning_rate, found.head_rate) == (4096, 5e-5, 5e-5)
+    assert (found.warm_up, found.weight_decay, found.batch_states) == (0.1, 0.01, 128)
+    assert (found.epochs, found.lambda_start, found.lambda_end) == (3.0, 1.0, 0.1)
+    assert (found.mode, found.trained_layers, found.window) == ("joined", None, None)
+    assert (found.clip_norm, found.dropout, found.target) == (30.0, 0.1, "q-lambda")
+    assert not found.ends
+
+
+def test_the_corrected_preset_is_the_default_and_takes_at_least_400_steps() -> None:
+    assert SETTINGS["corrected"] == TrainSettings()
+    assert TrainSettings().min_steps >= 400
+    assert SIGNAL_SETTINGS["corrected"] == SignalTrainSettings()
+
+
+def test_lambda_falls_along_half_a_cosine() -> None:
+    found = TrainSettings()
+    steps = 101
+    values = [found.lam(step, steps) for step in range(steps)]
+    assert values[0] == 1.0
+    assert values[-1] == pytest.approx(0.1)
+    assert values[50] == pytest.approx(0.55)
+    assert values == sorted(values, reverse=True)
+    assert values[25] == pytest.approx(0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi / 4)))
+
+
+@pytest.mark.parametrize(("target", "lam"), [("mc", 1.0), ("q0", 0.0)])
+def test_lambda_is_fixed_for_the_ablations(target: Any, lam: float) -> None:
+    found = TrainSettings(target=target)
+    assert {found.lam(step, 9) for step in range(9)} == {lam}
+
+
+def test_rates_rise_over_a_tenth_and_fall_to_zero() -> None:
+    found = TrainSettings()
+    shares = [found.rate_share(step, 100) for step in range(100)]
+    assert shares[0] == pytest.approx(0.1)
+    assert shares[10] == 1.0 == max(shares)
+    assert shares[:10] == sorted(shares[:10])
+    assert shares[10:] == sorted(shares[10:], reverse=True)
+    assert shares[55] == pytest.approx(0.5)
+    assert 0.0 < shares[-1] < 0.001
+    assert dataclasses.replace(found, warm_up=0.0).rate_share(0, 100) == 1.0
+    assert found.rate_share(0, 1) == 1.0
+
+
+def test_batches_are_whole_trajectories() -> None:
+    assert TrainSettings(batch_states=128).trajectories_a_step(10, 100.0) == 14
+    assert TrainSettings(batch_states=1).trajectories_a_step(10, 100.0) == 1
+    assert TrainSettings(batch_states=20).trajectories_a_step(1, 0.0) == 20
+
+
+def test_long_documents_make_batches_smaller() -> None:
+    found = TrainSettings(batch_states=20, batch_tokens=3000)
+    assert [found.trajectories_a_step(6, each) for each in (100.0, 800.0, 1200.0, 9000.0)] == [
+        4,
+        3,
+        2,
+        1,
+    ]
+    assert SETTINGS["published"].trajectories_a_step(10, 1e6) == 14
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"target": "sarsa"}, "no target 'sarsa'; allowed: q-lambda, mc, q0, binary"),
+        ({"mode": "both"}, "no mode 'both'"),
+        ({"window": 15}, "window must be at least 16"),
+        ({"precision": "int8"}, "no precision 'int8'"),
+        ({"encoder": ""}, "name an encoder"),
+        ({"epochs": 0.0}, "epochs must be above 0"),
+        ({"epochs": math.nan}, "epochs must be above 0"),
+        ({"learning_rate": math.inf}, "learning_rate must be above 0"),
+        ({"dropout": 1.0}, "dropout must lie from 0 to 1"),
+        ({"lambda_end": -0.1}, "lambda_end must lie from 0 to 1"),
+        ({"batch_states": 0}, "batch_states must be at least 1"),
+        ({"trained_layers": -1}, "trained_layers must be at least 0"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ],
+)
+def test_nonsense_is_refused_when_built(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        TrainSettings(**given)
+
+
+def test_the_signal_network_has_a_width() -> None:
+    with pytest.raises(UsageError, match="width must be at least 1"):
+        SignalTrainSettings(width=0)
