@@ -196,11 +196,14 @@ class _Tables:
                 if is_usual(spec):
                     usual[spec.name] = spec
         self._usual = signal_table(traces, usual.values())
+        self._own: dict[int, SignalTable] = {}
 
     def of(self, policy: StopPolicy) -> SignalTable:
         if all(is_usual(spec) for spec in policy.specs):
             return self._usual
-        return signal_table(self._traces, policy.specs)
+        if id(policy) not in self._own:  # a network reads every text for it
+            self._own[id(policy)] = signal_table(self._traces, policy.specs)
+        return self._own[id(policy)]
 
 
 def _reads(candidate: Candidate) -> CostReads:
