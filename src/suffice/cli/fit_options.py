@@ -178,7 +178,7 @@ def _add_training(group: Any) -> None:
         "--layers",
         type=natural,
         metavar="N",
-        help="how many of the encoder's last layers are trained (default: 2, published all)",
+        help="how many of the encoder's last layers are trained (default: 0, published all)",
     )
     group.add_argument(
         "--epochs", type=number, metavar="E", help="passes over the questions (default: 3)"
@@ -187,7 +187,7 @@ def _add_training(group: Any) -> None:
         "--min-steps",
         type=positive,
         metavar="N",
-        help="optimiser steps at least (default: 400, published 1, signals 1500)",
+        help="optimiser steps at least (default: 3000, published 1, signals 1500)",
     )
 
 

@@ -3,8 +3,8 @@
 In mode ``joined``, as published, a state is one text and the heads read the mean of its tokens. In mode
 ``separate`` every document is read with the question; what is kept of it is made of the mean of the
 tokens, of what single tokens show, and of how well the question's words are matched in the document,
-evenly and by learned weights; a state is the mean, the maximum and the sum over its documents. Matching is given rather than learned:
-a few hundred questions cannot teach it. Which words matter is learned.
+evenly and by learned weights. A state is the mean, the maximum and the sum over its documents. Matching
+is given rather than learned: a few hundred questions cannot teach it. Which words matter is learned.
 """
 
 from __future__ import annotations
@@ -183,10 +183,14 @@ def build_network(encoder: TextEncoder, settings: TrainSettings) -> QNetwork:
         mode=settings.mode,
         window=encoder.window(settings.window, settings.mode),
         frozen=frozen,
-        head_width=settings.head_width or 4 * encoder.width,
+        head_width=settings.head_width or _head_width(encoder.width, settings.mode),
         reader_width=settings.reader_width,
     )
     return QNetwork(encoder, shape, dropout=settings.dropout)
+
+
+def _head_width(width: int, mode: Mode) -> int:
+    return 4 * width if mode == "joined" else max(1, width // 3)
 
 
 def _check_tensors(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:

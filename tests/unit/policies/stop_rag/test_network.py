@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.network import QNetwork, build_network
-from suffice.policies.stop_rag.settings import SETTINGS, TrainSettings
+from suffice.policies.stop_rag.settings import SETTINGS, Mode, TrainSettings
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
@@ -72,8 +73,9 @@ def test_the_published_shape(tiny: Path) -> None:
 
 
 def test_heads_scale_with_the_encoder(tiny: Path) -> None:
-    found = build_network(TextEncoder.load(str(tiny)), dataclasses.replace(SMALL, head_width=None))
-    assert found.shape.head_width == 64
+    for mode, width in (("joined", 64), ("separate", 5)):
+        settings = TrainSettings(trained_layers=1, mode=cast("Mode", mode))
+        assert build_network(TextEncoder.load(str(tiny)), settings).shape.head_width == width
 
 
 def test_weights_go_from_one_network_to_another(tiny: Path, net: QNetwork) -> None:
@@ -97,10 +99,10 @@ def test_weights_that_do_not_fit(net: QNetwork) -> None:
         net.load_tensors({name: each for name, each in good.items() if name != "centre"})
     with pytest.raises(DataError, match="holds extra, which it has not"):
         net.load_tensors({**good, "extra": torch.zeros(1)})
-    with pytest.raises(DataError, match=r"centre has shape \(3,\), expected \(52,\)"):
+    with pytest.raises(DataError, match=r"centre has shape \(3,\), expected \(68,\)"):
         net.load_tensors({**good, "centre": torch.zeros(3)})
     with pytest.raises(DataError, match="centre holds numbers that are not finite"):
-        net.load_tensors({**good, "centre": torch.full((52,), torch.nan)})
+        net.load_tensors({**good, "centre": torch.full((68,), torch.nan)})
 
 
 def test_more_layers_than_there_are(tiny: Path) -> None:
