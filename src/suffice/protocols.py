@@ -20,11 +20,13 @@ __all__ = [
     "ChatModel",
     "Completion",
     "ConfidentPolicy",
+    "ContradictionDetector",
     "Decision",
     "Encoder",
     "Entailment",
     "Generation",
     "GenerationRequest",
+    "Judge",
     "Message",
     "PassageFilter",
     "PolicyTable",
@@ -36,6 +38,7 @@ __all__ = [
     "SetPolicy",
     "Signal",
     "StopPolicy",
+    "Verdict",
 ]
 
 
@@ -46,7 +49,6 @@ class Retriever(Protocol):
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         """At most ``k`` passages, best first, each with its ``score``; fewer when there are fewer."""
-        ...
 
 
 @runtime_checkable
@@ -55,7 +57,6 @@ class Reranker(Protocol):
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         """The same passages, best first, each with a raw ``rerank_score``."""
-        ...
 
 
 @runtime_checkable
@@ -64,7 +65,6 @@ class PassageFilter(Protocol):
 
     def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Those worth showing, in the order given."""
-        ...
 
 
 @runtime_checkable
@@ -77,7 +77,6 @@ class Encoder(Protocol):
 
         An index keeps it and refuses an encoder of another name.
         """
-        ...
 
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
@@ -87,7 +86,6 @@ class Encoder(Protocol):
         ``role`` is for models that read queries and passages differently. Raises
         :class:`suffice.errors.BackendError` when it cannot.
         """
-        ...
 
 
 @runtime_checkable
@@ -96,7 +94,14 @@ class Entailment(Protocol):
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """For every (premise, conclusion) the probability that it follows, (len(pairs),)."""
-        ...
+
+
+@runtime_checkable
+class ContradictionDetector(Protocol):
+    """Judges whether two statements cannot both be followed."""
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """For every (plan step, candidate) how surely they conflict, in [0, 1], (len(pairs),)."""
 
 
 # --- language models -------------------------------------------------------------------------
@@ -113,7 +118,8 @@ class GenerationRequest:
     """What a model is asked.
 
     ``prompt`` is a string for a completion and a tuple of messages for a chat. ``n`` texts are drawn;
-    ``top_logprobs`` alternatives a token are asked for (0: no log-probabilities at all).
+    ``top_logprobs`` alternatives a token are asked for (0: no log-probabilities at all). With a
+    ``json_schema`` the server is asked to hold the reply to it, where it can.
     """
 
     prompt: str | tuple[Message, ...]
@@ -124,6 +130,7 @@ class GenerationRequest:
     top_logprobs: int = 0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    json_schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,16 +165,30 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """The model's name, as recorded."""
-        ...
 
     @property
     def api(self) -> Literal["chat", "completion"]:
         """Which form of prompt it wants."""
-        ...
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Draw the completions; raises :class:`suffice.errors.BackendError` when it cannot."""
-        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A judge's word on a plan; ``parsed`` is how it was read, ``None`` when it could not be (not ``ok``)."""
+
+    ok: bool
+    reason: str = ""
+    confidence: float | None = None  # in [0, 1]
+    parsed: Literal["json", "object", "line", "rule"] | None = None
+
+
+class Judge(Protocol):
+    """Decides whether a plan satisfies a constraint."""
+
+    def judge(self, constraint: str, plan: str) -> Verdict:
+        """The verdict; raises :class:`suffice.errors.BackendError` when there is none to be had."""
 
 
 # --- signals, scores, calibration ------------------------------------------------------------
@@ -178,31 +199,25 @@ class Signal(Protocol):
     @property
     def name(self) -> str:
         """The key in the ``signals`` map and the word in rules."""
-        ...
 
     @property
     def needs(self) -> tuple[str, ...]:
         """Optional trace columns without which it is undefined everywhere."""
-        ...
 
     @property
     def instead(self) -> str:
         """What to use where those are missing; may be empty."""
-        ...
 
     @property
     def own_settings(self) -> bool:
         """Whether a policy changed its meaning, so that a recorded value of the name is another's."""
-        ...
 
     @property
     def recorded_only(self) -> bool:
         """Whether it cannot be computed from the rounds, only read from a record."""
-        ...
 
     def __call__(self, view: LoopView) -> float:
         """The value at the view's last round; NaN when undefined there."""
-        ...
 
 
 class Score(Protocol):
@@ -210,7 +225,6 @@ class Score(Protocol):
 
     def __call__(self, prediction: str, gold_answers: Iterable[str]) -> float:
         """The score; the best over the gold answers."""
-        ...
 
 
 class Calibrator(Protocol):
@@ -218,15 +232,12 @@ class Calibrator(Protocol):
 
     def predict(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities in [0, 1] of the shape given; NaN stays NaN unless the map gives it a value."""
-        ...
 
     def predict_one(self, value: float) -> float:
         """The same for one value, bit for bit: what is replayed is what runs."""
-        ...
 
     def to_json(self) -> dict[str, Any]:
         """Its part of a policy file."""
-        ...
 
 
 # --- policies --------------------------------------------------------------------------------
@@ -281,21 +292,17 @@ class PolicyTable(Protocol):
     @property
     def n_questions(self) -> int:
         """How many questions there are."""
-        ...
 
     @property
     def n_rounds(self) -> int:
         """The full budget."""
-        ...
 
     @property
     def question_ids(self) -> Sequence[str]:
         """Whose rows these are, (n_questions,)."""
-        ...
 
     def signal(self, name: str) -> NDArray[np.float64]:
         """A signal's values (n_questions, n_rounds)."""
-        ...
 
 
 class StopPolicy(Protocol):
@@ -307,25 +314,20 @@ class StopPolicy(Protocol):
     @property
     def kind(self) -> str:
         """What its policy file calls it."""
-        ...
 
     @property
     def signals(self) -> tuple[str, ...]:
         """Names of the signals it reads."""
-        ...
 
     @property
     def specs(self) -> tuple[Signal, ...]:
         """Those signals, with the policy's own settings."""
-        ...
 
     def decide(self, view: PolicyView) -> Decision:
         """The verdict at the view's round."""
-        ...
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The round each question stops at, (n_questions,), 1-based; ``n_rounds`` when it never fires."""
-        ...
 
 
 @runtime_checkable
@@ -337,7 +339,6 @@ class ConfidentPolicy(StopPolicy, Protocol):
 
         ``None`` when this one has none. Equals the live :attr:`Decision.confidence`.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,4 +383,3 @@ class SetPolicy(StopPolicy, Protocol):
 
     def answer_set(self, rounds: Sequence[Round], *, stopped: bool) -> AnswerSet:
         """The set of a loop that ended after these rounds; ``stopped``: because this policy said so."""
-        ...

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from suffice.errors import BackendError, DataError, UsageError
+from suffice.llm.wire import schema_text
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
 from suffice.trace.records import Token, TopToken
 
@@ -34,9 +35,21 @@ _Row = tuple[int, str]
 
 
 def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: str) -> str:
-    """SHA-256 of everything a reply depends on but the number of samples, as 64 hex digits."""
-    asked = asdict(request)
+    """SHA-256 of everything a reply depends on but the number of samples, as 64 hex digits.
+
+    A schema counts with the order of its keys, in which a reply has them.
+
+    Raises
+    ------
+    UsageError
+        When the request's schema cannot be written as JSON.
+    """
+    asked = asdict(replace(request, json_schema=None))
     del asked["n"]
+    if request.json_schema is None:
+        del asked["json_schema"]  # a request without one keeps the key it had before there were any
+    else:
+        asked["json_schema"] = schema_text(request.json_schema)
     identity = {"api": api, "endpoint": endpoint, "model": model, "request": asked}
     canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -92,6 +94,9 @@ class EmbeddedModel:
     (llama.cpp counts the first choice of several only) and other questions keep their slots. The
     prompt is counted once; ``cached_tokens`` is what was not evaluated in any of the draws.
 
+    A ``json_schema`` is enforced by a grammar. The text is then JSON of that shape, unless it was cut
+    by ``max_tokens`` (``finish_reason`` "length") or at a ``stop``.
+
     Use :meth:`load`, and :meth:`close` or ``with`` when done.
     """
 
@@ -173,7 +178,8 @@ class EmbeddedModel:
         Raises
         ------
         UsageError
-            When the prompt has the wrong form for :attr:`api`, or the model is closed.
+            When the prompt has the wrong form for :attr:`api`, the model is closed, or llama.cpp
+            cannot hold a reply to the schema.
         BackendError
             When llama.cpp refuses, for example a prompt longer than ``n_ctx``.
         """
@@ -239,6 +245,8 @@ class EmbeddedModel:
         try:
             reply = call(body)
         except (RuntimeError, ValueError) as error:
+            if request.json_schema is not None and "schema" in str(error).lower():
+                raise self._schema_refused(str(error)) from error
             raise BackendError(f"the embedded model {self.name!r} failed: {error}") from error
         if isinstance(reply, dict) and "error" in reply:
             raise self._refused(reply["error"])
@@ -246,7 +254,16 @@ class EmbeddedModel:
         completions = parse_completions(reply, top_logprobs=request.top_logprobs, source=source)
         if len(completions) != 1:
             raise InternalError(f"{source} gave {len(completions)} texts where 1 was asked for")
+        schema = None if request.stop else request.json_schema
+        if schema is not None and _left_out(schema, completions[0]):
+            raise self._schema_refused(f"its reply is {completions[0].text[:60]!r}")
         return completions[0], counts(reply)
+
+    def _schema_refused(self, why: str) -> UsageError:
+        return UsageError(
+            f"the embedded model {self.name!r} cannot hold its replies to this json_schema: {why}. "
+            "llama.cpp knows type, properties, required, items, enum, const, anyOf and bounds of lengths"
+        )
 
     def _refused(self, error: Any) -> BackendError:
         details = error if isinstance(error, dict) else {"message": str(error)}
@@ -255,6 +272,20 @@ class EmbeddedModel:
         if details.get("type") == "exceed_context_size_error":
             hint = f"; raise EmbeddedSettings(n_ctx={self._settings.n_ctx}) or shorten the prompt"
         return BackendError(f"the embedded model {self.name!r} refused the prompt: {message}{hint}")
+
+
+def _left_out(schema: Mapping[str, Any], completion: Completion) -> bool:
+    """Whether a reply shows that llama.cpp, which leaves out a schema it cannot read, did so."""
+    text = completion.text.lstrip()
+    if schema.get("type") == "object" and text and text[0] != "{":
+        return True
+    if completion.finish_reason != "stop":
+        return False
+    try:
+        json.loads(completion.text)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _start(path: Path, facts: GgufFacts, settings: EmbeddedSettings) -> tuple[Any, ...]:

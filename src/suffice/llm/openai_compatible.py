@@ -14,13 +14,24 @@ from typing import Any, Self
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError
 from suffice.llm.translation import translate
-from suffice.llm.wire import Api, Counts, check_request, counts, parse_completions, request_body
+from suffice.llm.wire import (
+    Api,
+    Counts,
+    check_request,
+    counts,
+    parse_completions,
+    request_body,
+    schema_text,
+)
 from suffice.protocols import Completion, Generation, GenerationRequest, Message
 
 __all__ = ["OpenAICompatibleModel", "OpenAISettings", "open_client", "reply_json"]
 
 _NO_KEY = "none"  # local servers ask for a key and read none
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_FORMS = ("json_schema", "json_object", "none")
+_SCHEMA_FIELDS = ("response_format", "json_schema", "structured_outputs")
+_ABOUT_THE_SCHEMA = (*_SCHEMA_FIELDS, "json schema", "json_object", "structured output", "grammar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,7 @@ class _Learnt:
     completion_tokens_name: bool = False
     counts_first_choice: bool = False
     probed: bool | None = None
+    schema_form: int = 0  # into _FORMS; only ever raised
 
 
 class OpenAICompatibleModel:
@@ -77,7 +89,9 @@ class OpenAICompatibleModel:
 
     What a server lacks is found out once and worked around: log-probabilities it rejects are no
     longer asked for (``tokens`` is then ``None``), samples it does not give are asked for again, with
-    ``seed + i`` for sample i where a seed is set. Usage is summed over the requests this takes.
+    ``seed + i`` for sample i where a seed is set. Usage is summed over the requests this takes. Where a
+    ``json_schema`` is rejected, any JSON object is asked for instead, and where that is rejected, nothing:
+    a reply may have any form, as it may from a server that leaves out what it does not know.
 
     llama.cpp counts the tokens of the first of several choices only. From such a server the count is
     taken from the tokens themselves, or is ``None`` while they are not known.
@@ -191,20 +205,27 @@ class OpenAICompatibleModel:
             )
         return str(names[0])
 
-    def _ask(self, request: GenerationRequest) -> tuple[tuple[Completion, ...], Counts]:
+    def _ask(
+        self, request: GenerationRequest, form: int = 0
+    ) -> tuple[tuple[Completion, ...], Counts]:
         """One exchange; fewer texts than asked for when the server draws fewer."""
         learnt = self._learnt
         if learnt.no_n:
             request = replace(request, n=1)
-        body = self._body(request)
+        form = max(form, learnt.schema_form)
+        body = self._body(request, _FORMS[form])
         try:
             payload = self._post(body)
-        except self._openai.BadRequestError as error:
+        except (self._openai.BadRequestError, self._openai.UnprocessableEntityError) as error:
+            if _refuses_schema(str(error), body):
+                return self._ask(request, form + 1)
             if not self._adapt(str(error), body):
                 raise translate(error, url=self._url, model=self.name) from error
-            return self._ask(request)
+            return self._ask(request, form)
         except self._openai.OpenAIError as error:
             raise translate(error, url=self._url, model=self.name) from error
+        # not before it worked: servers that refuse a request for another reason may quote all of it
+        learnt.schema_form = max(form, learnt.schema_form)
         source = f"{self._url} (model {self.name!r})"
         asked = request.top_logprobs
         completions = parse_completions(payload, top_logprobs=asked, source=source)
@@ -215,7 +236,7 @@ class OpenAICompatibleModel:
             completions = tuple(replace(completion, tokens=None) for completion in completions)
         return completions, cost
 
-    def _body(self, request: GenerationRequest) -> dict[str, Any]:
+    def _body(self, request: GenerationRequest, form: str) -> dict[str, Any]:
         learnt = self._learnt
         body = request_body(request)
         if learnt.no_logprobs:
@@ -225,14 +246,19 @@ class OpenAICompatibleModel:
             body["logprobs"] = True if self.api == "chat" else 1  # to count the tokens
         if learnt.completion_tokens_name:
             body["max_completion_tokens"] = body.pop("max_tokens")
+        if request.json_schema is not None:
+            _shape(body, form, request.json_schema)
         return body
 
     def _post(self, body: Mapping[str, Any]) -> object:
         interface = (
             self._client.chat.completions if self.api == "chat" else self._client.completions
         )
+        # the package's signatures do not have them all
+        shape = {name: body[name] for name in _SCHEMA_FIELDS if name in body}
+        known = {name: value for name, value in body.items() if name not in shape}
         raw = interface.with_raw_response.create(
-            model=self.name, extra_body=dict(self._settings.extra_body) or None, **body
+            model=self.name, extra_body=shape | dict(self._settings.extra_body) or None, **known
         )
         return reply_json(raw, self._url)
 
@@ -292,6 +318,24 @@ def reply_json(raw: Any, url: str) -> object:
             f"{url} sent a reply that is not JSON ({error}): {text[:200]!r}. Check that the "
             "URL is that of an OpenAI-compatible interface (it often ends in /v1)"
         ) from error
+
+
+def _shape(body: dict[str, Any], form: str, schema: Mapping[str, Any]) -> None:
+    """Put how the reply shall be formed in the words of ``form``."""
+    if form == "json_schema":
+        if "json_schema" in body:  # llama.cpp's word for completions; the other is vLLM's
+            body["structured_outputs"] = {"json": json.loads(schema_text(schema))}
+        return
+    for name in _SCHEMA_FIELDS:
+        body.pop(name, None)
+    if form == "json_object":
+        body["response_format"] = {"type": "json_object"}
+
+
+def _refuses_schema(message: str, body: Mapping[str, Any]) -> bool:
+    said = message.lower()
+    asked = any(name in body for name in _SCHEMA_FIELDS)
+    return asked and any(words in said for words in _ABOUT_THE_SCHEMA)
 
 
 def _rest(request: GenerationRequest, have: int) -> GenerationRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,23 @@ from suffice.errors import BackendError, UsageError
 from suffice.protocols import Completion, GenerationRequest
 from suffice.trace.records import Token, TopToken
 
-__all__ = ["Api", "Counts", "check_request", "counts", "parse_completions", "request_body"]
+__all__ = [
+    "Api",
+    "Counts",
+    "check_request",
+    "counts",
+    "parse_completions",
+    "request_body",
+    "schema_text",
+]
 
 Api = Literal["chat", "completion"]
 MAX_TOP_LOGPROBS = 20
+# llama.cpp's guided grammars read it; small models, free to put white space anywhere, put it there
+# until max_tokens
+_ONE_LINE = {
+    "x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +46,8 @@ def check_request(request: GenerationRequest, api: Api, name: str) -> None:
     Raises
     ------
     UsageError
-        When the form of the prompt is not that of ``api`` or a number is out of range.
+        When the form of the prompt is not that of ``api``, a number is out of range, or the schema
+        cannot be written as a JSON object.
     """
     form: Api = "completion" if isinstance(request.prompt, str) else "chat"
     if form != api:
@@ -52,10 +67,37 @@ def check_request(request: GenerationRequest, api: Api, name: str) -> None:
         if not low <= value <= high:
             limit = f"at least {low}" if high == math.inf else f"between {low} and {high}"
             raise UsageError(f"{field} must be {limit}, found {value}")
+    if request.json_schema is not None:
+        schema_text(request.json_schema)
+
+
+def schema_text(schema: Mapping[str, Any]) -> str:
+    """A JSON schema as JSON, its keys in the order given: a reply has them in that order.
+
+    Raises
+    ------
+    UsageError
+        When it is no mapping, or holds what JSON has no word for.
+    """
+    if not isinstance(schema, Mapping):
+        raise UsageError(
+            f"json_schema must be a mapping such as {{'type': 'object'}}, found {type(schema).__name__}"
+        )
+    try:
+        return json.dumps(schema, default=_as_dict, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"json_schema cannot be written as JSON ({error}); only strings, finite numbers, true, "
+            "false, null, lists and mappings with text keys are allowed"
+        ) from error
 
 
 def request_body(request: GenerationRequest) -> dict[str, Any]:
-    """The request as the JSON object both interfaces understand, without ``model``."""
+    """The request as a JSON object, without ``model``.
+
+    A schema is put as OpenAI has it for a chat, and as llama.cpp has it for a completion, for which
+    OpenAI has no word.
+    """
     body: dict[str, Any] = {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -75,6 +117,13 @@ def request_body(request: GenerationRequest) -> dict[str, Any]:
         body["messages"] = [{"role": m.role, "content": m.content} for m in request.prompt]
         if request.top_logprobs:
             body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    if request.json_schema is not None:
+        schema = json.loads(schema_text(request.json_schema))
+        if isinstance(request.prompt, str):
+            body["json_schema"] = _ONE_LINE | schema
+        else:
+            named = {"name": "reply", "schema": schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
     return body
 
 
@@ -111,6 +160,12 @@ def counts(payload: object) -> Counts:
         cached=_count(details.get("cached_tokens")) if isinstance(details, Mapping) else None,
         completion=_count(usage.get("completion_tokens")),
     )
+
+
+def _as_dict(value: object) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"found {type(value).__name__}")
 
 
 def _excerpt(value: object) -> str:

@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -345,3 +346,51 @@ def test_no_pickle_in_the_file(tmp_path: Path) -> None:
         row = json.loads(database.execute("SELECT completion FROM samples").fetchone()[0])
     database.close()
     assert row["text"] == reply.completions[0].text
+
+
+@pytest.mark.parametrize(
+    ("request_", "key"),
+    [
+        (
+            GenerationRequest(prompt="Evidence", temperature=0.9, seed=5, stop=("\n",)),
+            "3c177c60c4aead6ab7f71392e8c087cd34aa7db6dfa1cd64a05d6f34893ae750",
+        ),
+        (
+            GenerationRequest(prompt=(Message(role="user", content="Hi"),), n=3, top_logprobs=5),
+            "1de817a86ca6f933ea1d40f0bfde2e5d6e7400d1a3e4b301b12ed3da3124f6f4",
+        ),
+    ],
+)
+def test_requests_without_a_schema_keep_the_keys_of_caches_made_before(
+    request_: GenerationRequest, key: str
+) -> None:
+    chat = not isinstance(request_.prompt, str)
+    where = (
+        {"api": "chat", "endpoint": ""}
+        if chat
+        else {"api": "completion", "endpoint": "http://x/v1"}
+    )
+    assert request_key(request_, model="m", **where) == key
+
+
+def test_a_schema_and_the_order_of_its_keys_enter_the_key() -> None:
+    def key(schema: Any) -> str:
+        asked = replace(REQUEST, json_schema=schema)
+        return request_key(asked, model="m", endpoint="", api="completion")
+
+    first = {"type": "object", "properties": {"a": {}, "b": {}}}
+    swapped = {"type": "object", "properties": {"b": {}, "a": {}}}
+    keys = [key(schema) for schema in (None, {}, first, swapped)]
+    assert len(set(keys)) == 4
+    assert key(MappingProxyType(first)) == key(dict(first)) == keys[2]
+    with pytest.raises(UsageError, match="json_schema"):
+        key({"enum": {1}})
+
+
+def test_replies_with_a_schema_are_kept_apart(tmp_path: Path) -> None:
+    inner = ScriptedModel(["free", "{}"])
+    shaped = replace(REQUEST, json_schema={"type": "object"})
+    with CachedModel(inner, tmp_path / "c") as model:
+        assert texts(model.generate(REQUEST)) == ["free"]
+        assert texts(model.generate(shaped)) == texts(model.generate(shaped)) == ["{}"]
+    assert inner.requests == (REQUEST, shaped)

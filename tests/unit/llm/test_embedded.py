@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -243,3 +244,66 @@ def test_importing_loads_no_package() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )
     assert done.stdout.strip() == "[]"
+
+
+PLAN = {
+    "type": "object",
+    "properties": {
+        "zones": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 1},
+        "decision": {"enum": ["WILL_ENFORCE", "CANNOT_ENFORCE"]},
+        "plan": {"type": "string", "maxLength": 24},
+    },
+    "required": ["zones", "decision", "plan"],
+    "additionalProperties": False,
+}
+SHAPED = GenerationRequest(
+    prompt="A list of cities:\n", n=2, temperature=1.0, seed=3, max_tokens=120, json_schema=PLAN
+)
+
+
+@pytest.mark.model
+def test_a_reply_is_held_to_a_schema_and_seeded(model: EmbeddedModel) -> None:
+    reply = model.generate(SHAPED)
+    for completion in reply.completions:
+        assert completion.finish_reason == "stop"
+        plan = json.loads(completion.text)
+        assert list(plan) == ["zones", "decision", "plan"]
+        assert plan["decision"] in ("WILL_ENFORCE", "CANNOT_ENFORCE")
+        assert len(plan["zones"]) <= 1
+        assert len(plan["plan"]) <= 24
+    first, second = (completion.text for completion in reply.completions)
+    assert first != second
+    assert model.generate(replace(SHAPED, n=1, seed=4)).completions[0].text == second
+
+
+@pytest.mark.model
+def test_a_shaped_reply_that_is_cut_is_no_json(model: EmbeddedModel) -> None:
+    (whole,) = model.generate(replace(SHAPED, n=1)).completions
+    (cut,) = model.generate(replace(SHAPED, n=1, max_tokens=6, top_logprobs=2)).completions
+    assert cut.finish_reason == "length"
+    assert whole.text.startswith(cut.text)
+    assert cut.tokens is not None
+    assert "".join(token.token for token in cut.tokens) == cut.text
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
+        json.loads(cut.text)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("max_tokens", [2, 20])
+def test_a_schema_that_llama_cpp_cannot_read_is_refused(
+    model: EmbeddedModel, max_tokens: int
+) -> None:
+    wrong_schema = {"type": "object", "properties": {"a": {"$ref": "#/nope"}}}
+    wrong = replace(SHAPED, max_tokens=max_tokens, json_schema=wrong_schema)
+    with pytest.raises(UsageError, match="cannot hold its replies to this json_schema"):
+        model.generate(wrong)
+
+
+@pytest.mark.model
+def test_a_schema_over_http_gives_the_same(
+    model: EmbeddedModel, over_http: OpenAICompatibleModel
+) -> None:
+    one = replace(SHAPED, n=1)
+    assert [c.text for c in over_http.generate(one).completions] == [
+        c.text for c in model.generate(one).completions
+    ]

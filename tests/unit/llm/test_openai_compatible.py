@@ -371,3 +371,86 @@ def test_the_form_of_the_prompt_is_checked_before_sending(server: Server) -> Non
 def test_settings_are_checked(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(settings))):
         OpenAISettings(**settings)
+
+
+SCHEMA = {"type": "object", "properties": {"plan": {"type": "string"}}}
+SHAPED = replace(CHAT, json_schema=SCHEMA)
+SHAPED_PLAIN = replace(PLAIN, json_schema=SCHEMA)
+FORM = {"type": "json_schema", "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True}}
+OBJECT = {"type": "json_object"}
+
+
+def test_a_schema_for_a_chat(server: Server) -> None:
+    ask(server, SHAPED)
+    ask(server, CHAT)
+    assert [body.get("response_format") for body in server.bodies] == [FORM, None]
+
+
+def test_a_schema_for_a_completion_in_the_words_of_llama_cpp_and_vllm(server: Server) -> None:
+    ask(server, SHAPED_PLAIN, extra_body={"top_k": 1})
+    (body,) = server.bodies
+    assert body["json_schema"].items() >= SCHEMA.items()
+    assert body["structured_outputs"] == {"json": SCHEMA}
+    assert body["top_k"] == 1
+    assert "response_format" not in body
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_rejected_schema_is_asked_for_as_an_object_and_then_not_at_all(
+    server: Server, status: int
+) -> None:
+    known: set[str] = set()
+
+    def picky(body: Body) -> Answer:
+        form = body.get("response_format", {"type": "text"})["type"]
+        unknown = refuse(status, f"response_format of type {form!r} is not supported")
+        return chat_reply(body) if form in known | {"text"} else unknown
+
+    server.answers(picky)
+    for knows, asked in (
+        ("json_object", [FORM, OBJECT, OBJECT]),
+        ("text", [FORM, OBJECT, None, None]),
+    ):
+        known.add(knows) if knows == "json_object" else known.clear()
+        server.bodies.clear()
+        with OpenAICompatibleModel(server.url, "m") as model:
+            for _ in range(2):
+                assert model.generate(SHAPED).completions[0].text == "ok 0"
+        assert [body.get("response_format") for body in server.bodies] == asked
+
+
+def test_a_completion_server_that_knows_none_of_the_fields(server: Server) -> None:
+    def strict(body: Body) -> Answer:
+        for name in ("json_schema", "structured_outputs", "response_format"):
+            if name in body:
+                return refuse(400, f"Unrecognized request argument supplied: {name}")
+        return 200, {}, {"choices": [{"index": 0, "text": "free"}]}
+
+    server.answers(strict)
+    settings = OpenAISettings(api="completion")
+    with OpenAICompatibleModel(server.url, "m", settings=settings) as model:
+        for _ in range(2):
+            assert model.generate(SHAPED_PLAIN).completions[0].text == "free"
+    fields = [sorted(body.keys() - server.bodies[-1].keys()) for body in server.bodies]
+    assert fields == [["json_schema", "structured_outputs"], ["response_format"], [], []]
+
+
+def test_a_refusal_that_quotes_the_request_teaches_nothing(server: Server) -> None:
+    def quoting(body: Body) -> Answer:
+        if body["max_tokens"] > 64:
+            return refuse(400, f"prompt is too long: {json.dumps(body)}, response_format")
+        return chat_reply(body)
+
+    server.answers(quoting)
+    with OpenAICompatibleModel(server.url, "m") as model:
+        with pytest.raises(BackendError, match="too long"):
+            model.generate(replace(SHAPED, max_tokens=65))
+        model.generate(SHAPED)
+    assert server.bodies[-1]["response_format"] == FORM
+
+
+def test_other_refusals_of_a_shaped_request_are_errors(server: Server) -> None:
+    server.answers(refuse(400, "top_p is too high"))
+    with pytest.raises(UsageError, match="top_p"):
+        ask(server, SHAPED)
+    assert len(server.bodies) == 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -179,3 +180,54 @@ def test_requests_no_server_understands_are_refused(
     with pytest.raises(UsageError) as caught:
         check_request(request_, "completion", "m")
     assert words in str(caught.value)
+
+
+SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"enum": ["é", None]}}}
+
+
+def test_a_schema_is_put_as_each_interface_has_it() -> None:
+    plain = request_body(GenerationRequest(prompt="Hi", json_schema=SCHEMA))
+    assert plain["json_schema"].pop("x-guidance")["whitespace_flexible"] is False
+    assert plain["json_schema"] == SCHEMA
+    assert "response_format" not in plain
+    assert "json_schema" not in request_body(GenerationRequest(prompt="Hi"))
+    chat = request_body(
+        GenerationRequest(prompt=(Message(role="user", content="Hi"),), json_schema=SCHEMA)
+    )
+    assert chat["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True},
+    }
+    assert "json_schema" not in chat
+
+
+def test_frozen_mappings_are_schemas_and_keep_their_order() -> None:
+    frozen = MappingProxyType(
+        {"type": "object", "properties": MappingProxyType({"z": {}, "a": {}})}
+    )
+    schema = request_body(GenerationRequest(prompt="Hi", json_schema=frozen))["json_schema"]
+    del schema["x-guidance"]
+    assert json.dumps(schema) == '{"type": "object", "properties": {"z": {}, "a": {}}}'
+    own = {"x-guidance": {"whitespace_flexible": True}}
+    body = request_body(GenerationRequest(prompt="Hi", json_schema=own))
+    assert body["json_schema"] == own
+
+
+LOOP: dict[str, Any] = {}
+LOOP["items"] = LOOP
+
+
+@pytest.mark.parametrize(
+    ("schema", "found"),
+    [
+        ("object", "found str"),
+        ([SCHEMA], "found list"),
+        ({"enum": {1, 2}}, "found set"),
+        ({"maximum": math.nan}, "JSON"),
+        ({("a",): 1}, "JSON"),
+        (LOOP, "JSON"),
+    ],
+)
+def test_what_is_no_schema_is_refused(schema: Any, found: str) -> None:
+    with pytest.raises(UsageError, match=rf"json_schema .*{found}"):
+        check_request(GenerationRequest(prompt="Hi", json_schema=schema), "completion", "m")
