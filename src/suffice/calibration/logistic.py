@@ -33,13 +33,20 @@ class LogisticFit:
     weights: tuple[float, ...]
 
 
-def fit_logistic(features: ArrayLike, y: ArrayLike, *, penalty: float = 1.0) -> LogisticFit:
+def fit_logistic(
+    features: ArrayLike,
+    y: ArrayLike,
+    *,
+    penalty: float = 1.0,
+    row_weights: ArrayLike | None = None,
+) -> LogisticFit:
     """Ridge logistic regression of ``y`` on standardised features.
 
     Minimises the sum of the rows' cross-entropies plus ``penalty / 2`` times the squared weights of
     the standardised features, the intercept free; as scikit-learn's ``LogisticRegression(C=1/penalty)``
     behind a ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all
-    weights are 0 and the intercept is the logit of ``(n1 + 1) / (n + 2)``.
+    weights are 0 and the intercept is the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row
+    counts so often, in means, spreads and cross-entropies alike.
 
     Parameters
     ----------
@@ -49,11 +56,13 @@ def fit_logistic(features: ArrayLike, y: ArrayLike, *, penalty: float = 1.0) -> 
         Outcomes in [0, 1], (n,).
     penalty
         Above 0, so that separable data give finite weights.
+    row_weights
+        Above 0, (n,); ``None``: all 1.
 
     Raises
     ------
     DataError
-        For no rows, a value that is not finite, or a y outside [0, 1].
+        For no rows, a value that is not finite, a y outside [0, 1], or a row weight that is not above 0.
 
     >>> fit = fit_logistic([[0.0], [1.0], [0.0], [1.0]], [0, 1, 1, 1])
     >>> fit.weights[0] > 0
@@ -68,22 +77,36 @@ def fit_logistic(features: ArrayLike, y: ArrayLike, *, penalty: float = 1.0) -> 
         raise DataError("features must be finite and outcomes lie in [0, 1]")
     if not penalty > 0:
         raise DataError(f"penalty must be above 0, found {penalty!r}")
-    right = float(targets.sum())
-    if right in (0.0, float(len(x))):
-        share = (right + 1) / (len(x) + 2)
+    counts = _row_weights(row_weights, len(x))
+    total, right = float(counts.sum()), float(counts @ targets)
+    if not targets.any() or (targets == 1.0).all():
+        share = (right + 1) / (total + 2)
         return LogisticFit(math.log(share / (1 - share)), (0.0,) * x.shape[1])
-    centre, spread = x.mean(axis=0), x.std(axis=0)
+    centre = np.average(x, axis=0, weights=counts)
+    spread = np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
     varying = spread > 1e-12 * np.maximum(np.abs(centre), 1.0)
     scale = np.where(varying, spread, 1.0)
     design = np.vstack([np.where(varying, (x - centre) / scale, 0.0).T, np.ones(len(x))])
     ridge = np.append(np.full(x.shape[1], penalty), 0.0)
-    found = least_cross_entropy(design, targets, ridge)
+    found = least_cross_entropy(design, targets, ridge, counts)
     weights = np.where(varying, found[:-1] / scale, 0.0)
     return LogisticFit(float(found[-1] - weights @ centre), tuple(weights.tolist()))
 
 
+def _row_weights(given: ArrayLike | None, n: int) -> NDArray[np.float64]:
+    if given is None:
+        return np.ones(n)
+    found = np.asarray(given, np.float64)
+    if found.shape != (n,) or not (np.isfinite(found) & (found > 0)).all():
+        raise DataError(f"row weights must be {n} numbers above 0")
+    return found
+
+
 def least_cross_entropy(
-    design: NDArray[np.float64], targets: NDArray[np.float64], ridge: NDArray[np.float64]
+    design: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    ridge: NDArray[np.float64],
+    row_weights: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Weights (k,) of least penalised cross-entropy; the loss falls at every step.
 
@@ -95,23 +118,32 @@ def least_cross_entropy(
         (n,), in [0, 1], neither all 0 nor all 1.
     ridge
         (k,), each weight's penalty: half of it times the weight squared is added to the loss.
+    row_weights
+        (n,), above 0; ``None``: all 1.
     """
-    mean = targets.mean()
+    counts = np.ones(design.shape[1]) if row_weights is None else row_weights
+    mean = np.average(targets, weights=counts)
     weights = np.zeros(len(design))
     weights[-1] = np.log(mean / (1 - mean))
-    loss = _loss(design, targets, weights, ridge)
+
+    def loss_of(weights: NDArray[np.float64]) -> float:
+        logits = weights @ design
+        cross_entropy = counts @ (np.logaddexp(0.0, logits) - targets * logits)
+        return float(cross_entropy + 0.5 * (ridge * weights * weights).sum())
+
+    loss = loss_of(weights)
     for _ in range(_STEPS):
         predicted = 0.5 * (1 + np.tanh(0.5 * (weights @ design)))
-        gradient = design @ (predicted - targets) + ridge * weights
-        if np.abs(gradient).max() < _FLAT * design.shape[1]:
+        gradient = design @ (counts * (predicted - targets)) + ridge * weights
+        if np.abs(gradient).max() < _FLAT * counts.sum():
             break
-        curvature = (design * (predicted * (1 - predicted))) @ design.T
+        curvature = (design * (counts * predicted * (1 - predicted))) @ design.T
         curvature += np.diag(ridge + 1e-12)  # held off singular
         step = np.linalg.solve(curvature, gradient)
         share = 1.0
         for _ in range(_HALVINGS):
             moved = weights - share * step
-            lower = _loss(design, targets, moved, ridge)
+            lower = loss_of(moved)
             if lower < loss:
                 break
             share /= 2
@@ -119,14 +151,3 @@ def least_cross_entropy(
             break
         weights, loss = moved, lower
     return weights
-
-
-def _loss(
-    design: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    ridge: NDArray[np.float64],
-) -> float:
-    logits = weights @ design
-    cross_entropy = (np.logaddexp(0.0, logits) - targets * logits).sum()
-    return float(cross_entropy + 0.5 * (ridge * weights * weights).sum())
