@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    gate_decision,
+    hidden_constraints_generation,
     import_cost,
     live_decision,
     micp_fit,
     model_server,
     monitoring,
+    planning_overhead,
     replay_speed,
     retrieval_speed,
     search_speed,
@@ -20,6 +23,8 @@ from benchmarks import (
 BENCHMARKS = {
     "import_cost": import_cost.main,
     "live_decision": live_decision.main,
+    "gate_decision": gate_decision.main,
+    "planning_overhead": planning_overhead.main,
     "replay_speed": replay_speed.main,
     "search_speed": search_speed.main,
     "retrieval_speed": retrieval_speed.main,
@@ -28,6 +33,7 @@ BENCHMARKS = {
     "monitoring": monitoring.main,
     "stop_rag_network": stop_rag_network.main,
     "stop_rag_targets": stop_rag_targets.main,
+    "hidden_constraints_generation": hidden_constraints_generation.main,
 }
 
 

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from suffice.costs.usage import CostModel
     from suffice.errors import BackendError, DataError, SufficeError, SufficeWarning, UsageError
     from suffice.pipelines.controller import Controller
+    from suffice.pipelines.planning import PlanningAgent
     from suffice.policies.ab_rag import ABRagPolicy
     from suffice.policies.file import load_policy, save_policy
     from suffice.policies.fixed import FixedPolicy
+    from suffice.policies.gate.gate import Gate
+    from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction
+    from suffice.policies.gate.stopping import GatePolicy
     from suffice.policies.methods import fit_method
     from suffice.policies.micp import MiCPPolicy
     from suffice.policies.rule import RulePolicy
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
     from suffice.replay.macro import macro_means
     from suffice.replay.search import SearchSettings, search
     from suffice.replay.sweep import SweepSettings, sweep
+    from suffice.trace.plan import PlanTask
+    from suffice.trace.plan_file import read_plans
     from suffice.trace.reader import read_traces
     from suffice.trace.records import (
         Gold,
@@ -66,9 +72,16 @@ __all__ = [
     "ExchangeabilityMonitor",
     "FamilySettings",
     "FixedPolicy",
+    "Gate",
+    "GateCosts",
+    "GatePolicy",
+    "GateSettings",
     "Gold",
     "MiCPPolicy",
     "Passage",
+    "PlanAction",
+    "PlanTask",
+    "PlanningAgent",
     "Question",
     "QuestionRecord",
     "Round",
@@ -89,6 +102,7 @@ __all__ = [
     "load_policy",
     "macro_means",
     "prices_of",
+    "read_plans",
     "read_traces",
     "save_policy",
     "search",
@@ -114,9 +128,16 @@ _HOMES = {
     "ExchangeabilityMonitor": "calibration.drift",
     "FamilySettings": "replay.families",
     "FixedPolicy": "policies.fixed",
+    "Gate": "policies.gate.gate",
+    "GateCosts": "policies.gate.settings",
+    "GatePolicy": "policies.gate.stopping",
+    "GateSettings": "policies.gate.settings",
     "Gold": "trace.records",
     "MiCPPolicy": "policies.micp",
     "Passage": "trace.records",
+    "PlanAction": "policies.gate.settings",
+    "PlanTask": "trace.plan",
+    "PlanningAgent": "pipelines.planning",
     "Question": "trace.records",
     "QuestionRecord": "trace.records",
     "Round": "trace.records",
@@ -137,6 +158,7 @@ _HOMES = {
     "load_policy": "policies.file",
     "macro_means": "replay.macro",
     "prices_of": "costs.prices",
+    "read_plans": "trace.plan_file",
     "read_traces": "trace.reader",
     "save_policy": "policies.file",
     "search": "replay.search",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,9 @@ from suffice.pipelines.controller import Controller
 from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.fixed import FixedPolicy
+from suffice.policies.gate.risk import RiskModel
+from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.stopping import GatePolicy
 from suffice.policies.rule import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_model import SignalModel
@@ -112,7 +116,25 @@ def policies() -> list[StopPolicy]:
         )
     )
     built.append(learned())
+    built += gates()
     return built
+
+
+def gates() -> list[StopPolicy]:
+    """As published, which never stops early, and fitted ones that do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the published gate says that it cannot EXECUTE
+        settings = [GateSettings.published()]
+        settings += [
+            GateSettings.corrected(
+                RiskModel(
+                    disagreement=disagreement, contradiction=0.7, remaining=0.9, intercept=intercept
+                ),
+                GateCosts(retrieval=1, failure=failure),
+            )
+            for disagreement, intercept, failure in ((1.3, 0.8, 2.0), (0.2, 0.3, 1.8))
+        ]
+        return [GatePolicy(settings=each, rounds=rounds) for each in settings for rounds in (3, 6)]
 
 
 def learned() -> StopPolicy:
@@ -135,6 +157,7 @@ def test_first_live_stop_is_the_replayed_one(records: list[QuestionRecord]) -> N
         check_policy(policy, records)
 
 
+@pytest.mark.filterwarnings("ignore:EXECUTE can never be chosen")
 @settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(records=question_records(max_questions=3))
 def test_it_holds_through_files(records: list[QuestionRecord], tmp_path: Path) -> None:

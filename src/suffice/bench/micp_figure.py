@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suffice._version import VERSION
-from suffice.bench.micp_results import BASELINE, WAYS, Band, MiCPStudy, MiCPTraces
-from suffice.bench.micp_table import OURS, band, named, of_what, percent_band, target
+from suffice.bench.bands import Band, band, percent_band
+from suffice.bench.micp_results import BASELINE, WAYS, MiCPStudy, MiCPTraces
+from suffice.bench.micp_table import OURS, named, of_what, target
 from suffice.policies.presets import Preset
 from suffice.report.axes import SIZE, enclosing
 from suffice.report.charts import figure, legend

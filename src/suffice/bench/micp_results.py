@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from suffice._version import VERSION
+from suffice.bench.bands import Band
 from suffice.bench.micp_arrays import Recorded
 from suffice.calibration.conformal import exact_level
 from suffice.calibration.tails import exact_interval
@@ -23,7 +23,6 @@ __all__ = [
     "PARTS",
     "PRESETS",
     "WAYS",
-    "Band",
     "MiCPCell",
     "MiCPStudy",
     "MiCPStudySettings",
@@ -89,23 +88,6 @@ class MiCPStudySettings:
                 "shares to optimise, calibrate and test must be above 0 and sum to at most 1, found "
                 f"{', '.join(f'{each:g}' for each in self.shares)}"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Mean, least and greatest over divisions of the same questions; no confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float | None]) -> Band | None:
-        """The band of values; ``None`` where one is undefined."""
-        known = [each for each in values if each is not None]
-        if not known or len(known) < len(values):
-            return None
-        return cls(float(np.mean(known)), min(known), max(known))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

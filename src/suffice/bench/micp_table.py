@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from suffice.bench.micp_results import BASELINE, WAYS, Band, MiCPCell, MiCPStudy, MiCPTraces, Way
+from suffice.bench.bands import band, percent_band
+from suffice.bench.micp_results import BASELINE, WAYS, MiCPCell, MiCPStudy, MiCPTraces, Way
 from suffice.policies.presets import Preset
-from suffice.report.formats import UNKNOWN, counted, percent
+from suffice.report.formats import counted, percent
 from suffice.report.markup import visible
 from suffice.report.text_table import text_table, titled
 
 __all__ = [
     "OURS",
-    "band",
     "micp_tables",
     "named",
     "of_what",
-    "percent_band",
     "shown_alpha",
     "target",
 ]
@@ -80,25 +79,6 @@ def target(alpha: float) -> str:
     '71'
     """
     return f"{100 * (1 - alpha):.6g}"
-
-
-def band(found: Band | None, digits: int = 2) -> str:
-    """A mean with its least and greatest.
-
-    >>> band(Band(2.5, 2.25, 2.75))
-    '2.50 [2.25, 2.75]'
-    """
-    if found is None:
-        return UNKNOWN
-    low, high = (f"{each:z.{digits}f}" for each in (found.low, found.high))
-    return f"{found.mean:z.{digits}f} [{low}, {high}]"
-
-
-def percent_band(found: Band | None, digits: int = 1) -> str:
-    """The same of shares, in percent."""
-    if found is None:
-        return UNKNOWN
-    return band(Band(100 * found.mean, 100 * found.low, 100 * found.high), digits)
 
 
 def _table_1(each: MiCPTraces, preset: Preset, alpha: float) -> list[str]:

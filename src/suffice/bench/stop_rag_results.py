@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.bench.micp_results import Band
+from suffice.bench.bands import Band
 from suffice.errors import UsageError
 from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.presets import Preset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from suffice.bench.micp_table import band, percent_band
+from suffice.bench.bands import band, percent_band
 from suffice.bench.stop_rag_results import (
     DEFAULT,
     SIGNALS,

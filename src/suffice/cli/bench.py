@@ -16,6 +16,7 @@ from suffice.bench.micp_results import ALPHAS, PARTS, PRESETS, MiCPStudy, MiCPSt
 from suffice.bench.micp_table import micp_tables
 from suffice.bench.retrieval import RetrievalSettings, retrieval_bench
 from suffice.bench.retrieval_table import retrieval_tables
+from suffice.cli.bench_hidden_constraints import add_experiment as add_hidden_constraints
 from suffice.cli.bench_stop_rag import add_experiment as add_stop_rag
 from suffice.cli.fit_options import add_micp_shared
 from suffice.cli.options import (
@@ -56,6 +57,7 @@ def add_command(commands: Any) -> None:
     _add_ab_rag(experiments)
     _add_micp(experiments)
     add_stop_rag(experiments)
+    add_hidden_constraints(experiments)
 
 
 def _add_retrieval(experiments: Any) -> None:

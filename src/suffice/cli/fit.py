@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from suffice.cli.fit_options import add_ab_rag, add_certified, add_micp, add_stop_rag
+from suffice.cli.fit_options import (
+    add_ab_rag,
+    add_certified,
+    add_gate,
+    add_micp,
+    add_stop_rag,
+)
 from suffice.cli.options import (
     add_calibrator,
     add_costs,
@@ -21,24 +28,39 @@ from suffice.cli.output import ProgressLine, print_json, say
 from suffice.errors import UsageError
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import FIT_SPLIT
-from suffice.policies.methods import METHODS, MICP_OPTIONS, STOP_RAG_OPTIONS, fit_method
+from suffice.policies.gate.fit import fit_gate, gate_costs
+from suffice.policies.gate.settings import GateSettings
+from suffice.policies.gate.stopping import GatePolicy
+from suffice.policies.methods import (
+    GATE_OPTIONS,
+    METHODS,
+    MICP_OPTIONS,
+    STOP_RAG_OPTIONS,
+    fit_method,
+)
 from suffice.policies.stop_rag.fit import TrainingRun, checkpoint_of
 from suffice.policies.stop_rag.training import Progress
 from suffice.replay.certified import CertifySettings
 from suffice.replay.certified_fit import CertifiedPolicy, CertifiedSettings, fit_certified
 from suffice.replay.families import FamilySettings
+from suffice.trace.plan_file import read_plans
+from suffice.trace.plan_schema import PLANS
+from suffice.trace.reader import schema_of
 from suffice.trace.table import TraceSet
 
 __all__ = ["add_command"]
 
 _CERTIFIED = "certified"
+_GATE = "gate"
 _METHOD_OPTIONS = (
     "calibrator",
     "certainty",
     "support",
     "threshold",
-    *sorted((MICP_OPTIONS | STOP_RAG_OPTIONS) - {"seed"}),
+    *sorted((GATE_OPTIONS | MICP_OPTIONS | STOP_RAG_OPTIONS) - {"seed"}),
 )
+_PLAN_OPTIONS = ("ask_cost", "stop_cost", "detector")
+_ON_PLANS = f"with 'fit {_GATE}' on plan traces only"
 _ANY_CERTIFIED = f"with 'fit {_CERTIFIED}' only"
 _GOES_WITH = MappingProxyType(
     {
@@ -46,6 +68,7 @@ _GOES_WITH = MappingProxyType(
         **dict.fromkeys(
             ("family", "max_loss", "confidence", "metric", "loss", "correction"), _ANY_CERTIFIED
         ),
+        **dict.fromkeys(_PLAN_OPTIONS, _ON_PLANS),
         **dict.fromkeys(("rule", "grid"), "with --family thresholds only"),
         **dict.fromkeys(("signals", "levels", "max_signals"), "with --family rule only"),
     }
@@ -90,6 +113,7 @@ def add_command(commands: Any) -> None:
     add_ab_rag(parser)
     add_micp(parser)
     add_stop_rag(parser)
+    add_gate(parser)
     add_certified(parser)
     parser.add_argument(
         "--seed",
@@ -106,16 +130,14 @@ def add_command(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit and write the policy file."""
-    _refuse_unread(arguments)
+    on_plans = arguments.method == _GATE and schema_of(arguments.traces) is PLANS
+    _refuse_unread(arguments, on_plans=on_plans)
+    if on_plans:
+        return _plan_gate(arguments)
     traces = open_traces(arguments, say)
     if arguments.method == _CERTIFIED:
         return _certified(traces, arguments)
-    # an option at its default was not asked for
-    asked = {
-        name: value
-        for name in _METHOD_OPTIONS
-        if (value := getattr(arguments, name)) != arguments.unset[name]
-    }
+    asked = _asked(arguments, _METHOD_OPTIONS)
     if "seed" in METHODS[arguments.method].options[arguments.preset]:
         asked["seed"] = arguments.seed
     policy = fit_method(
@@ -144,6 +166,47 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _asked(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """The options given; one at its default was not asked for."""
+    return {
+        name: value
+        for name in names
+        if (value := getattr(arguments, name)) != arguments.unset[name]
+    }
+
+
+def _plan_gate(arguments: argparse.Namespace) -> int:
+    """Fit a planning agent's gate and write its policy file."""
+    given = _asked(arguments, (*_METHOD_OPTIONS, *_PLAN_OPTIONS))
+    detector = {name: given.pop(name) for name in ("detector",) if name in given}
+    unread = sorted(set(given) - GATE_OPTIONS - set(_PLAN_OPTIONS))
+    if unread or arguments.split != FIT_SPLIT:
+        option = f"--{unread[0].replace('_', '-')}" if unread else "--split"
+        raise UsageError(f"{option} has no meaning for a gate on plan traces; leave it out")
+    plans = read_plans(arguments.traces, skip_invalid=arguments.skip_invalid)
+    if plans.skipped:
+        say(f"skipped {len(plans.skipped)} invalid parts; the first: {plans.skipped[0]}")
+    if arguments.preset == "published":
+        costs = {"costs": gate_costs(**given)} if given else {}
+        settings = GateSettings.published(**costs, **detector)
+    else:
+        settings = fit_gate(plans, gate_costs(**given), **detector)
+    policy = GatePolicy(settings=settings)
+    written = save_policy(policy, arguments.out)
+    if arguments.json:
+        document = policy_document(policy)
+        print_json({"out": str(written), "hash": policy_hash(policy), "policy": document})
+        return 0
+    print(f"wrote {written}")
+    print(f"  gate   {settings.summary}")
+    for each in settings.unreachable:
+        print(f"  note   {each}")
+    if fitted := settings.fitted_on:
+        print(f"  fitted on {fitted['fitted_steps']} steps of {fitted['labelled']} judged runs")
+    print(f"  use    Gate(load_policy({str(written)!r}).policy.settings), in a planning agent")
+    return 0
+
+
 def _watched(arguments: argparse.Namespace) -> TrainingRun:
     """Progress on stderr, and checkpoints where the policy goes."""
     lines = {"read": ProgressLine("read texts"), "train": ProgressLine("trained steps")}
@@ -160,13 +223,14 @@ def _watched(arguments: argparse.Namespace) -> TrainingRun:
     return TrainingRun(progress=progress, checkpoint=checkpoint_of(Path(arguments.out)))
 
 
-def _refuse_unread(arguments: argparse.Namespace) -> None:
+def _refuse_unread(arguments: argparse.Namespace, *, on_plans: bool) -> None:
     """Refuse an option that this method or family would pass over in silence."""
     certified = arguments.method == _CERTIFIED
     family = arguments.family if certified else None
     read = {
         f"with every method but {_CERTIFIED}": not certified,
         _ANY_CERTIFIED: certified,
+        _ON_PLANS: on_plans,
         "with --family thresholds only": family == "thresholds",
         "with --family rule only": family == "rule",
     }

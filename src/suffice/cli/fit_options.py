@@ -17,7 +17,14 @@ from suffice.replay.families import FAMILIES
 from suffice.scoring import F1_KINDS
 from suffice.signals.sample_clusters import CLUSTERINGS
 
-__all__ = ["add_ab_rag", "add_certified", "add_micp", "add_micp_shared", "add_stop_rag"]
+__all__ = [
+    "add_ab_rag",
+    "add_certified",
+    "add_gate",
+    "add_micp",
+    "add_micp_shared",
+    "add_stop_rag",
+]
 
 
 def add_ab_rag(parser: argparse.ArgumentParser) -> None:
@@ -188,6 +195,45 @@ def _add_training(group: Any) -> None:
         type=positive,
         metavar="N",
         help="optimiser steps at least (default: 3000, published 1, signals 1500)",
+    )
+
+
+def add_gate(parser: argparse.ArgumentParser) -> None:
+    """Options of gate; costs are in any one unit."""
+    group = parser.add_argument_group(
+        "gate",
+        "on question traces it stops a loop, on plan traces it guides a planning agent; it acts where its "
+        "confidence exceeds 1 - C / L",
+    )
+    group.add_argument(
+        "--retrieval-cost",
+        type=number,
+        metavar="C",
+        help="of looking something up (default: 1; published thresholds where no cost is given)",
+    )
+    group.add_argument(
+        "--failure-loss",
+        type=number,
+        metavar="L",
+        help="of a wrong answer or a failed plan (default: 2, act when more likely right than wrong)",
+    )
+    group.add_argument(
+        "--ask-cost",
+        type=number,
+        metavar="C",
+        help="on plan traces: of asking the user, who is asked where c is below 1 - C / L and no retrieval "
+        "is left (default: as a retrieval)",
+    )
+    group.add_argument(
+        "--stop-cost",
+        type=number,
+        metavar="C",
+        help="on plan traces: of ending early (default: never worth it)",
+    )
+    group.add_argument(
+        "--detector",
+        metavar="NAME",
+        help="on plan traces: who found their contradictions (default: markers, the published words)",
     )
 
 

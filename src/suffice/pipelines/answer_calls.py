@@ -15,7 +15,15 @@ from suffice.scoring import normalize_answer
 from suffice.signals.clustering import check_cosine
 from suffice.trace.records import Round, Usage
 
-__all__ = ["AnswerCall", "LoopSettings", "ask_greedy", "ask_majority", "check_least", "usage_of"]
+__all__ = [
+    "AnswerCall",
+    "LoopSettings",
+    "ask_greedy",
+    "ask_majority",
+    "check_least",
+    "sampling_seed",
+    "usage_of",
+]
 
 _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
 
@@ -181,7 +189,7 @@ def _sampled(
             temperature=settings.temperature,
             top_p=settings.top_p,
             max_tokens=settings.max_sample_tokens,
-            seed=_seed(settings.seed, call.question_id, call.number),
+            seed=sampling_seed(settings.seed, call.question_id, call.number),
             stop=_stop(settings, model, sampled=True),
         )
     )
@@ -212,7 +220,7 @@ def _answered(completion: Completion, usage: Usage) -> Round:
     )
 
 
-def _seed(seed: int, question_id: str, number: int) -> int:
+def sampling_seed(seed: int, question_id: str, number: int) -> int:
     """A sampling seed that depends on nothing but its arguments, 31 bits."""
     digest = hashlib.sha256(f"{seed}:{number}:{question_id}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1

@@ -11,6 +11,7 @@ from suffice.pipelines.react import ReactSettings
 from suffice.policies.ab_rag import ABRagPolicy, Certainty
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fixed import FixedPolicy
+from suffice.policies.gate.stopping import GatePolicy
 from suffice.policies.methods import METHODS, method_and_preset
 from suffice.policies.micp import MiCPPolicy
 from suffice.policies.micp_notes import loop_differences
@@ -55,8 +56,8 @@ def live_policy(
     Raises
     ------
     UsageError
-        For a method that must be fitted first, an oracle, or a rule with fitted parts, with what to
-        type instead.
+        For a method that must be fitted first, an oracle, a rule with fitted parts, or a planning
+        agent's gate, with what to type instead.
     """
     if named is None:
         default = AGENT_RULE if pipeline == ReactSettings.pipeline else DEFAULT_RULE
@@ -80,7 +81,10 @@ def live_policy(
             "then --policy policy.json"
         )
     if names_policy_file(named):
-        return load_policy(named)
+        file = load_policy(named)
+        if isinstance(file.policy, GatePolicy):
+            file.policy.full_budget()  # refuses one for planning agents before a model is asked
+        return file
     if rule_needs(named).fitting:
         raise UsageError(
             f"rule {named!r} has parts that must be fitted on traces; fit a policy file instead"
@@ -170,7 +174,7 @@ def samples_read(policy: StopPolicy) -> int:
     """
     if not any("samples" in spec.needs for spec in policy.specs):
         return 0
-    if isinstance(policy, MiCPPolicy):
+    if isinstance(policy, MiCPPolicy | GatePolicy):
         return policy.samples
     if isinstance(policy, ABRagPolicy) and policy.signals[0] == "self_consistency":
         return len(policy.levels) or VOTES

@@ -1,4 +1,7 @@
-"""Retrievers by name: over each question's own paragraphs, or over a corpus with its index kept."""
+"""Retrievers by name, over each question's own paragraphs or over a corpus, and their models.
+
+A corpus' index is kept. Contradiction detectors have their names here too.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from suffice.errors import UsageError
 from suffice.llm.embedded_reranker import EmbeddedReranker
 from suffice.llm.embedding_endpoint import EndpointEncoder
 from suffice.pipelines.indexes import IndexKind, IndexMaker
-from suffice.protocols import Encoder, Reranker, Retriever
+from suffice.protocols import ContradictionDetector, Encoder, Reranker, Retriever
 from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.contradiction_head import ContradictionHead
 from suffice.retrieval.cross_encoder import CrossEncoderReranker
 from suffice.retrieval.fusion import HybridRetriever
+from suffice.retrieval.nli_cross_encoder import NliContradiction
 from suffice.retrieval.onnx_encoder import OnnxEncoder
 from suffice.retrieval.reranked import RerankedRetriever
 from suffice.retrieval.sentence_encoder import SentenceEncoder
+from suffice.signals.contradiction import MarkerDetector
 from suffice.trace.records import Passage
 
 __all__ = [
@@ -29,6 +38,7 @@ __all__ = [
     "OwnParagraphs",
     "Retrieval",
     "RetrieverName",
+    "connect_detector",
     "connect_encoder",
     "connect_reranker",
     "corpus_retriever",
@@ -128,6 +138,53 @@ class _OneAtATime:
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         with self._lock:
             return self._reranker.rerank(query, passages)
+
+
+def connect_detector(name_or_path: str) -> ContradictionDetector:
+    """The contradiction detector a name stands for; safe to call from several threads.
+
+    Parameters
+    ----------
+    name_or_path
+        ``markers`` (negations and conflict markers, published), ``learned`` (the packaged head on
+        MiniLM), a head's own ``.safetensors`` file, or an entailment cross-encoder: a folder, or a model
+        of the Hub as OWNER/NAME.
+
+    Raises
+    ------
+    MissingExtra
+        When the extra ``dense`` (a head) or ``rerank`` (a cross-encoder) is not installed.
+    UsageError
+        When there is no such detector.
+    DataError
+        When a head's file is damaged.
+    """
+    if name_or_path == "markers":
+        return MarkerDetector()
+    if name_or_path == "learned":
+        return ContradictionHead.load()
+    place = Path(name_or_path)
+    if place.is_file() and place.suffix == ".safetensors":
+        return ContradictionHead.load(place)
+    if not place.exists() and (place.is_absolute() or len(place.parts) != 2):
+        # a model of the Hub is OWNER/NAME; anything else would be looked for there at length
+        raise UsageError(
+            f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .safetensors "
+            "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"
+        )
+    return _OneDetectionAtATime(NliContradiction.load(place if place.exists() else name_or_path))
+
+
+class _OneDetectionAtATime:
+    """A detector that several threads may call."""
+
+    def __init__(self, detector: ContradictionDetector) -> None:
+        self._detector = detector
+        self._lock = threading.Lock()
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        with self._lock:
+            return self._detector.contradictions(pairs)
 
 
 # --- which retriever ------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ __all__ = [
 
 POLICY_VERSION = 1
 _MAX_BYTES = 50_000_000
-_DECIDES_NOTHING = ("budget", "fitted_on", "guarantee", "levels", "notes")
+_DECIDES_NOTHING = ("budget", "costs", "fitted_on", "guarantee", "levels", "notes")
 
 
 def policy_document(policy: StopPolicy) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from suffice.errors import DataError, UsageError
 from suffice.policies.ab_rag import ABRagPolicy
 from suffice.policies.document_fields import field_of, finite, finite_numbers, strings_of
 from suffice.policies.fixed import FixedPolicy
+from suffice.policies.gate.reading import read_gate
+from suffice.policies.gate.stopping import GatePolicy
 from suffice.policies.micp import Clusters, Match, MiCPPolicy
 from suffice.policies.relevance_filter import RelevanceFilter
 from suffice.policies.rule import RulePolicy
@@ -207,6 +209,7 @@ KINDS: Mapping[str, PolicyKind] = MappingProxyType(
         "certified": _alone(_read_rule, "rule"),
         "ab-rag": _alone(_read_ab_rag, "weights"),
         "micp": _alone(_read_micp, "stops"),
+        "gate": _alone(read_gate, "settings"),
         "stop-rag": PolicyKind(read=read_stop_rag, main_field="network"),
     }
 )
@@ -216,6 +219,7 @@ _BODIES: Mapping[type, Callable[[Any], dict[str, Any]]] = MappingProxyType(
         RulePolicy: _rule_body,
         ABRagPolicy: ABRagPolicy.to_json,
         MiCPPolicy: MiCPPolicy.to_json,
+        GatePolicy: GatePolicy.to_json,
         StopRAGPolicy: StopRAGPolicy.to_json,
     }
 )

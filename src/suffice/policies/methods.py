@@ -11,6 +11,7 @@ from suffice.errors import UsageError
 from suffice.policies.ab_rag_fit import choose_signals, fit_ab_rag, published_ab_rag
 from suffice.policies.controls import CONTROLS, Control, fit_control
 from suffice.policies.fitting import FIT_SPLIT, fit_data
+from suffice.policies.gate.fit import fit_gate_policy, gate_costs, published_gate_policy
 from suffice.policies.micp import Match
 from suffice.policies.micp_fit import CALIBRATE, OPTIMIZE, MiCPSettings, fit_micp
 from suffice.policies.presets import PRESETS, Preset
@@ -20,6 +21,7 @@ from suffice.protocols import StopPolicy
 from suffice.trace.table import TraceSet
 
 __all__ = [
+    "GATE_OPTIONS",
     "METHODS",
     "MICP_OPTIONS",
     "STOP_RAG_OPTIONS",
@@ -33,6 +35,7 @@ _BOTH: frozenset[Preset] = frozenset(PRESETS)
 MICP_OPTIONS = frozenset(
     {"match_f1", *(each.name for each in fields(MiCPSettings) if each.name != "match")}
 )
+GATE_OPTIONS = frozenset({"retrieval_cost", "failure_loss"})
 STOP_RAG_OPTIONS = frozenset(each.name for each in fields(StopRAGSettings))
 
 
@@ -108,6 +111,12 @@ def _fit_stop_rag(
     return fit_stop_rag(traces, preset, split, StopRAGSettings(**options), run)
 
 
+def _fit_gate(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
+    if preset == "published":
+        return published_gate_policy(traces, gate_costs(**options) if options else None)
+    return fit_gate_policy(traces, split, gate_costs(**options))
+
+
 def _control(control: Control) -> Method:
     def fit(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
         data = fit_data(traces, control.signals, split=split)
@@ -148,6 +157,14 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             fit=_fit_micp,
             options=MappingProxyType(dict.fromkeys(PRESETS, MICP_OPTIONS)),
             reads=(frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT})),
+        ),
+        "gate": Method(
+            name="gate",
+            summary="stop when samples agree and answers do not contradict each other, by a risk that "
+            "falls round by round",
+            fit=_fit_gate,
+            options=MappingProxyType(dict.fromkeys(PRESETS, GATE_OPTIONS)),
+            fitted=frozenset({"corrected"}),
         ),
         "stop-rag": Method(
             name="stop-rag",
@@ -191,8 +208,9 @@ def fit_method(
         The method's own: ``calibrator`` (how ``calibrated(...)`` is fitted) for corrected presets of
         tasr and the controls; ``certainty`` (S1), ``support`` (S2, corrected only) and ``threshold``
         for ab-rag; those of :class:`suffice.policies.micp_fit.MiCPSettings` for micp, with ``match_f1``
-        for ``match``; those of :class:`suffice.policies.stop_rag.fit.StopRAGSettings` for stop-rag. One
-        that is ``None`` counts as not given.
+        for ``match``; those of :class:`suffice.policies.stop_rag.fit.StopRAGSettings` for stop-rag;
+        ``retrieval_cost`` and ``failure_loss`` (the thresholds) for gate. One that is ``None`` counts as
+        not given.
 
     Raises
     ------

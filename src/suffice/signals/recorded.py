@@ -5,8 +5,6 @@ from __future__ import annotations
 from suffice.signals.base import SignalSpec
 
 __all__ = [
-    "CANDIDATE_AGREEMENT",
-    "CONTRADICTION",
     "EVIDENCE_CONSISTENCY",
     "EVIDENCE_CONSISTENCY_MAX",
     "EVIDENCE_CONSISTENCY_TOP1",
@@ -60,8 +58,4 @@ MALFORMED_ACTIONS = SignalSpec(
 )
 Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here (paper 1)")
 Q_CONT = SignalSpec(name="q_cont", summary="learned value of going on (paper 1)")
-CANDIDATE_AGREEMENT = _share(
-    "candidate_agreement", "token overlap of the candidate steps (paper 4, SC)"
-)
-CONTRADICTION = _share("contradiction", "a candidate step contradicts the plan (paper 4, CD)")
 REMAINING_SHARE = _share("remaining_share", "share of the steps still to come (paper 4, DR)")

@@ -12,10 +12,10 @@ from suffice.signals.answer_in_evidence import ANSWER_IN_EVIDENCE
 from suffice.signals.answer_similarity import ANSWER_SIMILARITY_F1, ANSWER_SIMILARITY_SEQ
 from suffice.signals.answer_stable import ANSWER_STABLE, ANSWER_STABLE_PUBLISHED
 from suffice.signals.base import SignalSpec
+from suffice.signals.candidate_agreement import CANDIDATE_AGREEMENT
+from suffice.signals.contradiction import CONTRADICTION
 from suffice.signals.overlap import OVERLAP, OVERLAP_IDF
 from suffice.signals.recorded import (
-    CANDIDATE_AGREEMENT,
-    CONTRADICTION,
     EVIDENCE_CONSISTENCY,
     EVIDENCE_CONSISTENCY_MAX,
     EVIDENCE_CONSISTENCY_TOP1,

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.errors import DataError
-from suffice.trace.schema import COLUMNS, REQUIRED
+from suffice.trace.schema import QUESTIONS, TableSchema
 
 __all__ = ["coerce_table"]
 
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
-def coerce_table(table: pa.Table, file: str) -> pa.Table:
+def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) -> pa.Table:
     """The schema's columns of ``table`` in the schema's types; unknown columns stay as they are.
 
     Raises
@@ -23,7 +23,7 @@ def coerce_table(table: pa.Table, file: str) -> pa.Table:
     DataError
         Naming file and column: a required column is missing, or a type cannot be converted.
     """
-    missing = [name for name in REQUIRED if name not in table.column_names]
+    missing = [name for name in schema.required if name not in table.column_names]
     if missing:
         raise DataError(
             f"required column {missing[0]!r} is missing; "
@@ -35,7 +35,7 @@ def coerce_table(table: pa.Table, file: str) -> pa.Table:
     if duplicated:
         raise DataError("the column appears twice", file=file, column=min(duplicated))
     arrays: dict[str, pa.ChunkedArray] = {}
-    for column in COLUMNS:
+    for column in schema.columns:
         if column.name not in table.column_names:
             continue
         found = table.column(column.name)
@@ -93,6 +93,8 @@ def _scalar(found: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_string(target):
         if not _is_text(found.type):
             raise pa.ArrowTypeError(f"{found.type} is not text")
+    elif pa.types.is_boolean(target):
+        raise pa.ArrowTypeError(f"{found.type} is not true or false")
     elif not _is_number(found.type):
         raise pa.ArrowTypeError(f"{found.type} is not a number")
     if pa.types.is_floating(target) and pa.types.is_floating(found.type):

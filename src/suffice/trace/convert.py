@@ -10,7 +10,16 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.trace.records import Passage, QuestionRecord, Round, Token, TopToken, Usage
 
-__all__ = ["USAGE_COLUMNS", "record_to_rows", "round_from_row"]
+__all__ = [
+    "USAGE_COLUMNS",
+    "passage_row",
+    "passages_from_rows",
+    "record_to_rows",
+    "round_from_row",
+    "signal_pairs",
+    "strings",
+    "usage_from_row",
+]
 
 USAGE_COLUMNS = tuple(field.name for field in fields(Usage))
 _PLAIN_COLUMNS = (
@@ -23,7 +32,8 @@ _PLAIN_COLUMNS = (
 )
 
 
-def _passage_row(passage: Passage) -> dict[str, Any]:
+def passage_row(passage: Passage) -> dict[str, Any]:
+    """A passage as its column holds it."""
     return {
         "id": passage.id,
         "title": passage.title,
@@ -41,7 +51,7 @@ def _token_row(token: Token) -> dict[str, Any]:
     }
 
 
-def _signal_pairs(signals: Mapping[str, float]) -> list[tuple[str, float | None]] | None:
+def signal_pairs(signals: Mapping[str, float]) -> list[tuple[str, float | None]] | None:
     """An undefined value keeps its key, so that reading it back does not compute it anew."""
     pairs = [
         (name, None if math.isnan(value) else float(value))
@@ -55,7 +65,7 @@ def _round_row(number: int, record: Round) -> dict[str, Any]:
     row.update({name: getattr(record, name) for name in _PLAIN_COLUMNS})
     row.update({name: getattr(record.usage, name) for name in USAGE_COLUMNS})
     row["passages"] = (
-        None if record.passages is None else [_passage_row(passage) for passage in record.passages]
+        None if record.passages is None else [passage_row(passage) for passage in record.passages]
     )
     row["tokens"] = (
         None if record.tokens is None else [_token_row(token) for token in record.tokens]
@@ -67,7 +77,7 @@ def _round_row(number: int, record: Round) -> dict[str, Any]:
     row["candidate_scores"] = (
         None if record.candidate_scores is None else list(record.candidate_scores)
     )
-    row["signals"] = _signal_pairs(record.signals)
+    row["signals"] = signal_pairs(record.signals)
     return row
 
 
@@ -88,7 +98,8 @@ def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
     return [shared | _round_row(number, each) for number, each in numbered]
 
 
-def _passages(items: Sequence[Mapping[str, Any]] | None) -> tuple[Passage, ...] | None:
+def passages_from_rows(items: Sequence[Mapping[str, Any]] | None) -> tuple[Passage, ...] | None:
+    """The passages of one cell."""
     if items is None:
         return None
     return tuple(
@@ -125,26 +136,31 @@ def _logprob(value: float | None, column: str) -> float:
     return value
 
 
+def usage_from_row(row: Mapping[str, Any]) -> Usage:
+    """What the row says it cost."""
+    return Usage(**{name: row.get(name) for name in USAGE_COLUMNS})
+
+
 def round_from_row(row: Mapping[str, Any]) -> Round:
     """The record of one row; columns the row lacks read as null."""
-    usage = Usage(**{name: row.get(name) for name in USAGE_COLUMNS})
     signals = {
         name: math.nan if value is None else value for name, value in row.get("signals") or ()
     }
     return Round(
         answer=row.get("answer") or "",
-        passages=_passages(row.get("passages")),
+        passages=passages_from_rows(row.get("passages")),
         tokens=_tokens(row.get("tokens")),
-        samples=_strings(row.get("samples")),
+        samples=strings(row.get("samples")),
         sample_clusters=_integers(row.get("sample_clusters")),
         candidate_scores=_floats(row.get("candidate_scores")),
-        usage=usage,
+        usage=usage_from_row(row),
         signals=signals,
         **{name: row.get(name) for name in _PLAIN_COLUMNS},
     )
 
 
-def _strings(items: Sequence[str | None] | None) -> tuple[str, ...] | None:
+def strings(items: Sequence[str | None] | None) -> tuple[str, ...] | None:
+    """The texts of one cell, a null an empty one."""
     return None if items is None else tuple(item or "" for item in items)
 
 

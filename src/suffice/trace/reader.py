@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,22 @@ import pyarrow.parquet as pq
 
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.coerce import coerce_table
-from suffice.trace.schema import COLUMNS, REQUIRED, RUN_KEY, SCHEMA_KEY, SCHEMA_VERSION
+from suffice.trace.plan_schema import PLANS
+from suffice.trace.resume import failures_file
+from suffice.trace.schema import COLUMNS, QUESTIONS, REQUIRED, RUN_KEY, TableSchema
 from suffice.trace.table import TraceSet, TraceSetOrigin
 from suffice.trace.validate import Problem, find_problems
 
-__all__ = ["TraceInspection", "failures_file", "inspect_traces", "parquet_files", "read_traces"]
-
-_FAILURES_FILE = "failures.jsonl"
+__all__ = [
+    "TraceInspection",
+    "count_failures",
+    "first_error",
+    "inspect_traces",
+    "parquet_files",
+    "read_file",
+    "read_traces",
+    "schema_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +70,7 @@ def read_traces(
     """
     inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
     if inspection.errors and not skip_invalid:
-        more = len(inspection.errors) - 1
-        first = inspection.errors[0]
-        hint = f" ({more} more)" if more else ""
-        raise DataError(
-            f"{first.message}{hint}; 'suffice traces validate' lists all, --skip-invalid reads the rest",
-            file=first.file,
-            row=first.row,
-            column=first.column,
-        )
+        raise first_error(inspection.errors)
     if inspection.traces.n_questions == 0:
         if inspection.errors:
             raise DataError(
@@ -79,6 +80,19 @@ def read_traces(
             )
         raise DataError("the trace set is empty: no question to read", file=str(path))
     return inspection.traces
+
+
+def first_error(errors: Sequence[DataError]) -> DataError:
+    """The first of several problems, with what to do about them all."""
+    more = len(errors) - 1
+    first = errors[0]
+    hint = f" ({more} more)" if more else ""
+    return DataError(
+        f"{first.message}{hint}; 'suffice traces validate' lists all, --skip-invalid reads the rest",
+        file=first.file,
+        row=first.row,
+        column=first.column,
+    )
 
 
 def inspect_traces(
@@ -98,7 +112,7 @@ def inspect_traces(
     run: dict[str, Any] = {}
     for file in parquet_files(root):
         try:
-            table, file_run = _read_file(file, _Wanted(columns, keep_unknown))
+            table, file_run = read_file(file, _Wanted(columns, keep_unknown), QUESTIONS)
         except DataError as error:
             errors.append(error)
             continue
@@ -114,7 +128,7 @@ def inspect_traces(
     traces = _sorted_set(
         combined,
         TraceSetOrigin(
-            source=str(root), run=run, skipped=tuple(errors), failures=_count_failures(root)
+            source=str(root), run=run, skipped=tuple(errors), failures=count_failures(root)
         ),
     )
     return TraceInspection(traces=traces, errors=tuple(errors))
@@ -145,15 +159,44 @@ class _Wanted:
         self._named = known if columns is None else {*REQUIRED, *columns}
         self._known = known if keep_unknown else None
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._named or (self._known is not None and name not in self._known)
 
 
-def _read_file(file: Path, wanted: _Wanted) -> tuple[pa.Table, dict[str, Any]]:
+def schema_of(path: str | Path) -> TableSchema:
+    """Which kind of trace set stands at ``path``; one of questions where no file says otherwise.
+
+    Raises
+    ------
+    DataError
+        When there is no Parquet file at ``path``.
+    """
+    for file in parquet_files(Path(path)):
+        try:
+            found = pq.read_schema(file)
+        except (pa.ArrowException, UnicodeDecodeError, OSError):
+            continue  # said by whoever reads it
+        stated = found.metadata or {}
+        unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*found.names}
+        if PLANS.key in stated or unstated_plan:
+            return PLANS
+    return QUESTIONS
+
+
+def read_file(
+    file: Path, wanted: Container[str], schema: TableSchema
+) -> tuple[pa.Table, dict[str, Any]]:
+    """The wanted columns of one file in the schema's types, and its run document.
+
+    Raises
+    ------
+    DataError
+        Naming the file: it is damaged, of another kind or newer, or a column has another type.
+    """
     try:
         with pq.ParquetFile(file) as parquet:
             metadata = parquet.schema_arrow.metadata or {}
-            _check_version(metadata, file)
+            _check_version(metadata, file, schema)
             present = [name for name in parquet.schema_arrow.names if name in wanted]
             table = parquet.read(columns=present, use_threads=True)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
@@ -161,14 +204,22 @@ def _read_file(file: Path, wanted: _Wanted) -> tuple[pa.Table, dict[str, Any]]:
         raise DataError(
             f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
         ) from error
-    return coerce_table(table, str(file)), _run_document(metadata)
+    return coerce_table(table, str(file), schema), _run_document(metadata)
 
 
-def _check_version(metadata: dict[bytes, bytes], file: Path) -> None:
-    stated = metadata.get(SCHEMA_KEY)
+def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> None:
+    stated = metadata.get(schema.key)
+    key = schema.key.decode()
     if stated is None:
+        for other in (QUESTIONS, PLANS):
+            if other.key in metadata:
+                raise DataError(
+                    f"this is a {other.name} ({other.rows}), not a {schema.name} ({schema.rows}); "
+                    f"'suffice traces validate' checks it and {other.reader} reads it",
+                    file=str(file),
+                )
         warnings.warn(
-            f"{file} does not state suffice.schema; read as version {SCHEMA_VERSION}",
+            f"{file} does not state {key}; read as version {schema.version}",
             SufficeWarning,
             stacklevel=6,
         )
@@ -177,15 +228,15 @@ def _check_version(metadata: dict[bytes, bytes], file: Path) -> None:
         version = int(stated)
     except ValueError:
         version = -1
-    if version > SCHEMA_VERSION:
+    if version > schema.version:
         raise DataError(
-            f"trace schema {version} is newer than {SCHEMA_VERSION}, the newest this version reads; "
+            f"{schema.name} schema {version} is newer than {schema.version}, the newest this version reads; "
             "upgrade with: pip install -U suffice",
             file=str(file),
         )
     if version < 1:
         raise DataError(
-            f"suffice.schema is {stated!r}; it must be a version number from 1 to {SCHEMA_VERSION}",
+            f"{key} is {stated!r}; it must be a version number from 1 to {schema.version}",
             file=str(file),
         )
 
@@ -263,14 +314,8 @@ def _sorted_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     )
 
 
-def failures_file(root: Path) -> Path:
-    """Where a recorder keeps the questions it could not finish."""
-    return (
-        root / _FAILURES_FILE if root.suffix != ".parquet" else root.with_suffix(".failures.jsonl")
-    )
-
-
-def _count_failures(root: Path) -> int:
+def count_failures(root: Path) -> int:
+    """How many questions, or runs, a recorder could not finish."""
     file = failures_file(root)
     if not file.exists():
         return 0

@@ -7,13 +7,11 @@ the same round read back from Parquet carry the same bits.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-import numpy as np
-
 from suffice.errors import DataError
+from suffice.trace.fields import MOST_INT16, MOST_INT32, float32, items, whole
 
 __all__ = [
     "Gold",
@@ -26,49 +24,6 @@ __all__ = [
     "TopToken",
     "Usage",
 ]
-
-_MOST_CALLS = int(np.iinfo(np.int16).max)
-_MOST_TOKENS = int(np.iinfo(np.int32).max)
-
-
-def _float32(value: float | None, column: str) -> float | None:
-    """Round to the column's float32; refuse what overflows it."""
-    if value is None:
-        return None
-    try:
-        with np.errstate(over="ignore"):
-            rounded = float(np.float32(value))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"must be a number, found {value!r:.60}", column=column) from error
-    if math.isinf(rounded) and not math.isinf(value):
-        raise DataError(f"{value!r} is outside the range of float32", column=column)
-    return rounded
-
-
-def _items(values: Sequence[object] | None, kind: type, column: str) -> tuple[object, ...] | None:
-    """The values as a tuple; refuse a bare text, which would be taken letter by letter."""
-    if values is None:
-        return None
-    found: Sequence[object] = (values,) if isinstance(values, str) else values
-    wrong = [each for each in found if each is values or not isinstance(each, kind)]
-    if wrong:
-        raise DataError(
-            f"must be a sequence of {kind.__name__}, found {wrong[0]!r:.60}", column=column
-        )
-    return tuple(values)
-
-
-def _whole(value: int, most: int, column: str) -> int:
-    """A count as a plain int that fits its column; refuse what does not."""
-    if type(value) is int and 0 <= value <= most:
-        return value
-    try:
-        whole = operator.index(value)
-    except TypeError:
-        whole = -1
-    if isinstance(value, bool) or not 0 <= whole <= most:
-        raise DataError(f"must be a whole number from 0 to {most}, found {value!r}", column=column)
-    return whole
 
 
 def _clusters(given: Sequence[int], samples: Sequence[str] | None) -> tuple[int, ...]:
@@ -97,7 +52,7 @@ def _signals(given: Mapping[str, float | None]) -> Mapping[str, float]:
 
 
 def _check_logprob(value: float, column: str) -> float:
-    rounded = _float32(value, column)
+    rounded = float32(value, column)
     if rounded is None or math.isnan(rounded) or rounded == math.inf:
         raise DataError(
             f"a log-probability must be a number of at most 0 (or -inf), found {value!r}",
@@ -118,9 +73,9 @@ class Passage:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or "")  # a file's null reads as no title
-        object.__setattr__(self, "score", _float32(self.score, "passages.score"))
+        object.__setattr__(self, "score", float32(self.score, "passages.score"))
         object.__setattr__(
-            self, "rerank_score", _float32(self.rerank_score, "passages.rerank_score")
+            self, "rerank_score", float32(self.rerank_score, "passages.rerank_score")
         )
 
 
@@ -178,12 +133,12 @@ class Usage:
         for name, most in _LIMITS.items():
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, _whole(value, most, name))
-        object.__setattr__(self, "latency_s", _float32(self.latency_s, "latency_s"))
+                object.__setattr__(self, name, whole(value, most, name))
+        object.__setattr__(self, "latency_s", float32(self.latency_s, "latency_s"))
 
 
 _LIMITS: Mapping[str, int] = {
-    each.name: _MOST_TOKENS if each.name.endswith("tokens") else _MOST_CALLS
+    each.name: MOST_INT32 if each.name.endswith("tokens") else MOST_INT16
     for each in fields(Usage)
     if each.name != "latency_s"
 }
@@ -249,17 +204,17 @@ class Round:
                 column="answer",
             )
         for name, kind in (("passages", Passage), ("tokens", Token), ("samples", str)):
-            object.__setattr__(self, name, _items(getattr(self, name), kind, name))
+            object.__setattr__(self, name, items(getattr(self, name), kind, name))
         if self.sample_clusters is not None:
             clusters = _clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)
         if self.candidate_scores is not None:
-            scores = tuple(_float32(score, "candidate_scores") for score in self.candidate_scores)
+            scores = tuple(float32(score, "candidate_scores") for score in self.candidate_scores)
             object.__setattr__(self, "candidate_scores", scores)
         object.__setattr__(
             self,
             "verbalized_confidence",
-            _float32(self.verbalized_confidence, "verbalized_confidence"),
+            float32(self.verbalized_confidence, "verbalized_confidence"),
         )
         if self.signals:
             object.__setattr__(self, "signals", _signals(self.signals))

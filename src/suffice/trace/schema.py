@@ -6,13 +6,24 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-__all__ = ["COLUMNS", "REQUIRED", "RUN_KEY", "SCHEMA", "SCHEMA_KEY", "SCHEMA_VERSION", "Column"]
+__all__ = [
+    "COLUMNS",
+    "PASSAGE",
+    "QUESTIONS",
+    "REQUIRED",
+    "RUN_KEY",
+    "SCHEMA",
+    "SCHEMA_KEY",
+    "SCHEMA_VERSION",
+    "Column",
+    "TableSchema",
+]
 
 SCHEMA_VERSION = 1
 SCHEMA_KEY = b"suffice.schema"
 RUN_KEY = b"suffice.run"
 
-_PASSAGE = pa.struct(
+PASSAGE = pa.struct(
     [
         ("id", pa.string()),
         ("title", pa.string()),
@@ -35,6 +46,44 @@ class Column:
     meaning: str
 
 
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One kind of trace file: its columns, and what its metadata says.
+
+    Parameters
+    ----------
+    name
+        What such a file is called in messages.
+    rows
+        What a row is.
+    reader
+        The function that reads it.
+    key
+        Where the metadata states the version.
+    version
+        The newest version.
+    columns
+        Its columns.
+    """
+
+    name: str
+    rows: str
+    reader: str
+    key: bytes
+    version: int
+    columns: tuple[Column, ...]
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Columns every file has."""
+        return tuple(column.name for column in self.columns if column.required)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The columns as Arrow has them, without metadata."""
+        return pa.schema([(column.name, column.type) for column in self.columns])
+
+
 COLUMNS: tuple[Column, ...] = (
     Column("question_id", pa.string(), True, "unique question key"),
     Column("round", pa.int16(), True, "1-based; 0 is the closed-book answer"),
@@ -45,7 +94,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("split", pa.string(), False, "tune, eval or a name of the user's"),
     Column("query", pa.string(), False, "what was sent to the retriever this round"),
     Column("action", pa.string(), False, "what the agent generated to choose the query"),
-    Column("passages", pa.list_(_PASSAGE), False, "passages added this round, in rank order"),
+    Column("passages", pa.list_(PASSAGE), False, "passages added this round, in rank order"),
     Column("answer", pa.string(), True, "the answer if the loop stopped here"),
     Column("response", pa.string(), False, "the raw generation"),
     Column("tokens", pa.list_(_TOKEN), False, "generated tokens with top alternatives"),
@@ -74,5 +123,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("latency_s", pa.float32(), False, "wall seconds of the round"),
     Column("signals", pa.map_(pa.string(), pa.float64()), False, "per-round values by name"),
 )
-REQUIRED = tuple(column.name for column in COLUMNS if column.required)
-SCHEMA = pa.schema([(column.name, column.type) for column in COLUMNS])
+QUESTIONS = TableSchema(
+    name="trace",
+    rows="one row per question and round",
+    reader="suffice.trace.reader.read_traces",
+    key=SCHEMA_KEY,
+    version=SCHEMA_VERSION,
+    columns=COLUMNS,
+)
+REQUIRED = QUESTIONS.required
+SCHEMA = QUESTIONS.arrow

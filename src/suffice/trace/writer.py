@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,18 +20,63 @@ from suffice.errors import DataError, UsageError
 from suffice.trace.atomic import replace_file
 from suffice.trace.convert import record_to_rows
 from suffice.trace.records import QuestionRecord
-from suffice.trace.schema import RUN_KEY, SCHEMA, SCHEMA_KEY, SCHEMA_VERSION
+from suffice.trace.schema import QUESTIONS, RUN_KEY, TableSchema
 from suffice.trace.table import TraceSet
 
 __all__ = [
+    "QUESTION_ROWS",
+    "RowSet",
     "ShardWriter",
+    "Shards",
     "records_to_table",
+    "rows_to_table",
     "write_table",
     "write_trace_set",
     "write_traces",
 ]
 
 _SHARD = re.compile(r"part-(\d{5})\.parquet")
+
+_Record = TypeVar("_Record")
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet(Generic[_Record]):
+    """How records of one kind are kept as rows.
+
+    Parameters
+    ----------
+    schema
+        Of the rows.
+    rows
+        The rows of a record, keyed by column.
+    key
+        The columns that tell records apart.
+    place
+        Names a row in messages.
+    """
+
+    schema: TableSchema
+    rows: Callable[[_Record], Sequence[Mapping[str, Any]]]
+    key: tuple[str, ...]
+    place: Callable[[Mapping[str, Any]], str]
+
+    def stamped(self, run: Mapping[str, Any]) -> pa.Schema:
+        """The Arrow schema with the metadata of a file."""
+        return self.schema.arrow.with_metadata(
+            {
+                self.schema.key: str(self.schema.version).encode(),
+                RUN_KEY: json.dumps(run, sort_keys=True).encode(),
+            }
+        )
+
+
+QUESTION_ROWS = RowSet(
+    schema=QUESTIONS,
+    rows=record_to_rows,
+    key=("question_id",),
+    place=lambda row: f"question {row['question_id']!r}, round {row['round']}",
+)
 
 
 def records_to_table(
@@ -43,34 +89,33 @@ def records_to_table(
     DataError
         Naming the column, when a value cannot be stored in it: text that is not Unicode, another type.
     """
-    rows = [row for record in records for row in record_to_rows(record)]
+    return rows_to_table(QUESTION_ROWS, records, run or {})
+
+
+def rows_to_table(
+    kind: RowSet[_Record], records: Iterable[_Record], run: Mapping[str, Any]
+) -> pa.Table:
+    """The same for records of any kind."""
+    rows = [row for record in records for row in kind.rows(record)]
     try:
-        return pa.Table.from_pylist(rows, schema=_stamped(run or {}))
+        return pa.Table.from_pylist(rows, schema=kind.stamped(run))
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise _unstorable(rows, error) from error
+        raise _unstorable(kind, rows, error) from error
 
 
-def _unstorable(rows: Sequence[Mapping[str, Any]], error: Exception) -> DataError:
+def _unstorable(
+    kind: RowSet[_Record], rows: Sequence[Mapping[str, Any]], error: Exception
+) -> DataError:
     for row in rows:
-        for column in SCHEMA:
+        for column in kind.schema.columns:
             try:
                 pa.array([row.get(column.name)], column.type)
             except (pa.ArrowException, ValueError, TypeError, OverflowError) as reason:
                 return DataError(
-                    f"question {row['question_id']!r}, round {row['round']}: "
-                    f"cannot be stored as {column.type}: {reason}",
+                    f"{kind.place(row)}: cannot be stored as {column.type}: {reason}",
                     column=column.name,
                 )
     return DataError(f"cannot be stored: {error}")
-
-
-def _stamped(run: Mapping[str, Any]) -> pa.Schema:
-    return SCHEMA.with_metadata(
-        {
-            SCHEMA_KEY: str(SCHEMA_VERSION).encode(),
-            RUN_KEY: json.dumps(run, sort_keys=True).encode(),
-        }
-    )
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -111,31 +156,39 @@ def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
         target = target / "part-00000.parquet"
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = pa.concat_tables([traces.table, traces.closed_book], promote_options="default")
-    metadata = _stamped(traces.origin.run).metadata
+    metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
     write_table(rows.replace_schema_metadata(metadata), target)
     return target
 
 
-class ShardWriter:
-    """Adds finished questions to a trace set.
+class Shards(Generic[_Record]):
+    """Adds finished records of one kind to a trace set.
 
     Parameters
     ----------
+    kind
+        How they are kept.
     path
         A directory, written in shards, or a ``.parquet`` file, which is rewritten as it grows.
     run
         The ``suffice.run`` document.
-    shard_questions
-        Questions in a full shard of a directory.
+    shard_records
+        Records in a full shard of a directory.
     """
 
     def __init__(
-        self, path: str | Path, *, run: Mapping[str, Any], shard_questions: int = 64
+        self,
+        kind: RowSet[_Record],
+        path: str | Path,
+        *,
+        run: Mapping[str, Any],
+        shard_records: int = 64,
     ) -> None:
+        self._kind = kind
         self._root = Path(path)
         self._run = dict(run)
         self._single = self._root.suffix == ".parquet"
-        self._limit = None if self._single else shard_questions
+        self._limit = None if self._single else shard_records
         folder = self._root.parent if self._single else self._root
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -159,17 +212,17 @@ class ShardWriter:
             return 0, None, 0
         number, file = shards[-1]
         table = pq.read_table(file)
-        if table.schema.remove_metadata() != SCHEMA:
+        if table.schema.remove_metadata() != self._kind.schema.arrow:
             if self._single:
                 raise DataError(
                     "the file was not written by this recorder, so it is not added to; choose another --out",
                     file=str(file),
                 )
             return number + 1, None, 0
-        count = len(table.column("question_id").unique())
+        count = table.group_by(list(self._kind.key)).aggregate([]).num_rows
         if self._limit is not None and count >= self._limit:
             return number + 1, None, 0
-        return number, table.replace_schema_metadata(_stamped(self._run).metadata), count
+        return number, table.replace_schema_metadata(self._kind.stamped(self._run).metadata), count
 
     def _shards(self) -> list[tuple[int, Path]]:
         if self._single:
@@ -177,8 +230,8 @@ class ShardWriter:
         found = ((_SHARD.fullmatch(file.name), file) for file in self._root.glob("part-*.parquet"))
         return sorted((int(match.group(1)), file) for match, file in found if match)
 
-    def add(self, records: Sequence[QuestionRecord]) -> None:
-        """Make these questions durable; on return a kill no longer loses them.
+    def add(self, records: Sequence[_Record]) -> None:
+        """Make these records durable; on return a kill no longer loses them.
 
         Raises
         ------
@@ -187,7 +240,7 @@ class ShardWriter:
         """
         if not records:
             return
-        new = records_to_table(records, self._run)
+        new = rows_to_table(self._kind, records, self._run)
         table = new if self._table is None else pa.concat_tables([self._table, new])
         write_table(table.combine_chunks(), self._file())
         self._table, self._count = table, self._count + len(records)
@@ -196,3 +249,22 @@ class ShardWriter:
 
     def _file(self) -> Path:
         return self._root if self._single else self._root / f"part-{self._number:05d}.parquet"
+
+
+class ShardWriter(Shards[QuestionRecord]):
+    """Adds finished questions to a trace set.
+
+    Parameters
+    ----------
+    path
+        A directory, written in shards, or a ``.parquet`` file, which is rewritten as it grows.
+    run
+        The ``suffice.run`` document.
+    shard_questions
+        Questions in a full shard of a directory.
+    """
+
+    def __init__(
+        self, path: str | Path, *, run: Mapping[str, Any], shard_questions: int = 64
+    ) -> None:
+        super().__init__(QUESTION_ROWS, path, run=run, shard_records=shard_questions)

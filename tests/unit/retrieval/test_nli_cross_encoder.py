@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import BackendError, MissingExtra, UsageError
-from suffice.protocols import Entailment
+from suffice.protocols import ContradictionDetector, Entailment
 from suffice.retrieval import pair_networks
-from suffice.retrieval.nli_cross_encoder import NliCrossEncoder
+from suffice.retrieval.nli_cross_encoder import NliContradiction, NliCrossEncoder
 
 LABELS = {0: "CONTRADICTION", 1: "Entailment", 2: "neutral"}
 
@@ -70,6 +70,33 @@ def test_the_probability_is_that_of_the_label_named_entailment(library: dict[str
         NliCrossEncoder.load("last").entailed([("a", "b")]), [0.625], rtol=1e-6
     )
     assert model.entailed([]).shape == (0,)
+
+
+class Swayed(Fixed):
+    """Contradicts by as much as the first text is longer."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]], **options: Any) -> Any:
+        odds = [[len(first) - len(second), 0.0, 0.0] for first, second in pairs]
+        return np.array(odds, np.float32)
+
+
+def test_contradiction_is_the_higher_of_the_two_orders(library: dict[str, Any]) -> None:
+    library["swayed"] = Swayed(LABELS)
+    model = NliContradiction.load("swayed")
+    assert isinstance(model, ContradictionDetector)
+    assert not isinstance(model, Entailment)
+    higher = np.exp(2) / (np.exp(2) + 2)
+    found = model.contradictions([("abc", "a"), ("a", "abc"), ("ab", "ab")])
+    np.testing.assert_allclose(found, [higher, higher, 1 / 3])
+    assert found.dtype == np.float64
+    assert model.contradictions([]).shape == (0,)
+    np.testing.assert_allclose(
+        NliContradiction.load("good").contradictions([("a", "b")]), [0.125], rtol=1e-6
+    )
+    with pytest.raises(UsageError, match=r"one of them named contradiction: set id2label"):
+        NliContradiction.load("last")
+    with pytest.raises(BackendError, match=r"out of memory$"):
+        NliContradiction.load("good").contradictions([("boom", "x")])
 
 
 @pytest.mark.parametrize(
@@ -163,6 +190,16 @@ def test_random_weights_through_the_real_library(tmp_path: Path) -> None:
             ).logits
         assert probability == pytest.approx(float(logits.softmax(-1)[0, 1]), abs=5e-5)
     assert found.max() - found.min() > 0.02
+    turned = [(second, first) for first, second in pairs]
+    contrary = NliContradiction.load(folder).contradictions(pairs)
+    for pair, other, probability in zip(pairs, turned, contrary, strict=True):
+        with torch.no_grad():
+            both = [
+                network(**tokenizer(*each, truncation=True, max_length=32, return_tensors="pt"))
+                for each in (pair, other)
+            ]
+        higher = max(float(each.logits.softmax(-1)[0, 0]) for each in both)
+        assert probability == pytest.approx(higher, abs=5e-5)
     one_by_one = NliCrossEncoder.load(folder, batch_size=1).entailed(pairs)
     np.testing.assert_allclose(one_by_one, found, atol=5e-5)
     # the same weights under other names for the labels

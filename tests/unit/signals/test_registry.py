@@ -61,8 +61,6 @@ RECORDED = [
     "llm_stop",
     "q_stop",
     "q_cont",
-    "candidate_agreement",
-    "contradiction",
     "remaining_share",
     "malformed_actions",
 ]

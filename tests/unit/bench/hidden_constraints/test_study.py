@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.bench.hidden_constraints.checker import CheckerJudge
+from suffice.bench.hidden_constraints.generate import generate
+from suffice.bench.hidden_constraints.results import Cell, HiddenConstraintsStudy
+from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
+from suffice.bench.hidden_constraints.settings import HiddenConstraintsSettings
+from suffice.bench.hidden_constraints.study import Experimenters, hidden_constraints_study
+from suffice.bench.hidden_constraints.tasks import Benchmark, BenchmarkSettings
+from suffice.errors import UsageError
+from suffice.protocols import Generation, GenerationRequest
+from suffice.trace.plan_file import read_plans
+
+SMALL = BenchmarkSettings(tasks=6, hard_small=3, documents=60, gap=0.5)
+
+
+@pytest.fixture(scope="module")
+def made() -> Benchmark:
+    return generate(SMALL)
+
+
+class Counting(ScriptedPlanner):
+    """Counts what it is asked; raises at one question."""
+
+    def __init__(self, made: Benchmark, *, interrupt_at: int | None = None) -> None:
+        super().__init__(made)
+        self.asked = 0
+        self._interrupt_at = interrupt_at
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        self.asked += 1
+        if self.asked == self._interrupt_at:
+            raise KeyboardInterrupt
+        return super().generate(request)
+
+
+def who(made: Benchmark, model: ScriptedPlanner | None = None) -> Experimenters:
+    judge = CheckerJudge.of(each.constraint for each in made.tasks)
+    model = ScriptedPlanner(made) if model is None else model
+    return Experimenters(model=model, judge=judge, judge_name="checker")
+
+
+def asked(**changes: Any) -> HiddenConstraintsSettings:
+    given = {"benchmark": SMALL, "retrievers": ("tfidf", "oracle"), "seeds": 2, "resamples": 50}
+    return HiddenConstraintsSettings(**(given | changes))
+
+
+def studied(made: Benchmark, **changes: Any) -> HiddenConstraintsStudy:
+    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    found = hidden_constraints_study(who(made), asked(**changes), benchmark=made)
+    assert found is not None
+    return found
+
+
+def cell(study: HiddenConstraintsStudy, agent: str, retriever: str | None) -> Cell:
+    [found] = [each for each in study.cells if (each.agent, each.retriever) == (agent, retriever)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def study(made: Benchmark) -> HiddenConstraintsStudy:
+    return studied(made)
+
+
+def test_vanilla_scores_nothing_and_the_oracle_everything(study: HiddenConstraintsStudy) -> None:
+    vanilla = cell(study, "vanilla", None)
+    assert [vanilla.mean(name) for name in ("semantic", "proxy", "documents_read")] == [0, 0, 0]
+    for agent in ("fixed-top-k", "always-retrieve", "self-rag", "confidence-gated"):
+        found = cell(study, agent, "oracle")
+        assert [
+            found.mean(name) for name in ("semantic", "proxy", "grounded_proxy", "covered")
+        ] == [1] * 4
+        assert (found.satisfied_covered, found.satisfied_uncovered) == (1.0, None)
+        assert found.runs == 12
+
+
+def test_under_the_scripted_planner_success_is_coverage(study: HiddenConstraintsStudy) -> None:
+    for each in study.cells:
+        assert each.mean("semantic") == each.mean("covered") == each.mean("checked")
+        assert each.mean("malformed") == 0.0
+
+
+def test_the_gate_reads_less_than_always_retrieving(study: HiddenConstraintsStudy) -> None:
+    [saved] = [
+        each
+        for each in study.contrasts
+        if (each.retriever, each.measure, each.against)
+        == ("oracle", "documents_read", "always-retrieve")
+    ]
+    assert saved.difference.high < 0.0
+    always, gated = (
+        cell(study, name, "oracle") for name in ("always-retrieve", "confidence-gated")
+    )
+    assert saved.difference.estimate == pytest.approx(
+        (gated.mean("documents_read") or 0) - (always.mean("documents_read") or 0)
+    )
+
+
+def test_retrieval_sets_the_ceiling(study: HiddenConstraintsStudy) -> None:
+    by_name = {name: (recall, best) for name, recall, best, _ in study.decomposition}
+    assert by_name["oracle"] == (1.0, 1.0)
+    assert by_name["tfidf"][1] < 1.0
+    tfidf = study.recalls[0]
+    assert tfidf.recall[1] <= tfidf.recall[5] <= tfidf.recall[10]
+
+
+def test_equal_seeds_have_no_spread_and_variants_one_seed(study: HiddenConstraintsStudy) -> None:
+    gated = cell(study, "confidence-gated", "tfidf")
+    assert gated.measures["documents_read"].seed_half_width == 0.0
+    full = study.variants[0]
+    assert (full.name, full.cell.runs) == ("full", 6)
+    assert full.cell.mean("documents_read") == gated.mean("documents_read")
+    assert [each.experiment for each in study.variants] == ["ablations"] * 4 + ["sweep"] * 6
+
+
+def test_the_notes_say_what_the_published_gate_cannot_do(study: HiddenConstraintsStudy) -> None:
+    assert any("EXECUTE can never be chosen" in each for each in study.notes)
+    assert study.agreement is not None
+    assert study.agreement.share == 1.0
+
+
+def test_confidence_by_step(study: HiddenConstraintsStudy) -> None:
+    [trace] = [each for each in study.steps if each.retriever == "oracle"]
+    assert trace.count[0] == 6
+    assert list(trace.count) == sorted(trace.count, reverse=True)
+    assert all(
+        low <= middle <= high
+        for low, middle, high in zip(trace.low, trace.median, trace.high, strict=True)
+    )
+    assert sum(trace.actions[0].values()) == 6
+
+
+def test_a_subset_narrows(made: Benchmark) -> None:
+    found = studied(made, subset="hard-small", experiments=("main",), seeds=1)
+    assert cell(found, "vanilla", None).runs == 3
+    assert found.to_json()["benchmark"] == {"tasks": 6, "hard_small": 3, "documents": 60}
+    assert "one seed: no interval over seeds" in found.notes
+
+
+def test_it_goes_on_where_it_was_interrupted(made: Benchmark, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    wanted = asked(folder=tmp_path, experiments=("main",), seeds=1)
+    cut = Counting(made, interrupt_at=100)
+    assert hidden_constraints_study(who(made, cut), wanted, benchmark=made) is None
+    kept = len(read_plans(tmp_path / "plans").records)
+    assert 0 < kept < 54
+    rest = Counting(made)
+    first = hidden_constraints_study(who(made, rest), wanted, benchmark=made)
+    assert first is not None
+    assert rest.asked > 0
+    again = Counting(made)
+    second = hidden_constraints_study(who(made, again), wanted, benchmark=made)
+    assert again.asked == 0
+    assert second is not None
+    assert [each.to_json() for each in second.cells] == [each.to_json() for each in first.cells]
+    assert "nothing was run anew: all runs were recorded before" in second.notes
+
+
+def test_a_folder_of_another_experiment_is_refused(made: Benchmark, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    small = {"experiments": ("main",), "seeds": 1, "subset": "hard-small", "agents": ("vanilla",)}
+    hidden_constraints_study(who(made), asked(folder=tmp_path, **small), benchmark=made)
+    other = Experimenters(
+        model=ScriptedPlanner(made), judge=who(made).judge, judge_name="somebody else"
+    )
+    with pytest.raises(UsageError, match="judge was 'checker', now 'somebody else'"):
+        hidden_constraints_study(other, asked(folder=tmp_path, **small), benchmark=made)

@@ -1,0 +1,289 @@
+"""Fitting the gate on question traces and on plan traces."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.policies.gate.fit import (
+    fit_gate,
+    fit_gate_policy,
+    fit_risk,
+    gate_costs,
+    labelled_steps,
+)
+from suffice.policies.gate.settings import GateCosts
+from suffice.policies.gate.stopping import GatePolicy
+from suffice.policies.methods import fit_method, method_and_preset
+from suffice.replay.engine import stop_rounds
+from suffice.testing.plans import make_plan
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.plan import PlanRecord
+from suffice.trace.plan_set import PlanSet
+from suffice.trace.records import QuestionRecord
+from suffice.trace.table import TraceSet
+
+AGREE, DIFFER = ("Oslo", "oslo"), ("Oslo", "Rome")
+
+
+def question(
+    name: str, right: Sequence[bool], samples: Sequence[Sequence[str] | None], split: str = "tune"
+) -> QuestionRecord:
+    answers = ["Oslo" if each else "Rome" for each in right]
+    made = make_record(name, answers, gold=["Oslo"], split=split)
+    rounds = tuple(
+        replace(each, samples=None if drawn is None else tuple(drawn))
+        for each, drawn in zip(made.rounds, samples, strict=True)
+    )
+    return replace(made, rounds=rounds)
+
+
+def informative(count: int = 120, *, seed: int = 0) -> TraceSet:
+    """Agreeing samples are right four times in five, others once."""
+    rng = np.random.default_rng(seed)
+    records = []
+    for number in range(count):
+        agree = rng.random(4) < 0.5
+        right = rng.random(4) < np.where(agree, 0.8, 0.2)
+        drawn = [AGREE if each else DIFFER for each in agree]
+        split = "tune" if number % 2 else "eval"
+        records.append(question(f"q{number:03d}", right.tolist(), drawn, split))
+    return to_trace_set(records)
+
+
+class TestRisk:
+    def test_what_tells_right_from_wrong_gets_weight(self) -> None:
+        rng = np.random.default_rng(1)
+        values = rng.random((4000, 3))
+        logits = 2.0 - 3.0 * (1 - values[:, 0]) - 1.5 * values[:, 1] - 1.0 * values[:, 2]
+        right = rng.random(4000) < 1 / (1 + np.exp(-logits))
+        model = fit_risk(values, right, np.arange(4000))
+        assert model.disagreement == pytest.approx(3.0, abs=0.4)
+        assert model.contradiction == pytest.approx(1.5, abs=0.4)
+        assert model.remaining == pytest.approx(1.0, abs=0.4)
+        assert model.intercept == pytest.approx(2.0, abs=0.4)
+
+    def test_a_signal_that_points_the_wrong_way_gets_none(self) -> None:
+        values = np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 0.5]] * 20)
+        model = fit_risk(values, [0.0, 1.0] * 20, np.arange(40))
+        assert (model.disagreement, model.contradiction, model.remaining) == (0.0, 0.0, 0.0)
+        assert math.copysign(1.0, model.disagreement) == 1.0
+        assert model.intercept == pytest.approx(0.0, abs=1e-9)
+
+    def test_a_group_counts_once_however_many_rows_it_has(self) -> None:
+        """Ten rows of one question weigh as much as the one row of another."""
+        one = np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 0.5], [1.0, 0.0, 0.5], [0.0, 0.0, 0.5]])
+        right = np.array([1.0, 0.0, 0.0, 1.0])
+        often = [0] * 10 + [1, 2, 3]
+        plain = fit_risk(one, right, np.arange(4))
+        repeated = fit_risk(one[often], right[often], np.array(often))
+        assert repeated.disagreement == pytest.approx(plain.disagreement, abs=1e-9)
+        assert repeated.intercept == pytest.approx(plain.intercept, abs=1e-9)
+        unweighted = fit_risk(one[often], right[often], np.arange(13))
+        assert unweighted.intercept > plain.intercept + 0.1
+
+
+class TestQuestions:
+    def test_it_learns_that_agreement_means_right(self) -> None:
+        policy = fit_gate_policy(informative(), "tune")
+        model = policy.settings.risk
+        assert model.disagreement > 1.0
+        assert (policy.rounds, policy.samples, policy.preset) == (4, 2, "corrected")
+        assert (policy.settings.tau_low, policy.settings.tau_high) == (0.5, 0.5)
+        assert policy.settings.fitted_on == {
+            "source": "memory",
+            "split": "tune",
+            "questions": 60,
+            "labelled": 60,
+            "rounds": 4,
+            "fitted_rounds": 240,
+        }
+        stops = stop_rounds(policy, informative().only_split("eval"))
+        assert 1 < stops.mean() < 4
+
+    def test_what_the_split_does_not_hold_is_not_read(self) -> None:
+        traces = informative()
+        other = to_trace_set(
+            [
+                each
+                if each.question.split == "tune"
+                else replace(each, gold=replace(each.gold, answers=("nothing",)))
+                for each in traces.records()
+            ]
+        )
+        assert fit_gate_policy(other, "tune") == fit_gate_policy(traces, "tune")
+
+    def test_a_dearer_failure_stops_later(self) -> None:
+        found = []
+        for loss in (2.0, 3.3):
+            policy = fit_method(
+                "gate", informative(), "corrected", "tune", retrieval_cost=1.0, failure_loss=loss
+            )
+            assert isinstance(policy, GatePolicy)
+            assert policy.settings.tau_low == pytest.approx(1 - 1 / loss)
+            found.append(stop_rounds(policy, informative()).mean())
+        assert found[0] < found[1]
+
+    def test_rounds_without_samples_are_left_out_and_the_rest_still_weigh_one(self) -> None:
+        records = [
+            question("a", [True, True], [None, AGREE]),
+            question("b", [False, False], [DIFFER, DIFFER]),
+            question("c", [True, False], [AGREE, DIFFER]),
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SufficeWarning)
+            policy = fit_gate_policy(to_trace_set(records), "tune")
+        assert policy.settings.fitted_on["fitted_rounds"] == 5
+
+    def test_it_says_when_it_never_stops(self) -> None:
+        with pytest.warns(SufficeWarning) as found:
+            fit_gate_policy(informative(), "tune", GateCosts(retrieval=1.0, failure=200.0))
+        said = [str(each.message) for each in found]
+        assert any(each.startswith("EXECUTE can never be chosen") for each in said)
+        assert any("stops no question of the split it was fitted on" in each for each in said)
+
+    def test_it_says_when_it_always_stops_in_round_1(self) -> None:
+        with pytest.warns(SufficeWarning) as found:
+            fit_gate_policy(informative(), "tune", GateCosts(retrieval=1.0, failure=1.01))
+        said = [str(each.message) for each in found]
+        assert any("stops every question" in each and "after round 1" in each for each in said)
+
+    def test_all_right_or_all_wrong_gives_one_number(self) -> None:
+        records = [question(f"q{n}", [False, False], [AGREE, DIFFER]) for n in range(6)]
+        with pytest.warns(SufficeWarning) as found:
+            policy = fit_gate_policy(to_trace_set(records), "tune")
+        said = " ".join(str(each.message) for each in found)
+        assert "all answers of split 'tune' are wrong: the gate's weights are 0" in said
+        model = policy.settings.risk
+        assert model.largest == 0.0
+        assert model.confidence(0.0) == pytest.approx(1 / 8)
+
+    @pytest.mark.parametrize("preset", ["published", "corrected"])
+    def test_without_samples_it_is_refused(self, preset: str) -> None:
+        traces = to_trace_set([make_record("a", ["Oslo", "Oslo"], gold=["Oslo"], split="tune")])
+        if preset == "published":
+            with pytest.warns(SufficeWarning, match="EXECUTE can never be chosen"):
+                policy = fit_method("gate", traces, "published", "")
+            with pytest.raises(UsageError, match="samples"):
+                stop_rounds(policy, traces)
+            return
+        with pytest.raises(UsageError, match="samples"):
+            fit_method("gate", traces, "corrected", "tune")
+
+    def test_signals_that_are_never_defined_together_are_refused(self) -> None:
+        records = [question("a", [True, True], [None, AGREE])]
+        blank = replace(records[0].rounds[1], answer="")
+        made = replace(records[0], rounds=(records[0].rounds[0], blank))
+        with pytest.raises(UsageError, match="defined together in no labelled round"):
+            fit_gate_policy(to_trace_set([made]), "tune")
+
+    def test_a_split_that_is_not_there_is_named(self) -> None:
+        with pytest.raises(DataError, match="nowhere"):
+            fit_gate_policy(informative(), "nowhere")
+
+
+class TestPublished:
+    def test_it_reads_the_rounds_and_needs_no_split(self) -> None:
+        with pytest.warns(SufficeWarning, match="EXECUTE can never be chosen"):
+            policy = fit_method("gate", informative(), "published", "")
+        assert isinstance(policy, GatePolicy)
+        assert (policy.rounds, policy.preset) == (4, "published")
+        assert set(stop_rounds(policy, informative())) == {4}
+
+    def test_costs_replace_its_thresholds(self) -> None:
+        with pytest.warns(SufficeWarning):
+            policy = fit_method("gate", informative(), "published", "", failure_loss=4.0)
+        assert isinstance(policy, GatePolicy)
+        assert policy.settings.tau_low == 0.75
+
+    def test_its_names(self) -> None:
+        found = [method_and_preset(name) for name in ("gate", "gate-corrected")]
+        assert [(each[0].name, each[1]) for each in found if each] == [
+            ("gate", "published"),
+            ("gate", "corrected"),
+        ]
+
+
+def plan(
+    name: str, steps: Sequence[Mapping[str, float]], semantic: bool | None, *, seed: int = 0
+) -> PlanRecord:
+    made = make_plan(name, ["ASK"] * len(steps), seed=seed)
+    with_values = tuple(
+        replace(step, values=values) for step, values in zip(made.steps, steps, strict=True)
+    )
+    return replace(made, steps=with_values, outcome=replace(made.outcome, semantic=semantic))
+
+
+def step(agreed: float, conflict: float = 0.0, remaining: float = 0.5) -> dict[str, float]:
+    return {
+        "candidate_agreement": agreed,
+        "contradiction": conflict,
+        "remaining_share": remaining,
+    }
+
+
+def judged(count: int = 40) -> PlanSet:
+    """Runs whose candidates agree succeed four times in five."""
+    records = [
+        plan(f"t{n:02d}", [step(float(n % 2))] * (1 + n % 3), (n % 5 != 0) == bool(n % 2))
+        for n in range(count)
+    ]
+    return PlanSet(records=tuple(records), source="plans")
+
+
+class TestPlans:
+    def test_it_learns_from_the_judges_verdict(self) -> None:
+        chosen = fit_gate(judged(), gate_costs(failure_loss=4.0))
+        assert chosen.risk.disagreement > 1.0
+        assert (chosen.tau_low, chosen.preset, chosen.revises) == (0.75, "corrected", True)
+        assert chosen.fitted_on["judged"] == chosen.fitted_on["labelled"] == 40
+        assert chosen.fitted_on["source"] == "plans"
+
+    @pytest.mark.filterwarnings("ignore:.*can never be chosen")
+    def test_each_step_weighs_one_over_the_steps_of_its_run(self) -> None:
+        short = [plan("a", [step(1.0)], True), plan("b", [step(0.0)], False)]
+        short += [plan("c", [step(1.0)], True), plan("d", [step(0.0)], True)]
+        long = [plan("a", [step(1.0)] * 9, True), *short[1:]]
+        found = [fit_gate(PlanSet(records=tuple(each))).risk for each in (short, long)]
+        assert found[0].intercept == pytest.approx(found[1].intercept, abs=1e-9)
+        assert found[0].disagreement == pytest.approx(found[1].disagreement, abs=1e-9)
+        assert found[0].disagreement > 0.1
+
+    def test_runs_nobody_judged_are_left_out_and_counted(self) -> None:
+        unjudged = [plan(f"u{n}", [step(0.0)], None) for n in range(3)]
+        plans = PlanSet(records=(*judged().records, *unjudged), source="plans")
+        with pytest.warns(SufficeWarning, match="3 of 43 runs of plans have no judge's verdict"):
+            chosen = fit_gate(plans)
+        assert chosen.risk == fit_gate(judged()).risk
+        assert chosen.fitted_on["runs"] == 43
+
+    def test_steps_that_lack_a_value_are_counted(self) -> None:
+        bare = plan("x", [step(1.0), {"confidence": 0.2}], True)
+        found = labelled_steps([bare])
+        assert found.counts == {"runs": 1, "judged": 1, "steps": 2, "fitted_steps": 1}
+        assert found.values.tolist() == [[1.0, 0.0, 0.5]]
+
+    def test_without_a_verdict_or_a_value_it_is_refused(self) -> None:
+        with pytest.raises(UsageError, match="none of the 1 runs of plans has a judge's verdict"):
+            fit_gate(PlanSet(records=(plan("a", [step(1.0)], None),), source="plans"))
+        with pytest.raises(UsageError, match="no step of the 1 judged runs of plans"):
+            fit_gate(PlanSet(records=(plan("a", [{}], True),), source="plans"))
+
+    def test_all_alike_is_said_in_words(self) -> None:
+        plans = PlanSet(records=tuple(plan(f"t{n}", [step(n / 4)], True) for n in range(4)))
+        with pytest.warns(SufficeWarning) as found:
+            chosen = fit_gate(plans)
+        said = " ".join(str(each.message) for each in found)
+        assert "all plans of memory are right: the gate's weights are 0" in said
+        assert chosen.risk.largest == 0.0
+        assert chosen.risk.confidence(0.0) == pytest.approx(5 / 6)
+
+    def test_the_detector_and_the_limits_can_be_given(self) -> None:
+        chosen = fit_gate(judged(), detector="nli", budget=1)
+        assert (chosen.detector, chosen.budget) == ("nli", 1)

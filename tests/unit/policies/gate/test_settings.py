@@ -1,0 +1,150 @@
+"""A gate's numbers: presets, thresholds from costs, what is refused and what is warned of."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from typing import Any
+
+import pytest
+
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.policies.gate.reading import read_settings
+from suffice.policies.gate.risk import RiskModel
+from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction, Unreachable
+
+FITTED = RiskModel(disagreement=2.0, contradiction=1.0, remaining=0.5, intercept=1.5)
+
+
+def published(**changes: Any) -> GateSettings:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)
+        return GateSettings.published(**changes)
+
+
+class TestCosts:
+    def test_retrieve_below_one_minus_their_ratio(self) -> None:
+        """Eq. 12: P(fail) L_f > c_r."""
+        costs = GateCosts(retrieval=1.0, failure=5.0)
+        assert costs.tau_low == pytest.approx(0.8)
+        for confidence in (0.7, 0.79, 0.81, 0.9):
+            assert (confidence < costs.tau_low) == ((1.0 - confidence) * 5.0 > 1.0)
+
+    def test_asking_and_ending_have_their_own(self) -> None:
+        alike = GateCosts(retrieval=1.0, failure=4.0)
+        assert (alike.tau_low, alike.tau_high, alike.tau_stop) == (0.75, 0.75, None)
+        own = GateCosts(retrieval=1.0, failure=4.0, ask=0.5, stop=3.0)
+        assert (own.tau_low, own.tau_high, own.tau_stop) == (0.75, 0.875, 0.25)
+
+    @pytest.mark.parametrize("name", ["retrieval", "failure", "ask", "stop"])
+    @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+    def test_a_cost_must_be_above_zero(self, name: str, value: float) -> None:
+        given = {"retrieval": 1.0, "failure": 2.0, name: value}
+        with pytest.raises(UsageError, match=f"cost {name} must be above 0"):
+            GateCosts(**given)
+
+
+class TestPresets:
+    def test_published_are_the_papers_numbers(self) -> None:
+        chosen = published()
+        assert (chosen.risk, chosen.tau_low, chosen.tau_high) == (RiskModel(), 0.25, 0.75)
+        assert (chosen.order, chosen.revises, chosen.k_max) == ("retrieve-first", False, 6)
+        assert (chosen.kappa, chosen.budget, chosen.cooldown) == (0.5, 3, 1)
+
+    def test_costs_replace_the_published_thresholds(self) -> None:
+        chosen = published(costs=GateCosts(retrieval=3.0, failure=4.0, ask=2.0))
+        assert (chosen.tau_low, chosen.tau_high) == (0.25, 0.5)
+
+    def test_a_threshold_that_is_given_stands_against_costs(self) -> None:
+        chosen = published(costs=GateCosts(retrieval=3.0, failure=4.0), tau_high=0.4)
+        assert (chosen.tau_low, chosen.tau_high) == (0.25, 0.4)
+
+    def test_corrected_has_fitted_numbers_and_real_actions(self) -> None:
+        chosen = GateSettings.corrected(FITTED, GateCosts(retrieval=1.0, failure=2.0), budget=1)
+        assert (chosen.risk, chosen.tau_low, chosen.tau_high) == (FITTED, 0.5, 0.5)
+        assert (chosen.preset, chosen.revises, chosen.budget) == ("corrected", True, 1)
+
+
+class TestWarnings:
+    def test_the_published_gate_says_that_execute_is_out_of_reach(self) -> None:
+        with pytest.warns(
+            SufficeWarning, match="EXECUTE can never be chosen.*at most 0.5"
+        ) as found:
+            GateSettings.published()
+        assert len(found) == 1
+        assert "STOP can never be chosen: tau_stop is not set" in str(found[0].message)
+
+    def test_leaving_stop_out_is_no_reason_to_warn(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            chosen = GateSettings.corrected(FITTED, GateCosts(retrieval=1.0, failure=2.0))
+        assert chosen.unreachable == (Unreachable(PlanAction.STOP, "tau_stop is not set"),)
+
+    def test_a_stop_that_was_asked_for_is(self) -> None:
+        costs = GateCosts(retrieval=1.0, failure=2.0, stop=1.99)
+        with pytest.warns(SufficeWarning, match="STOP can never be chosen: no confidence"):
+            GateSettings.corrected(FITTED, costs)
+
+    def test_a_budget_of_zero_never_retrieves(self) -> None:
+        assert "RETRIEVE can never be chosen: the retrieval budget is 0" in map(
+            str, published(budget=0).unreachable
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tau_low": math.nan}, "tau_low must be a finite number"),
+        ({"tau_stop": math.inf}, "tau_stop must be a finite number"),
+        ({"kappa": math.nan}, "kappa must be a finite number"),
+        ({"budget": -1}, "budget must be at least 0"),
+        ({"cooldown": -1}, "cooldown must be at least 0"),
+        ({"k_max": 0}, "k_max must be at least 1"),
+        ({"order": "ask-first"}, "order must be one of retrieve-first, replan-first"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        GateSettings(**changes)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        published(),
+        published(order="replan-first", budget=None, detector="nli", tau_stop=0.05, kappa=0.9),
+        GateSettings.corrected(
+            FITTED,
+            GateCosts(retrieval=3.0, failure=8.0, ask=2.0, stop=5.0),
+            cooldown=2,
+            k_max=3,
+            fitted_on={"source": "plans", "labelled": 7},
+        ),
+    ],
+)
+def test_settings_come_back_from_json(chosen: GateSettings) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)
+        text = json.dumps(chosen.to_json(), allow_nan=False)
+        assert read_settings(json.loads(text)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("changes", "column", "said"),
+    [
+        ({"tau_low": None}, "tau_low", "is missing"),
+        ({"weights": None}, "weights", "is missing"),
+        ({"weights": {"disagreement": 1.0}}, "weights.contradiction", "is missing"),
+        ({"weights": [1, 2, 1]}, "weights", "must be a dict"),
+        ({"kappa": "high"}, "kappa", "must be a number"),
+        ({"intercept": True}, "intercept", "must be a number"),
+        ({"budget": 1.5}, "budget", "must be a int"),
+        ({"order": "ask-first"}, "order", "must be one of"),
+        ({"costs": {"retrieval": 1}}, "costs.failure", "is missing"),
+    ],
+)
+def test_a_malformed_field_is_named(changes: dict[str, Any], column: str, said: str) -> None:
+    with pytest.raises(DataError, match=said) as found:
+        read_settings({**published().to_json(), **changes})
+    assert found.value.column == column
