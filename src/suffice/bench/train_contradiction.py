@@ -54,6 +54,9 @@ class ContradictionSettings:
     seed: int = 42
 
     def __post_init__(self) -> None:
+        for name, low in (("pairs", 1), ("seed", 0)):
+            if getattr(self, name) < low:
+                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)!r}")
         for name in ("pole_ridge", "ridge"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UsageError(f"{name} must be above 0, found {getattr(self, name)!r}")

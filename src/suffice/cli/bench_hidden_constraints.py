@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.bench.hidden_constraints.checker import CheckerJudge
+from suffice.bench.hidden_constraints.checker import CHECKER, CheckerJudge
 from suffice.bench.hidden_constraints.figure import hidden_constraints_page
 from suffice.bench.hidden_constraints.generate import generate
 from suffice.bench.hidden_constraints.judge import LLMJudge
 from suffice.bench.hidden_constraints.results import (
     HiddenConstraintsStudy,
 )
+from suffice.bench.hidden_constraints.runs import gate_agent
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.bench.hidden_constraints.settings import (
     EXPERIMENTS,
@@ -44,7 +45,6 @@ from suffice.trace.atomic import replace_file
 __all__ = ["add_experiment"]
 
 _ALL = "all"
-_CHECKER = "checker"
 _SCRIPTED = "scripted"
 _WHOLE = "policy.json"  # the main file of a policy that is a folder
 _PLANNING = PlanningSettings()
@@ -106,7 +106,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="a gate's policy file, as 'suffice fit gate' writes it, for one more agent named after the "
-        "file; may be given several times",
+        "file and a hash of its numbers; may be given several times",
     )
     parser.add_argument(
         "--experiments",
@@ -134,6 +134,12 @@ def _add_benchmark(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("benchmark")
     group.add_argument(
         "--subset", choices=SUBSETS, default="hard", help="which tasks (default: hard, all of them)"
+    )
+    group.add_argument(
+        "--limit",
+        type=positive,
+        metavar="N",
+        help="only the first N tasks of the subset (default: all)",
     )
     group.add_argument(
         "--benchmark-seed",
@@ -227,12 +233,14 @@ def _settings(arguments: argparse.Namespace) -> HiddenConstraintsSettings:
     return HiddenConstraintsSettings(
         benchmark=BenchmarkSettings(seed=arguments.benchmark_seed, gap=arguments.gap),
         subset=arguments.subset,
+        limit=arguments.limit,
         agents=tuple(AGENTS) if arguments.agents == (_ALL,) else arguments.agents,
         retrievers=arguments.retrievers,
         seeds=arguments.seeds,
         seed=arguments.seed,
         experiments=arguments.experiments,
         gates=_gates(arguments.gate),
+        encoder=arguments.encoder,
         detector=arguments.detector,
         planning=PlanningSettings(
             candidates=arguments.candidates,
@@ -246,7 +254,7 @@ def _settings(arguments: argparse.Namespace) -> HiddenConstraintsSettings:
 
 
 def _gates(paths: Sequence[str]) -> dict[str, GateSettings]:
-    """Gates by the name of their file, or of their folder; a name that is taken gets a number."""
+    """Gates by the name of their file, or of their folder, with a hash of their numbers."""
     found: dict[str, GateSettings] = {}
     for path in paths:
         policy = load_policy(path).policy
@@ -257,17 +265,13 @@ def _gates(paths: Sequence[str]) -> dict[str, GateSettings]:
             )
         place = Path(path)
         stem = place.resolve().parent.name if place.name == _WHOLE else place.stem
-        name, number = stem, 1
-        while name in found or name in AGENTS:
-            number += 1
-            name = f"{stem}#{number}"
-        found[name] = policy.settings
+        found[gate_agent(stem, policy.settings)] = policy.settings
     return found
 
 
 def _check_judge(arguments: argparse.Namespace) -> None:
     """Refuse, before anything is loaded, options that do not go together."""
-    if arguments.judge_model is not None and arguments.judge in (None, _CHECKER):
+    if arguments.judge_model is not None and arguments.judge in (None, CHECKER):
         raise UsageError("--judge-model goes with --judge URL or --judge embedded")
 
 
@@ -297,8 +301,8 @@ def _planner(arguments: argparse.Namespace, made: Benchmark) -> ChatModel:
 def _judge(arguments: argparse.Namespace, model: ChatModel, made: Benchmark) -> tuple[Judge, str]:
     """Who judges, and what a recording calls it."""
     named = arguments.judge
-    if named == _CHECKER or (named is None and arguments.llm == _SCRIPTED):
-        return CheckerJudge.of(each.constraint for each in made.tasks), _CHECKER
+    if named == CHECKER or (named is None and arguments.llm == _SCRIPTED):
+        return CheckerJudge.of(each.constraint for each in made.tasks), CHECKER
     if named is not None:
         server = OpenAISettings(
             api=arguments.api, timeout_s=arguments.timeout, concurrency=arguments.concurrency
@@ -322,6 +326,8 @@ def _show(study: HiddenConstraintsStudy, arguments: argparse.Namespace) -> int:
     failed = any(each.failed for each in (*study.cells, *(one.cell for one in study.variants)))
     if failed and arguments.out is not None:
         say(f"some runs failed, see {Path(arguments.out) / 'plans'}; run again to retry them")
+    elif failed:
+        say("some runs failed; with --out their reasons are kept, and running again retries them")
     return 1 if failed else 0
 
 

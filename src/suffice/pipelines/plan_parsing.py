@@ -266,7 +266,9 @@ def _unwrapped(value: object, wrappers: int) -> object:
 
 def _without_thought(text: str) -> str:
     """What comes after a reasoning model's thoughts."""
-    return text.rpartition("</think>")[2]
+    _, closed, rest = text.rpartition("</think>")
+    # thoughts that never end are cut by the length limit: nothing was said yet
+    return rest if closed else text.partition("<think>")[0]
 
 
 # --- one step --------------------------------------------------------------------------------

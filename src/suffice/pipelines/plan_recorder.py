@@ -78,8 +78,8 @@ def record_plans(
     """Record every run that ``out`` does not hold yet.
 
     Each finished run is durable before the next is reported. One that fails is stored in
-    ``failures.jsonl`` and tried again by the next recording, after the others. An interrupt lets the runs
-    under way end, keeps them, and returns with ``interrupted``.
+    ``failures.jsonl`` and tried again by the next recording, after the others. An interrupt lets the steps
+    under way end, keeps the runs that are finished, and returns with ``interrupted``.
 
     Raises
     ------

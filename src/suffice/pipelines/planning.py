@@ -16,7 +16,7 @@ from suffice.pipelines.plan_parsing import (
     parse_plan,
     parse_yes_no,
 )
-from suffice.pipelines.planning_controls import AgentControl
+from suffice.pipelines.planning_controls import GATED, AgentControl
 from suffice.pipelines.planning_prompts import PlanText, clarifying_question
 from suffice.pipelines.search_roles import usage_sum
 from suffice.policies.gate.gate import Gate, GateDecision, read_step
@@ -32,7 +32,7 @@ from suffice.protocols import (
 )
 from suffice.signals.contradiction import MarkerDetector
 from suffice.trace.plan import Candidate, PlanOutcome, PlanStep, PlanTask
-from suffice.trace.records import Passage, Usage
+from suffice.trace.records import Passage
 
 __all__ = ["AskUser", "PlanRun", "PlanningAgent", "PlanningSettings"]
 
@@ -41,17 +41,10 @@ AskUser = Callable[[PlanTask, str], str | None]
 
 _PUBLISHED_RISK = RiskModel()
 _MARKERS = MarkerDetector()
-_NO_USAGE = Usage(
-    llm_calls=0,
-    sample_calls=0,
-    judge_calls=0,
-    rerank_calls=0,
-    retrievals=0,
-    prompt_tokens=0,
-    cached_tokens=0,
-    completion_tokens=0,
-    latency_s=0.0,
+_NOTHING = Generation(
+    completions=(), model="", prompt_tokens=0, cached_tokens=0, completion_tokens=0
 )
+_NO_USAGE = replace(usage_of(_NOTHING, calls=0), latency_s=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +60,7 @@ class PlanningSettings:
     max_steps
         T_max, decisions a task may take; the paper's: 6.
     retries
-        Further draws where all candidates are empty, and further tries at an unreadable result.
+        Further draws of candidates that are empty, and further tries at an unreadable result.
     max_candidate_tokens, max_plan_tokens
         Length limits of a candidate and of the result.
     max_passage_chars
@@ -123,7 +116,7 @@ class PlanningAgent:
     Raises
     ------
     UsageError
-        When the control retrieves and there is no retriever.
+        When the control retrieves and there is no retriever, or its gate wants another detector.
     """
 
     def __init__(
@@ -136,7 +129,15 @@ class PlanningAgent:
         detector: ContradictionDetector | None = None,
         ask: AskUser | None = None,
     ) -> None:
-        retrieves = control.upfront != "never" or control.reviews or control.gate is not None
+        gate = control.gate
+        if gate is None and control.name == GATED:
+            raise UsageError(
+                f"the agent {GATED} wants its gate: agent_control({GATED!r}) brings one"
+            )
+        if gate is not None:
+            Gate(gate, detector)  # what is wrong with the pair is said now, not in the first run
+        may_look = gate is not None and gate.budget != 0
+        retrieves = control.upfront != "never" or control.reviews or may_look
         if retrieves and retriever is None:
             raise UsageError(f"the agent {control.name} retrieves; give it a retriever")
         self.model = model
@@ -199,7 +200,7 @@ class _Run:
 
     # --- a step -------------------------------------------------------------------------------
     def _step(self, number: int) -> PlanStep:
-        self.usage, start = _NO_USAGE, perf_counter()
+        self.usage = _NO_USAGE
         control = self.agent.control
         query: str | None = None
         found: tuple[Passage, ...] = ()
@@ -210,9 +211,9 @@ class _Run:
         decision = self._decide(texts, number)
         made = PlanStep(
             number=number,
-            action=PlanAction.RETRIEVE if found else decision.action,
+            action=decision.action if query is None else PlanAction.RETRIEVE,
             candidates=drawn,
-            reason=f"the agent {control.name} retrieves here" if found else decision.reason,
+            reason=decision.reason if query is None else f"the agent {control.name} retrieves here",
             values=decision.values,
             k=control.k if query is not None else decision.k,
             query=query,
@@ -223,7 +224,7 @@ class _Run:
         made = self._carry_out(made, decision)
         if control.reviews and decision.action is not PlanAction.STOP:
             made = self._review(made)
-        return replace(made, usage=replace(self.usage, latency_s=perf_counter() - start))
+        return replace(made, usage=self.usage)
 
     def _decide(self, candidates: Sequence[str], number: int) -> GateDecision:
         """The gate's word; without one every step is executed, and what a gate would see is kept."""
@@ -251,7 +252,7 @@ class _Run:
             made, redraw = replace(made, query=query, passages=found), revise and bool(found)
         elif action is PlanAction.REPLAN and revise and decision.conflict is not None:
             made = replace(made, dropped=self.plan.pop(decision.conflict))
-            self.text.drop(decision.conflict + 1, made.dropped or "")
+            self.text.drop(decision.conflict + 1, made.dropped or "", self.plan)
             redraw = True
         elif action is PlanAction.ASK:
             made, redraw = self._clarify(made, revise=revise)
@@ -281,10 +282,9 @@ class _Run:
             GenerationRequest(prompt="", max_tokens=8, stop=("\n\n",)),
         )
         verdict = reply.completions[0].text
-        made = replace(made, verdict=verdict)
         wanted = parse_yes_no(verdict)
-        readable = float(wanted is not None)
-        made = replace(made, values={**made.values, "verdict_read": readable})
+        values = {**made.values, "verdict_read": float(wanted is not None)}
+        made = replace(made, verdict=verdict, values=values)
         if not wanted:
             return made
         query, found = self._retrieve(self.agent.control.k, made.chosen or "")
@@ -299,7 +299,7 @@ class _Run:
 
     # --- calls --------------------------------------------------------------------------------
     def _candidates(self, number: int) -> tuple[tuple[Candidate, ...], int]:
-        """K candidates; drawn again, all of them, while every one is empty. How many were drawn again."""
+        """K candidates, the empty ones drawn again; and how many were drawn again."""
         wanted = self.agent.settings.candidates
         drawn = self._draw(number, wanted, "")
         again = 0
@@ -331,7 +331,7 @@ class _Run:
 
     def _result(self, ended: str) -> PlanOutcome:
         """The final JSON object, asked for until it can be read."""
-        self.usage, start = _NO_USAGE, perf_counter()
+        self.usage = _NO_USAGE
         settings, text, attempt = self.agent.settings, "", 0
         parsed = ParsedPlan(plan="", failure="the model was not asked")
         for attempt in range(1, settings.retries + 2):
@@ -361,7 +361,7 @@ class _Run:
             attempts=attempt,
             parsed=parsed.parsed,
             parse_failure=parsed.failure,
-            usage=replace(self.usage, latency_s=perf_counter() - start),
+            usage=self.usage,
         )
 
     def _retrieve(self, k: int, last: str) -> tuple[str, tuple[Passage, ...]]:
@@ -371,16 +371,29 @@ class _Run:
         retriever = self.agent.retriever
         if retriever is None:
             raise UsageError(f"the agent {self.agent.control.name} retrieves; give it a retriever")
+        start = perf_counter()
         found = tuple(retriever.retrieve(query, k))
+        took = perf_counter() - start
         self.text.show(found)
-        self.usage = replace(self.usage, retrievals=(self.usage.retrievals or 0) + 1)
+        self.usage = replace(
+            self.usage,
+            retrievals=(self.usage.retrievals or 0) + 1,
+            latency_s=(self.usage.latency_s or 0.0) + took,
+        )
         return query, found
 
     def _generate(
         self, prompt: str | tuple[Message, ...], request: GenerationRequest
     ) -> Generation:
+        start = perf_counter()
         reply = self.agent.model.generate(replace(request, prompt=prompt))
-        self.usage = usage_sum(self.usage, usage_of(reply, calls=request.n))
+        took = perf_counter() - start
+        # a kept reply says how long it took when it was drawn
+        cost = replace(
+            usage_of(reply, calls=request.n),
+            latency_s=took if reply.latency_s is None else reply.latency_s,
+        )
+        self.usage = usage_sum(self.usage, cost)
         return reply
 
     def _seed(self, number: int, tag: str) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from suffice.errors import UsageError
 from suffice.policies.gate.settings import GateSettings
 
-__all__ = ["AGENTS", "AgentControl", "agent_control", "gated"]
+__all__ = ["AGENTS", "GATED", "AgentControl", "agent_control", "gated"]
 
 Upfront = Literal["never", "first-step", "every-step"]
 
@@ -36,7 +36,7 @@ class AgentControl:
     Raises
     ------
     UsageError
-        For a ``k`` below 1.
+        For a ``k`` below 1, an unknown ``upfront``, and a gate beside another way to retrieve.
     """
 
     name: str
@@ -48,6 +48,11 @@ class AgentControl:
     def __post_init__(self) -> None:
         if self.k < 1:
             raise UsageError(f"k must be at least 1, found {self.k}")
+        if self.upfront not in get_args(Upfront):
+            known = ", ".join(get_args(Upfront))
+            raise UsageError(f"upfront must be one of {known}, found {self.upfront!r}")
+        if self.gate is not None and (self.upfront != "never" or self.reviews):
+            raise UsageError("a gate decides when to retrieve; leave upfront and reviews out")
 
     def retrieves_before(self, number: int) -> bool:
         """Whether it retrieves before step ``number`` is drawn."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from suffice.protocols import ChatModel, Message
@@ -34,8 +34,8 @@ _REVIEW = "Is information from the documentation needed before the next step? An
 class PlanText:
     """A task as its agent has lived it so far, in the order things happened.
 
-    Evidence and steps are appended where they came, so that every prompt begins with the one before it
-    and a server evaluates only what is new.
+    Evidence and steps are appended where they came, so that a prompt differs from the one before it in
+    what is new and in the request at its end, and a server evaluates little more.
 
     Parameters
     ----------
@@ -64,10 +64,12 @@ class PlanText:
         """Append a step."""
         self._lines.append(f"Step {number}: {step}")
 
-    def drop(self, number: int, step: str) -> None:
-        """Say that a step was taken out."""
+    def drop(self, number: int, step: str, left: Sequence[str]) -> None:
+        """Say that a step was taken out, and how those ``left`` are numbered now."""
+        now = " ".join(f"{at}) {each}" for at, each in enumerate(left, start=1))
         self._lines.append(
-            f"Step {number} was withdrawn, since it conflicts with what follows: {step}"
+            f"Step {number} was withdrawn, since it conflicts with what follows: {step}\n"
+            f"The steps are now: {now or 'none'}"
         )
 
     def heard(self, question: str, reply: str) -> None:

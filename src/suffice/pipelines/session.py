@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from suffice.errors import BackendError
+from suffice.errors import BackendError, UsageError
 
 __all__ = ["Failure", "Progress", "Session", "Work"]
 
@@ -64,6 +65,15 @@ class _Done(Generic[T, R]):
     result: R | Failure | None
 
 
+def _finished(ended: Mapping[Future[R | Failure | None], T]) -> list[_Done[T, R]]:
+    """Those that did not raise."""
+    return [
+        _Done(task=task, result=future.result())
+        for future, task in ended.items()
+        if future.exception() is None
+    ]
+
+
 class Session(Generic[T, R]):
     """Does pieces of work side by side; each is durable before the next is reported.
 
@@ -86,6 +96,8 @@ class Session(Generic[T, R]):
         concurrency: int,
         on_progress: Callable[[Progress], None],
     ) -> None:
+        if concurrency < 1:
+            raise UsageError(f"concurrency must be at least 1, found {concurrency}")
         self._work = work
         self._concurrency = concurrency
         self._on_progress = on_progress
@@ -122,10 +134,13 @@ class Session(Generic[T, R]):
                     submit()
                 while pending:
                     done, _ = wait(pending, return_when=FIRST_COMPLETED)
-                    results = [_Done(task=pending.pop(each), result=each.result()) for each in done]
-                    for _ in done:
+                    ended = {each: pending.pop(each) for each in done}
+                    raised = [each for each in done if each.exception() is not None]
+                    for _ in () if raised else done:
                         submit()
-                    disk.submit(self._store, results).result()
+                    disk.submit(self._store, _finished(ended)).result()
+                    for each in raised:
+                        each.result()
                     self._report()
             except KeyboardInterrupt:
                 self._stop.set()
@@ -134,13 +149,18 @@ class Session(Generic[T, R]):
                 return True
             except BaseException:
                 self._stop.set()
+                with suppress(BackendError):  # a full disk; the first error is the one to tell
+                    disk.submit(self._drain, pending, failures=False).result()
                 raise
         return False
 
-    def _drain(self, pending: Mapping[Future[R | Failure | None], T]) -> None:
-        """Keep what finished while the interrupt came in."""
-        done, _ = wait(pending)
-        self._store([_Done(task=pending[each], result=each.result()) for each in done])
+    def _drain(
+        self, pending: Mapping[Future[R | Failure | None], T], *, failures: bool = True
+    ) -> None:
+        """Keep what finishes while the end comes in; ``failures`` too, unless that is why it ends."""
+        wait(pending)
+        ended = _finished(pending)
+        self._store(ended if failures else [x for x in ended if not isinstance(x.result, Failure)])
 
     def _store(self, results: Sequence[_Done[T, R]]) -> None:
         finished = [each for each in results if not isinstance(each.result, Failure | None)]

@@ -166,7 +166,8 @@ def connect_detector(name_or_path: str) -> ContradictionDetector:
     place = Path(name_or_path)
     if place.is_file() and place.suffix == ".safetensors":
         return ContradictionHead.load(place)
-    if not place.exists() and (place.is_absolute() or len(place.parts) != 2):
+    named_file = place.suffix == ".safetensors"
+    if not place.exists() and (named_file or place.is_absolute() or len(place.parts) != 2):
         # a model of the Hub is OWNER/NAME; anything else would be looked for there at length
         raise UsageError(
             f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .safetensors "

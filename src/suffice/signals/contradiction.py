@@ -8,21 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.protocols import ContradictionDetector
 from suffice.signals.base import UNDEFINED, SignalSpec
 from suffice.trace.records import LoopView
 
 __all__ = [
     "CONTRADICTION",
-    "MARKERS",
     "MARKER_PHRASES",
+    "MARKER_WORDS",
     "MarkerDetector",
     "contradiction",
-    "contradiction_score",
     "marker_conflict",
 ]
 
-MARKERS = frozenset(
+MARKER_WORDS = frozenset(
     {
         *("not", "cannot", "cant", "dont", "never", "neither", "nor"),
         *("incompatible", "contradict", "contradicts", "contradicting", "contradictory"),
@@ -55,7 +53,7 @@ def _words(text: str) -> tuple[frozenset[str], bool]:
     folded = text.casefold()
     words = frozenset(_WORD.findall(folded))
     marked = (
-        not MARKERS.isdisjoint(words)
+        not MARKER_WORDS.isdisjoint(words)
         or _contracted(folded, words)
         or (not _IN_PHRASES.isdisjoint(words) and _PHRASES.search(folded) is not None)
     )
@@ -71,7 +69,9 @@ def _contracted(folded: str, words: frozenset[str]) -> bool:
 
 def _content(words: frozenset[str]) -> frozenset[str]:
     return frozenset(
-        word for word in words - _STOP_WORDS - MARKERS - _IN_PHRASES if not word.endswith(_NEGATED)
+        word
+        for word in words - _STOP_WORDS - MARKER_WORDS - _IN_PHRASES
+        if not word.endswith(_NEGATED)
     )
 
 
@@ -113,32 +113,11 @@ class MarkerDetector:
         return np.array([_conflict(found[step], found[other]) for step, other in pairs], np.float64)
 
 
-def contradiction_score(
-    detector: ContradictionDetector, candidates: Sequence[str], plan: Sequence[str]
-) -> float:
-    """CD, the highest value of any candidate with any plan step, in [0, 1] (paper 4, Eq. 14).
-
-    0.0 for an empty plan or without candidates, where the detector is not asked.
-
-    Raises
-    ------
-    BackendError
-        When the detector's model fails.
-
-    >>> contradiction_score(MarkerDetector(), ["Open port 80"], ["Do not open port 80", "Tag it"])
-    1.0
-    >>> contradiction_score(MarkerDetector(), ["Open port 80"], [])
-    0.0
-    """
-    pairs = [(step, candidate) for candidate in candidates for step in plan]
-    return float(detector.contradictions(pairs).max()) if pairs else 0.0
-
-
 def contradiction(view: LoopView) -> float:
     """:func:`marker_conflict` of the previous round's answer and this one's, 0.0 or 1.0.
 
     0.0 in round 1, which has nothing to contradict. Undefined where this answer or the previous one is
-    empty. A planning agent records :func:`contradiction_score` under the same name.
+    empty. A planning agent records the CD of its gate under the same name.
     """
     if not view.current.answer.strip():
         return UNDEFINED

@@ -208,8 +208,16 @@ def _record(group: Sequence[_Row], found: list[DataError]) -> PlanRecord | None:
 def write_plans(
     records: Iterable[PlanRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a plan trace: a ``.parquet`` path as one file, any other as a directory with one shard."""
+    """Write a plan trace: a ``.parquet`` path as one file, any other as a directory with one shard.
+
+    Raises
+    ------
+    UsageError
+        When the directory holds trace files already.
+    """
     root = Path(path)
+    if root.suffix != ".parquet" and any(root.glob("*.parquet")):
+        raise UsageError(f"{root} holds trace files already; choose another --out")
     target = root if root.suffix == ".parquet" else root / "part-00000.parquet"
     table = rows_to_table(PLAN_ROWS, records, run or {})
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -68,7 +68,7 @@ def test_the_command_writes_and_measures(
     assert "52 pairs of templates held out" in shown
     assert "auroc" in shown
     assert main(["--out", str(out), "--pairs", "0"]) == 2
-    assert "per_family must be at least 1" in capsys.readouterr().err
+    assert "pairs must be at least 1, found 0" in capsys.readouterr().err
 
 
 def test_refusals() -> None:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from suffice.protocols import ContradictionDetector
 from suffice.signals.contradiction import (
     _STOP_WORDS,
     MARKER_PHRASES,
-    MARKERS,
+    MARKER_WORDS,
     MarkerDetector,
     contradiction,
-    contradiction_score,
     marker_conflict,
 )
 from suffice.trace.records import LoopView, Round
@@ -88,7 +85,7 @@ def slow(step: str, candidate: str) -> float:
         return re.findall(r"\w+(?:['’]\w+)*", text.casefold())
 
     def marks(word: str) -> bool:
-        return word in MARKERS or word.endswith(("n't", "n’t"))
+        return word in MARKER_WORDS or word.endswith(("n't", "n’t"))
 
     def marked(text: str) -> bool:
         joined = " ".join(text.casefold().split())
@@ -119,30 +116,6 @@ def test_the_detector_is_the_definition_in_either_order(pairs: list[tuple[str, s
     assert turned.tolist() == found.tolist()
 
 
-class Lengths:
-    """A detector whose values tell the pairs apart."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-
-    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        self.asked.extend(pairs)
-        return np.array([len(step) / 10 - len(other) / 100 for step, other in pairs])
-
-
-def test_the_score_is_the_maximum_over_candidates_and_steps() -> None:
-    detector = Lengths()
-    found = contradiction_score(detector, ["aa", "aaa"], ["a", "aaaa", "aa"])
-    assert found == pytest.approx(0.4 - 0.02)
-    assert sorted(detector.asked) == sorted(
-        (step, other) for step in ("a", "aaaa", "aa") for other in ("aa", "aaa")
-    )
-    detector.asked.clear()
-    assert contradiction_score(detector, ["a"], []) == 0.0
-    assert contradiction_score(detector, [], ["a"]) == 0.0
-    assert detector.asked == []
-
-
 def test_a_decision_of_two_candidates_and_six_steps_is_fast() -> None:
     plan = [
         f"Create subnet {n} in the shared network, do not attach a gateway, and note it in the record"
@@ -153,7 +126,7 @@ def test_a_decision_of_two_candidates_and_six_steps_is_fast() -> None:
     best = math.inf
     for _ in range(200):
         started = time.perf_counter()
-        contradiction_score(detector, candidates, plan)
+        detector.contradictions([(step, each) for each in candidates for step in plan])
         best = min(best, time.perf_counter() - started)
     assert best < 100e-6
 

@@ -11,8 +11,10 @@ from suffice.errors import UsageError
 from suffice.pipelines.plan_parsing import plan_steps
 from suffice.protocols import Verdict
 
-__all__ = ["CheckerJudge", "names_token", "satisfies"]
+__all__ = ["CHECKER", "CheckerJudge", "names_token", "satisfies"]
 
+CHECKER = "checker"
+"""What a recording calls this judge."""
 _MOST_LETTERS = 20_000
 _PARTS = re.compile(r"[.\-'’/]")
 # a step that looks at the result takes nothing back

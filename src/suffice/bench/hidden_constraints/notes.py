@@ -27,21 +27,23 @@ def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[st
     for name, gate in settings.gates.items():
         for each in gate.unreachable:
             yield f"the gate {name}: {each}"
-    failed = sum(cell.failed for cell in study.cells)
+    cells = (*study.cells, *(each.cell for each in study.variants))
+    failed = sum(cell.failed for cell in cells)
     if failed:
-        yield (
-            f"{failed} runs failed and enter no mean; their reasons are in failures.jsonl, and running the "
-            "same again tries them again"
-        )
-    if summary.recorded == 0:
+        kept = "; their reasons are in plans/failures.jsonl, and running the same again tries them again"
+        yield f"{failed} runs failed and enter no mean" + (kept if settings.folder else "")
+    if summary.recorded == 0 and summary.failed == 0:
         yield "nothing was run anew: all runs were recorded before"
     yield from _of_the_model(study)
     for asked in study.recalls:
-        if asked.retriever != "oracle" and not asked.recall[10]:
+        found = [cell.mean("covered") for cell in study.cells if cell.retriever == asked.retriever]
+        if found and not any(found):
             yield (
-                f"{asked.retriever} finds no task's document among its first 10: with it semantic success "
-                "measures what a plan gets right by chance"
+                f"with {asked.retriever} no run retrieved a document that carries its constraint: semantic "
+                "success is what a plan gets right unread"
             )
+    if study.contrasts and failed:
+        yield "tasks without a run of every agent and retriever are left out of all differences"
 
 
 def _of_the_model(study: HiddenConstraintsStudy) -> Iterator[str]:

@@ -130,12 +130,14 @@ class Cell:
 class Recall:
     """A retriever asked with goal and context: shares of tasks, and the mean rank where one was found.
 
-    ``rank`` is over the whole corpus and ``None`` where no task's documents were ranked.
+    ``rank`` is the mean over the ``ranked`` tasks whose documents the retriever returned when asked for the
+    whole corpus (a fused pool ends early); ``None``: over none.
     """
 
     retriever: str
     recall: Mapping[int, float]
     rank: float | None
+    ranked: int
     in_ten: int
 
     def to_json(self) -> dict[str, Any]:
@@ -145,6 +147,7 @@ class Recall:
             "retriever": self.retriever,
             **shares,
             "mean_rank": self.rank,
+            "ranked": self.ranked,
             "in_ten": self.in_ten,
         }
 
@@ -242,15 +245,21 @@ class HiddenConstraintsStudy:
 
     @property
     def decomposition(self) -> tuple[tuple[str, float, float, str], ...]:
-        """(retriever, recall@10, best semantic success, its agent) in the order they were asked for."""
+        """(retriever, recall@10, best semantic success, its agent) in the order they were asked for.
+
+        A retriever none of whose runs was judged is left out.
+        """
         found = []
         for each in self.recalls:
-            cells = [cell for cell in self.cells if cell.retriever == each.retriever]
-            best = max(cells, key=lambda cell: cell.mean("semantic") or 0.0, default=None)
-            if best is not None:
-                found.append(
-                    (each.retriever, each.recall[10], best.mean("semantic") or 0.0, best.agent)
-                )
+            judged = {
+                cell.agent: success
+                for cell in self.cells
+                if cell.retriever == each.retriever
+                and (success := cell.mean("semantic")) is not None
+            }
+            if judged:
+                best = max(judged, key=lambda agent: judged[agent])
+                found.append((each.retriever, each.recall[10], judged[best], best))
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:

@@ -21,8 +21,14 @@ from suffice.errors import SufficeWarning
 from suffice.pipelines.indexes import IndexMaker
 from suffice.pipelines.plan_recorder import PlanJob
 from suffice.pipelines.planning import PlanningAgent
-from suffice.pipelines.planning_controls import AgentControl, agent_control, gated
-from suffice.pipelines.sources import Retrieval, RetrieverName, corpus_retriever
+from suffice.pipelines.planning_controls import GATED, AgentControl, agent_control, gated
+from suffice.pipelines.sources import (
+    Retrieval,
+    RetrieverName,
+    corpus_retriever,
+    pooled_retriever,
+    reranker_name,
+)
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateSettings
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Retriever
@@ -37,13 +43,13 @@ __all__ = [
     "Players",
     "VariantSettings",
     "built_retrievers",
+    "gate_agent",
     "jobs_of",
     "published_gate",
     "run_document",
     "variants",
 ]
 
-GATED = "confidence-gated"
 VANILLA = "vanilla"
 ORACLE = "oracle"
 TAUS = ((0.1, 0.3), (0.2, 0.4), (0.3, 0.5), (0.4, 0.6), (0.5, 0.7), (0.7, 0.9))
@@ -66,7 +72,6 @@ class Players:
     retrievers: Mapping[str, Retriever | None]
     documents: Mapping[str, Passage]
     detector: ContradictionDetector | None = None
-    encoder: Encoder | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +107,11 @@ def built_retrievers(
             continue
         kind: RetrieverName = REGIMES[name].retriever  # type: ignore[assignment]
         retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name].k))
-        # a dense index is worth keeping, the others are built in a moment
-        kept = folder / "index" if folder is not None and "dense" in retrieval.kinds else None
-        found[name] = corpus_retriever(benchmark.documents, retrieval, make, kept, renew=True)
+        if folder is None or "dense" not in retrieval.kinds:  # built in a moment
+            found[name] = corpus_retriever(benchmark.documents, retrieval, make)
+        else:
+            place = folder / f"index-{corpus_fingerprint(benchmark.documents)[:12]}"
+            found[name] = pooled_retriever(benchmark.documents, retrieval, place, make)
     return found
 
 
@@ -206,25 +213,33 @@ def run_document(
 ) -> dict[str, Any]:
     """What a recording states of itself; one that is gone on with must state the same.
 
-    Agents, retrievers, seeds, subset and experiments are left out: any of them may be added later.
+    Agents, gates, retrievers, seeds, subset and experiments are left out: any of them may be added later.
+    A gate of one's own goes by a name with a hash of its numbers, see :func:`gate_agent`.
     """
-    gates = {name: _hash(gate.to_json()) for name, gate in sorted(settings.gates.items())}
-    encoder = players.encoder
+    tasks = [[each.id, each.goal, each.context, *each.outline] for each in benchmark.tasks]
     return {
         "experiment": "hidden-constraints",
         "benchmark": asdict(settings.benchmark),
         "corpus_fingerprint": corpus_fingerprint(benchmark.documents),
+        "tasks_fingerprint": _hash(tasks),
         "model": players.model.name,
         "api": players.model.api,
         "judge": judge,
-        "detector": settings.detector,
-        "encoder": None if encoder is None else encoder.name,
+        # a file's content goes with its name, so that another one in its place is noticed
+        "detector": settings.detector
+        if players.detector is None
+        else reranker_name(settings.detector),
+        "encoder": settings.encoder,
         "planning": asdict(settings.planning),
-        "gates": gates,
         "version": VERSION,
     }
 
 
-def _hash(document: Mapping[str, Any]) -> str:
+def gate_agent(name: str, gate: GateSettings) -> str:
+    """What the agent of a gate is called: another gate of the same name is another agent."""
+    return f"{name}@{_hash(gate.to_json())[:8]}"
+
+
+def _hash(document: object) -> str:
     canonical = json.dumps(document, sort_keys=True).encode()
     return hashlib.sha256(canonical).hexdigest()[:16]

@@ -197,7 +197,7 @@ def contrasts(
         return (), math.nan
     table = np.column_stack(columns)
     table = table[np.isfinite(table).all(axis=1)]
-    if not len(table):
+    if len(table) < 2:  # nothing to resample
         return (), math.nan
     band = simultaneous_bands(
         table.shape[1], lambda part: table[:, part], [None], resamples=draws[0], seed=draws[1]

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from suffice.bench.hidden_constraints.tasks import BenchmarkSettings
 from suffice.errors import UsageError
 from suffice.pipelines.planning import PlanningSettings
-from suffice.pipelines.planning_controls import AGENTS
+from suffice.pipelines.planning_controls import AGENTS, GATED
 from suffice.policies.gate.settings import MARKERS, GateSettings
 
 __all__ = [
@@ -29,7 +29,7 @@ SUBSETS: tuple[Subset, ...] = get_args(Subset)
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """A retriever and how deep agents look with it; ``k`` also bounds the gate's number of documents."""
+    """A retriever, and how many documents agents ask it for; a gate's most documents grow to it."""
 
     retriever: str
     k: int
@@ -55,6 +55,8 @@ class HiddenConstraintsSettings:
         How tasks and documents are generated.
     subset
         ``hard``: all tasks; ``hard-small``: the shorter ones.
+    limit
+        Only the first tasks of it; ``None``: all.
     agents, retrievers
         Of :data:`suffice.pipelines.planning_controls.AGENTS` and :data:`REGIMES`. ``vanilla`` runs once.
     seeds, seed
@@ -63,6 +65,8 @@ class HiddenConstraintsSettings:
         Of :data:`EXPERIMENTS`. Ablations and sweep run the gate with the first retriever and seed.
     gates
         Gates besides the published one, by the name of their agent.
+    encoder
+        What the encoder of dense vectors is called.
     detector
         What the gates call who finds contradictions; ``markers`` is the published one.
     planning
@@ -75,12 +79,14 @@ class HiddenConstraintsSettings:
 
     benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
     subset: Subset = "hard"
+    limit: int | None = None
     agents: tuple[str, ...] = tuple(AGENTS)
     retrievers: tuple[str, ...] = ("tfidf", "dense", "hybrid", "oracle")
     seeds: int = 3
     seed: int = 42
     experiments: tuple[str, ...] = EXPERIMENTS
     gates: Mapping[str, GateSettings] = field(default_factory=dict)
+    encoder: str = "minilm"
     detector: str = MARKERS
     planning: PlanningSettings = field(default_factory=PlanningSettings)
     resamples: int = 1000
@@ -103,12 +109,18 @@ class HiddenConstraintsSettings:
             raise UsageError(
                 "--experiments must hold main: ablations and sweep are compared with its gate"
             )
+        if self.experiments != ("main",) and GATED not in self.agents:
+            raise UsageError(
+                f"ablations and sweep are compared with {GATED}; add it to --agents, or type "
+                "--experiments main"
+            )
         if self.subset not in SUBSETS:
             raise UsageError(f"--subset must be one of {', '.join(SUBSETS)}, found {self.subset!r}")
         self._check_gates()
-        for name in ("seeds", "resamples"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, found {getattr(self, name)}")
+        for name in ("seeds", "resamples", "limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, found {value}")
 
     def _check_gates(self) -> None:
         for name, gate in self.gates.items():
@@ -125,11 +137,13 @@ class HiddenConstraintsSettings:
         return {
             "benchmark": asdict(self.benchmark),
             "subset": self.subset,
+            "limit": self.limit,
             "agents": list(self.agents),
             "retrievers": list(self.retrievers),
             "seeds": self.seeds,
             "seed": self.seed,
             "experiments": list(self.experiments),
+            "encoder": self.encoder,
             "detector": self.detector,
             "gates": sorted(self.gates),
             "planning": asdict(self.planning),

@@ -10,10 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from suffice.bench.hidden_constraints.checker import satisfies
+from suffice.bench.hidden_constraints.checker import CHECKER, satisfies
 from suffice.bench.hidden_constraints.generate import generate
 from suffice.bench.hidden_constraints.judge import Agreement, agreement
 from suffice.bench.hidden_constraints.notes import study_notes
+from suffice.bench.hidden_constraints.oracle import oracle_rank
 from suffice.bench.hidden_constraints.results import (
     HiddenConstraintsStudy,
     Recall,
@@ -26,6 +27,7 @@ from suffice.bench.hidden_constraints.runs import (
     Players,
     built_retrievers,
     jobs_of,
+    published_gate,
     run_document,
     variants,
 )
@@ -108,14 +110,12 @@ def _study(
     benchmark: Benchmark | None,
 ) -> HiddenConstraintsStudy | None:
     made = generate(settings.benchmark) if benchmark is None else benchmark
-    tasks = made.subset(settings.subset)
-    made.write(folder)
+    tasks = made.subset(settings.subset)[: settings.limit]
     players = Players(
         model=who.model,
         retrievers=built_retrievers(settings.retrievers, made, who.encoder, settings.folder),
         documents={each.id: each for each in made.documents},
         detector=who.detector,
-        encoder=who.encoder,
     )
     summary = record_plans(
         jobs_of(settings, tasks, players),
@@ -127,6 +127,7 @@ def _study(
             on_progress=on_progress,
         ),
     )
+    made.write(folder)  # only now: a folder of another benchmark was refused before
     if summary.interrupted:
         return None
     return _found(who, settings, made, players, read_plans(folder / _PLANS), summary)
@@ -140,7 +141,7 @@ def _found(
     plans: PlanSet,
     summary: RecordSummary,
 ) -> HiddenConstraintsStudy:
-    tasks = made.subset(settings.subset)
+    tasks = made.subset(settings.subset)[: settings.limit]
     seeds = range(settings.seed, settings.seed + settings.seeds)
     board = Board.of(plans.records, tasks, seeds)
     draws = (settings.resamples, settings.seed)
@@ -162,7 +163,7 @@ def _found(
         critical=critical,
         variants=tuple(_variants(settings, board, draws)),
         steps=tuple(_steps(settings, plans, tasks)),
-        agreement=_agreement(plans, tasks, seeds),
+        agreement=None if who.judge_name == CHECKER else _agreement(settings, plans, tasks),
         notes=(),
     )
     return study_notes(study, summary)
@@ -197,7 +198,11 @@ def _recalls(
         retriever = players.retrievers[name]
         if retriever is None:
             yield Recall(
-                retriever=name, recall=dict.fromkeys(_RECALL_AT, 1.0), rank=1.0, in_ten=len(tasks)
+                retriever=name,
+                recall=dict.fromkeys(_RECALL_AT, 1.0),
+                rank=1.0,
+                ranked=len(tasks),
+                in_ten=len(tasks),
             )
             continue
         ranks = np.array([_rank(task, retriever, len(players.documents)) for task in tasks])
@@ -206,17 +211,16 @@ def _recalls(
             retriever=name,
             recall={k: float((ranks <= k).mean()) for k in _RECALL_AT},
             rank=float(ranks[known].mean()) if known.any() else None,
+            ranked=int(known.sum()),
             in_ten=int((ranks <= 10).sum()),
         )
 
 
 def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
     """Of the first document that carries the constraint; infinite when none is returned."""
-    carrying = set(task.document_ids)
-    for rank, passage in enumerate(retriever.retrieve(task.query, documents), start=1):
-        if passage.id in carrying:
-            return float(rank)
-    return float("inf")
+    found = retriever.retrieve(task.query, documents)
+    rank = oracle_rank([each.id for each in found], task.document_ids)
+    return float("inf") if rank is None else float(rank)
 
 
 def _variants(
@@ -229,7 +233,7 @@ def _variants(
             experiment="ablations",
             name="full",
             cell=board.cell(GATED, retriever, seeds=1, draws=draws),
-            unreachable=(),
+            unreachable=tuple(map(str, published_gate(settings).unreachable)),
         )
     for each in asked:
         yield Variant(
@@ -258,14 +262,18 @@ def _steps(
 
 
 def _agreement(
-    plans: PlanSet, tasks: Sequence[PlanningTask], seeds: Sequence[int]
+    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Sequence[PlanningTask]
 ) -> Agreement | None:
-    """The judge against the deterministic checker, over the plans of all runs."""
+    """The judge against the deterministic checker, over the plans of the main table."""
     constraints = {task.id: task.constraint for task in tasks}
+    asked, seeds = set(_asked(settings)), range(settings.seed, settings.seed + settings.seeds)
     judged = [
         each
         for each in plans.records
-        if each.outcome.semantic is not None and each.task.id in constraints and each.seed in seeds
+        if each.outcome.semantic is not None
+        and each.task.id in constraints
+        and each.seed in seeds
+        and (each.agent, each.retriever) in asked
     ]
     if not judged:
         return None

@@ -102,6 +102,7 @@ def of_what(study: HiddenConstraintsStudy) -> str:
     """Tasks, corpus, models and seeds in a sentence."""
     wanted = study.settings
     asked = study.hard_small if wanted.subset == "hard-small" else study.tasks
+    asked = asked if wanted.limit is None else min(asked, wanted.limit)
     last = wanted.seed + wanted.seeds - 1
     which = f"seed {wanted.seed}" if wanted.seeds == 1 else f"seeds {wanted.seed} to {last}"
     return (
@@ -210,19 +211,26 @@ def _coverage(study: HiddenConstraintsStudy) -> Table:
 
 def _recalls(study: HiddenConstraintsStudy) -> Table:
     depths = sorted({k for each in study.recalls for k in each.recall})
-    head = ["retriever", *(f"recall@{k} %" for k in depths), "tasks in 10", "mean rank"]
+    head = [
+        "retriever",
+        *(f"recall@{k} %" for k in depths),
+        "tasks in 10",
+        "mean rank",
+        "of ranked",
+    ]
     rows = [
         [
             each.retriever,
             *(percent(each.recall.get(k)) for k in depths),
             f"{each.in_ten:,}",
             decimal(each.rank),
+            f"{each.ranked:,}",
         ]
         for each in study.recalls
     ]
     title = (
         "Retrieval asked once a task with goal and context: tasks with a constraint document among the "
-        "first k, and its mean rank in the whole corpus where it is ranked."
+        "first k, and its mean rank over the tasks where it is ranked at all (a fused pool ends early)."
     )
     return Table("Recall", title, head, rows)
 

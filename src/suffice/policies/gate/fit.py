@@ -14,7 +14,7 @@ from suffice.calibration.rising_logistic import fit_rising_logistic
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.fitting import fit_data
 from suffice.policies.gate.risk import RiskModel, remaining_share
-from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings
 from suffice.policies.gate.stopping import PUBLISHED_CANDIDATES, GatePolicy, executes
 from suffice.policies.micp_samples import sample_counts
 from suffice.signals.candidate_agreement import CANDIDATE_AGREEMENT
@@ -252,6 +252,12 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
     SufficeWarning
         When runs were left out, and when all judged runs succeed or all fail.
     """
+    stated = plans.run.get("detector", changes.get("detector", MARKERS))
+    if changes.setdefault("detector", stated) != stated:
+        raise UsageError(
+            f"{plans.source} was recorded with the detector {stated!r}, found {changes['detector']!r}; "
+            "its contradictions are that detector's: leave --detector out"
+        )
     steps, source = labelled_steps(plans.records), plans.source
     counts = steps.counts
     if not counts["judged"]:
@@ -262,7 +268,7 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
     if not counts["fitted_steps"]:
         raise UsageError(
             f"no step of the {counts['judged']} judged runs of {source} has the values "
-            f"{', '.join(_READ)}; record an agent that a gate reads: confidence-gated"
+            f"{', '.join(_READ)}; record them with record_plans or suffice bench hidden-constraints"
         )
     if counts["judged"] < counts["runs"]:
         warnings.warn(

@@ -9,7 +9,7 @@ from suffice.calibration.fields import number_or_none
 from suffice.errors import DataError, UsageError
 from suffice.policies.document_fields import field_of, finite
 from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import MARKERS, ORDERS, GateCosts, GateSettings
+from suffice.policies.gate.settings import BUDGET, MARKERS, ORDERS, GateCosts, GateSettings
 from suffice.policies.gate.stopping import PUBLISHED_CANDIDATES, GatePolicy
 
 __all__ = ["read_gate", "read_settings"]
@@ -68,7 +68,7 @@ def read_settings(document: Mapping[str, Any]) -> GateSettings:
         ),
         **{name: finite(document[name], name) for name in _THRESHOLDS},
         tau_stop=number_or_none(document.get("tau_stop"), "tau_stop"),
-        budget=field_of(document, "budget", int),
+        budget=field_of(document, "budget", int) if "budget" in document else BUDGET,
         cooldown=field_of(document, "cooldown", int, 1),
         k_max=field_of(document, "k_max", int, 6),
         order=order,

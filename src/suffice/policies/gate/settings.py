@@ -13,6 +13,7 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.gate.risk import RiskModel
 
 __all__ = [
+    "BUDGET",
     "MARKERS",
     "ORDERS",
     "GateCosts",
@@ -28,6 +29,8 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 MARKERS = "markers"
 """The published detector of contradictions, whose verdict is 0 or 1."""
 PUBLISHED_LOW, PUBLISHED_HIGH = 0.25, 0.75
+BUDGET = 3
+"""Retrievals a task may make where nothing else is said."""
 
 
 class PlanAction(StrEnum):
@@ -159,7 +162,7 @@ class GateSettings:
     tau_high: float = PUBLISHED_HIGH
     tau_stop: float | None = None
     kappa: float = 0.5
-    budget: int | None = 3
+    budget: int | None = BUDGET
     cooldown: int = 1
     k_max: int = 6
     order: Order = "retrieve-first"

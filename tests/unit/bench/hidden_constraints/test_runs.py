@@ -8,7 +8,13 @@ import pytest
 
 from suffice.bench.hidden_constraints.generate import generate
 from suffice.bench.hidden_constraints.oracle import OracleRetriever
-from suffice.bench.hidden_constraints.runs import Players, jobs_of, run_document, variants
+from suffice.bench.hidden_constraints.runs import (
+    Players,
+    gate_agent,
+    jobs_of,
+    run_document,
+    variants,
+)
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.bench.hidden_constraints.settings import HiddenConstraintsSettings
 from suffice.bench.hidden_constraints.tasks import Benchmark, BenchmarkSettings
@@ -36,7 +42,7 @@ def players(made: Benchmark, *names: str) -> Players:
 
 
 def settings(**changes: Any) -> HiddenConstraintsSettings:
-    given = {"benchmark": SMALL, "retrievers": ("tfidf", "oracle"), "seeds": 2}
+    given: dict[str, Any] = {"benchmark": SMALL, "retrievers": ("tfidf", "oracle"), "seeds": 2}
     return HiddenConstraintsSettings(**(given | changes))
 
 
@@ -51,10 +57,9 @@ def test_every_agent_meets_every_retriever_in_every_seed(made: Benchmark) -> Non
     assert len({job.key for job in jobs}) == len(jobs)
     main = Counter((job.agent.control.name, job.retriever) for job in jobs if ":" not in job.key[1])
     retrieving = [name for name in AGENTS if name != "vanilla"]
-    assert main == {
-        ("vanilla", None): 8,
-        **{(name, retriever): 8 for name in retrieving for retriever in ("tfidf", "oracle")},
-    }
+    expected: dict[tuple[str, str | None], int] = {("vanilla", None): 8}
+    expected |= {(name, each): 8 for name in retrieving for each in ("tfidf", "oracle")}
+    assert main == expected
 
 
 def test_ablations_and_sweep_use_the_first_seed_and_retriever(made: Benchmark) -> None:
@@ -121,8 +126,14 @@ def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -
     grown = settings(seeds=5, retrievers=("oracle",), experiments=("main",), subset="hard-small")
     assert run_document(grown, made, who, "checker") == first
     assert run_document(settings(), made, who, "another") != first
-    with_gate = settings(gates={"mine": gate(budget=1)})
-    assert run_document(with_gate, made, who, "checker")["gates"] != first["gates"]
+    assert run_document(settings(gates={"mine": gate(budget=1)}), made, who, "checker") == first
+    assert run_document(settings(encoder="another"), made, who, "checker") != first
+
+
+def test_another_gate_of_a_name_is_another_agent() -> None:
+    assert gate_agent("mine", gate()) == gate_agent("mine", gate())
+    assert gate_agent("mine", gate()) != gate_agent("mine", gate(budget=1))
+    assert gate_agent("mine", gate()).startswith("mine@")
 
 
 @pytest.mark.parametrize(
@@ -132,8 +143,10 @@ def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -
         ({"retrievers": ()}, "--retrievers must be of tfidf.*found none"),
         ({"retrievers": ("tfidf", "tfidf")}, "names one twice"),
         ({"experiments": ("sweep",)}, "--experiments must hold main"),
+        ({"agents": ("vanilla",)}, "add it to --agents, or type --experiments main"),
         ({"subset": "easy"}, "--subset must be one of hard, hard-small, found 'easy'"),
         ({"seeds": 0}, "seeds must be at least 1"),
+        ({"limit": 0}, "limit must be at least 1"),
         ({"gates": {"vanilla": gate()}}, "may not be called 'vanilla'"),
         ({"detector": "learned", "gates": {"mine": gate()}}, "type --detector markers"),
     ],

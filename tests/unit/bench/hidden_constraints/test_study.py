@@ -7,6 +7,7 @@ import pytest
 
 from suffice.bench.hidden_constraints.checker import CheckerJudge
 from suffice.bench.hidden_constraints.generate import generate
+from suffice.bench.hidden_constraints.judge import LLMJudge
 from suffice.bench.hidden_constraints.results import Cell, HiddenConstraintsStudy
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.bench.hidden_constraints.settings import HiddenConstraintsSettings
@@ -46,7 +47,12 @@ def who(made: Benchmark, model: ScriptedPlanner | None = None) -> Experimenters:
 
 
 def asked(**changes: Any) -> HiddenConstraintsSettings:
-    given = {"benchmark": SMALL, "retrievers": ("tfidf", "oracle"), "seeds": 2, "resamples": 50}
+    given: dict[str, Any] = {
+        "benchmark": SMALL,
+        "retrievers": ("tfidf", "oracle"),
+        "seeds": 2,
+        "resamples": 50,
+    }
     return HiddenConstraintsSettings(**(given | changes))
 
 
@@ -114,14 +120,25 @@ def test_equal_seeds_have_no_spread_and_variants_one_seed(study: HiddenConstrain
     assert gated.measures["documents_read"].seed_half_width == 0.0
     full = study.variants[0]
     assert (full.name, full.cell.runs) == ("full", 6)
+    assert [each.partition(" ")[0] for each in full.unreachable] == ["EXECUTE", "STOP"]
     assert full.cell.mean("documents_read") == gated.mean("documents_read")
     assert [each.experiment for each in study.variants] == ["ablations"] * 4 + ["sweep"] * 6
 
 
 def test_the_notes_say_what_the_published_gate_cannot_do(study: HiddenConstraintsStudy) -> None:
     assert any("EXECUTE can never be chosen" in each for each in study.notes)
-    assert study.agreement is not None
-    assert study.agreement.share == 1.0
+    assert study.agreement is None  # the checker is the judge
+
+
+def test_a_judge_is_compared_with_the_checker(made: Benchmark) -> None:
+    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    planner = ScriptedPlanner(made)
+    judged = Experimenters(model=planner, judge=LLMJudge(planner), judge_name="planner")
+    wanted = asked(experiments=("main",), seeds=1)
+    found = hidden_constraints_study(judged, wanted, benchmark=made)
+    assert found is not None
+    assert found.agreement is not None
+    assert (found.agreement.share, found.agreement.plans) == (1.0, 54)
 
 
 def test_confidence_by_step(study: HiddenConstraintsStudy) -> None:
@@ -140,6 +157,8 @@ def test_a_subset_narrows(made: Benchmark) -> None:
     assert cell(found, "vanilla", None).runs == 3
     assert found.to_json()["benchmark"] == {"tasks": 6, "hard_small": 3, "documents": 60}
     assert "one seed: no interval over seeds" in found.notes
+    first = studied(made, limit=2, experiments=("main",), seeds=1, agents=("vanilla",))
+    assert cell(first, "vanilla", None).runs == 2
 
 
 def test_it_goes_on_where_it_was_interrupted(made: Benchmark, tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def made_recall(name: str) -> Recall:
         retriever=name,
         recall={1: share / 2, 5: share * 0.8, 10: share},
         rank=None if name == "tfidf" else 7.0,
+        ranked=50,
         in_ten=round(50 * share),
     )
 
@@ -227,7 +228,7 @@ def test_figures_stand_where_they_belong() -> None:
         "[4.80,",
     ]
     assert row(text, "Coverage", "tfidf") == ["tfidf", "fixed-top-k", "10.0", "4.00", "10.0"]
-    assert row(text, "Retrieval asked", "tfidf") == ["tfidf", "0.0", "0.0", "0.0", "0", "-"]
+    assert row(text, "Retrieval asked", "tfidf")[1:] == ["0.0", "0.0", "0.0", "0", "-", "50"]
     assert row(text, "What retrieval", "oracle") == ["oracle", "100.0", "55.0", "corrected"]
     assert row(text, "Semantic success", "self-rag")[-1] == "51.0"
     assert row(text, "Retrieval against", "hybrid")[2:] == ["28.0", "60.0", "4.0"]
