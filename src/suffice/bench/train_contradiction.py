@@ -185,13 +185,17 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
 def _table(document: dict[str, Any]) -> str:
     lines = [f"{document['test_pairs']} pairs of templates held out"]
     for name, found in document["held_out"].items():
         lines.append(f"{name}, {1e6 * found['seconds_a_pair']:.0f} microseconds a pair")
         for metric, value in found["metrics"].items():
-            span = f"[{value['low']:.3f}, {value['high']:.3f}]"
-            lines.append(f"  {metric:10} {value['estimate']:.3f} {span}")
+            low, high = _shown(value["low"]), _shown(value["high"])
+            lines.append(f"  {metric:10} {_shown(value['estimate'])} [{low}, {high}]")
         for what in ("flagged_by_kind", "accuracy_by_family"):
             shares = ", ".join(f"{key} {value:.2f}" for key, value in found[what].items())
             lines.append(f"  {what.replace('_', ' ')}: {shares}")
