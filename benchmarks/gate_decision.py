@@ -13,8 +13,7 @@ from suffice.errors import SufficeWarning
 from suffice.policies.gate.gate import Gate, chosen_action
 from suffice.policies.gate.risk import remaining_share
 from suffice.policies.gate.settings import GateSettings, PlanAction
-from suffice.signals.candidate_agreement import agreement
-from suffice.signals.contradiction import marker_conflict
+from suffice.signals.candidates import agreement, marker_conflict
 
 PLAN_STEPS = 6
 WORDS = 25

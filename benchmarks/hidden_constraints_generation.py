@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.timing import best_seconds
-from suffice.bench.hidden_constraints.generate import generate
-from suffice.bench.hidden_constraints.tasks import BenchmarkSettings
-from suffice.retrieval.tfidf import TfidfIndex
+from suffice.bench.hidden_constraints.corpus.generate import generate
+from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings
+from suffice.retrieval.lexical.tfidf import TfidfIndex
 
 PUBLISHED = BenchmarkSettings()
 LARGE = BenchmarkSettings(tasks=5_000, hard_small=2_000, documents=45_000)

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 
-from suffice.pipelines.controller import Controller
-from suffice.policies.rule import RulePolicy
+from suffice.pipelines.live.controller import Controller
+from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.table import signal_value
 from suffice.testing.traces import make_record
-from suffice.trace.records import LoopView
+from suffice.trace.rounds.records import LoopView
 
 RULE = "answer_stable and not abstained and answer_token_margin > 2"
 

@@ -10,11 +10,11 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.timing import best_seconds
-from suffice.calibration.conformal import NEVER
-from suffice.policies.micp import MiCPPolicy
-from suffice.policies.micp_samples import read_samples
-from suffice.policies.micp_search import divisions, search_allocation
-from suffice.policies.micp_stage2 import Sampled
+from suffice.numbers.conformal.order_statistics import NEVER
+from suffice.policies.micp.policy import MiCPPolicy
+from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.search import divisions, search_allocation
+from suffice.policies.micp.stage2 import Sampled
 from suffice.testing.traces import sampled_records, to_trace_set
 
 ALPHA, SAMPLES, STEPS = Fraction("0.1"), 10, 10

@@ -15,11 +15,11 @@ from typing import Literal
 
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel
-from suffice.pipelines.cumulative import CumulativeSettings
-from suffice.pipelines.recording import Recording, record_examples
+from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.protocols import Generation, GenerationRequest
-from suffice.trace.reader import read_traces
-from suffice.trace.table import TraceSet
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.table import TraceSet
 
 QUESTIONS = 12
 ROUNDS = 5

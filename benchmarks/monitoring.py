@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import best_seconds
-from suffice.calibration.drift import CoverageMonitor, ExchangeabilityMonitor, miss_rate_limit
+from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor, miss_rate_limit
 
 MAPIE = "mapie.exchangeability_testing"
 ALPHA, LEVEL, FALLEN = 0.1, 0.05, 0.3

@@ -8,16 +8,16 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 
-from suffice.bench.hidden_constraints.generate import generate
+from suffice.bench.hidden_constraints.corpus.generate import generate
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
-from suffice.bench.hidden_constraints.tasks import Benchmark
 from suffice.errors import SufficeWarning
-from suffice.pipelines.plan_parsing import PLAN_SCHEMA
-from suffice.pipelines.planning import PlanningAgent
-from suffice.pipelines.planning_controls import agent_control
-from suffice.pipelines.planning_prompts import PlanText
+from suffice.pipelines.planning.agent import PlanningAgent
+from suffice.pipelines.planning.controls import agent_control
+from suffice.pipelines.planning.parsing import PLAN_SCHEMA
+from suffice.pipelines.planning.prompts import PlanText
 from suffice.protocols import Generation, GenerationRequest
-from suffice.retrieval.tfidf import TfidfIndex
+from suffice.retrieval.lexical.tfidf import TfidfIndex
 
 DELAY_S = 0.05  # a fast server's reply; a slower one makes the share smaller
 TASKS = 12

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.timing import best_seconds
-from suffice.policies.rule import RulePolicy
+from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.table import SignalTable
 
 QUESTIONS, ROUNDS = 1_000_000, 5

@@ -15,13 +15,14 @@ import numpy as np
 from rank_bm25 import BM25Okapi
 
 from benchmarks.timing import best_seconds
-from suffice.retrieval.bm25 import OKAPI, BM25Index
-from suffice.retrieval.dense import DenseIndex, DenseSettings
-from suffice.retrieval.onnx_encoder import OnnxEncoder
-from suffice.retrieval.sentence_encoder import SentenceEncoder
+from suffice.retrieval.dense.index import DenseIndex
+from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
+from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
+from suffice.retrieval.dense.vector_index import DenseSettings
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.encoders import HashingEncoder
-from suffice.trace.records import Passage
-from suffice.trace.tokens import passage_tokens, tokenize
+from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.tokens import passage_tokens, tokenize
 
 SMALL, LARGE = 5_000, 1_000_000
 WORDS, VOCABULARY, QUERIES, DIMENSION, K = 30, 50_000, 50, 384, 20

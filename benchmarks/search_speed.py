@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.timing import best_seconds
-from suffice.replay.certified import CertifySettings, Half, certify
-from suffice.replay.formulas import Formula, enumerate_formulas
-from suffice.replay.packed import (
+from suffice.numbers.intervals.simultaneous import simultaneous_bands
+from suffice.replay.choose.certified import CertifySettings, Half, certify
+from suffice.replay.choose.formulas import Formula, enumerate_formulas
+from suffice.replay.choose.rules_as_bits import (
     PackedConditions,
     RuleBatch,
     StopMeans,
     pack,
     stop_rounds_of,
 )
-from suffice.replay.simultaneous import simultaneous_bands
 
 SIGNALS, QUESTIONS, ROUNDS, RESAMPLES = 6, 300, 5, 1000
 

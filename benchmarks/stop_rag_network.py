@@ -19,9 +19,9 @@ from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.encoding import Tokens
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.network import QNetwork, build_network
-from suffice.policies.stop_rag.scorer import TextScorer
 from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import StateTexts
+from suffice.policies.stop_rag.text_model import TextScorer
 
 ROUNDS, TRAINED, WORDS, STEPS = 6, 40, 90, 14
 _SOME = (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import suffice
 from suffice.datasets.registry import load
-from suffice.pipelines.cumulative import CumulativeSettings
-from suffice.pipelines.recording import Recording, record_examples
-from suffice.replay.compare import Comparison, ComparisonSettings, compare
-from suffice.report.table import comparison_table
+from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.report.tables.comparison import comparison_table
 from suffice.testing.models import ScriptedModel
 
 RULES = ("answer_stable", "at_least(2, answer_stable, overlap > 0.2, round >= 4)")

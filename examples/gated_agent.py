@@ -11,11 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import suffice
-from suffice.pipelines.plan_recorder import PlanJob, PlanRecorderSettings, record_plans
-from suffice.pipelines.planning_controls import gated
+from suffice.pipelines.planning.controls import gated
+from suffice.pipelines.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
 from suffice.policies.gate.risk import RiskModel
 from suffice.protocols import GenerationRequest
-from suffice.retrieval.bm25 import BM25Index
+from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 
 HANDBOOK = {

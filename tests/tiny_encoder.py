@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.testing.stop_rag_traces import WORLDS, stop_rag_records
-from suffice.trace.tokens import passage_tokens, tokenize
+from suffice.trace.rounds.tokens import passage_tokens, tokenize
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a")
 SMALL: dict[str, Any] = {

@@ -15,34 +15,34 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from suffice.calibration.drift import CoverageMonitor, ExchangeabilityMonitor
     from suffice.costs.prices import prices_of
     from suffice.costs.usage import CostModel
     from suffice.errors import BackendError, DataError, SufficeError, SufficeWarning, UsageError
-    from suffice.pipelines.controller import Controller
-    from suffice.pipelines.planning import PlanningAgent
-    from suffice.policies.ab_rag import ABRagPolicy
+    from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
+    from suffice.pipelines.live.controller import Controller
+    from suffice.pipelines.planning.agent import PlanningAgent
+    from suffice.policies.ab_rag.policy import ABRagPolicy
     from suffice.policies.file import load_policy, save_policy
     from suffice.policies.fixed import FixedPolicy
     from suffice.policies.gate.gate import Gate
+    from suffice.policies.gate.policy import GatePolicy
     from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction
-    from suffice.policies.gate.stopping import GatePolicy
-    from suffice.policies.methods import fit_method
-    from suffice.policies.micp import MiCPPolicy
-    from suffice.policies.rule import RulePolicy
+    from suffice.policies.micp.policy import MiCPPolicy
+    from suffice.policies.registry import fit_method
+    from suffice.policies.rules.policy import RulePolicy
     from suffice.protocols import Action, AnswerSet, Decision
-    from suffice.replay.certified import CertifySettings
-    from suffice.replay.certified_fit import CertifiedSettings, fit_certified
-    from suffice.replay.compare import ComparisonSettings, compare
-    from suffice.replay.diagnosis import DiagnosisSettings, diagnosis
-    from suffice.replay.families import FamilySettings
-    from suffice.replay.macro import macro_means
-    from suffice.replay.search import SearchSettings, search
-    from suffice.replay.sweep import SweepSettings, sweep
-    from suffice.trace.plan import PlanTask
-    from suffice.trace.plan_file import read_plans
-    from suffice.trace.reader import read_traces
-    from suffice.trace.records import (
+    from suffice.replay.choose.certified import CertifySettings
+    from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
+    from suffice.replay.choose.families import FamilySettings
+    from suffice.replay.choose.search import SearchSettings, search
+    from suffice.replay.choose.sweep import SweepSettings, sweep
+    from suffice.replay.diagnose.diagnosis import DiagnosisSettings, diagnosis
+    from suffice.replay.run.compare import ComparisonSettings, compare
+    from suffice.replay.run.macro import macro_means
+    from suffice.trace.plans.file import read_plans
+    from suffice.trace.plans.records import PlanTask
+    from suffice.trace.rounds.reader import read_traces
+    from suffice.trace.rounds.records import (
         Gold,
         Passage,
         Question,
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
         TopToken,
         Usage,
     )
-    from suffice.trace.table import TraceSet
-    from suffice.trace.writer import write_traces
+    from suffice.trace.rounds.table import TraceSet
+    from suffice.trace.rounds.writer import write_traces
 
 __all__ = [
     "ABRagPolicy",
@@ -112,58 +112,58 @@ __all__ = [
 
 # Names are imported when first used, so that `import suffice` costs next to nothing.
 _HOMES = {
-    "ABRagPolicy": "policies.ab_rag",
+    "ABRagPolicy": "policies.ab_rag.policy",
     "Action": "protocols",
     "AnswerSet": "protocols",
     "BackendError": "errors",
-    "CertifiedSettings": "replay.certified_fit",
-    "CertifySettings": "replay.certified",
-    "ComparisonSettings": "replay.compare",
-    "Controller": "pipelines.controller",
+    "CertifiedSettings": "replay.choose.certified_fit",
+    "CertifySettings": "replay.choose.certified",
+    "ComparisonSettings": "replay.run.compare",
+    "Controller": "pipelines.live.controller",
     "CostModel": "costs.usage",
-    "CoverageMonitor": "calibration.drift",
+    "CoverageMonitor": "monitor.alarms",
     "DataError": "errors",
     "Decision": "protocols",
-    "DiagnosisSettings": "replay.diagnosis",
-    "ExchangeabilityMonitor": "calibration.drift",
-    "FamilySettings": "replay.families",
+    "DiagnosisSettings": "replay.diagnose.diagnosis",
+    "ExchangeabilityMonitor": "monitor.alarms",
+    "FamilySettings": "replay.choose.families",
     "FixedPolicy": "policies.fixed",
     "Gate": "policies.gate.gate",
     "GateCosts": "policies.gate.settings",
-    "GatePolicy": "policies.gate.stopping",
+    "GatePolicy": "policies.gate.policy",
     "GateSettings": "policies.gate.settings",
-    "Gold": "trace.records",
-    "MiCPPolicy": "policies.micp",
-    "Passage": "trace.records",
+    "Gold": "trace.rounds.records",
+    "MiCPPolicy": "policies.micp.policy",
+    "Passage": "trace.rounds.records",
     "PlanAction": "policies.gate.settings",
-    "PlanTask": "trace.plan",
-    "PlanningAgent": "pipelines.planning",
-    "Question": "trace.records",
-    "QuestionRecord": "trace.records",
-    "Round": "trace.records",
-    "RulePolicy": "policies.rule",
-    "SearchSettings": "replay.search",
+    "PlanTask": "trace.plans.records",
+    "PlanningAgent": "pipelines.planning.agent",
+    "Question": "trace.rounds.records",
+    "QuestionRecord": "trace.rounds.records",
+    "Round": "trace.rounds.records",
+    "RulePolicy": "policies.rules.policy",
+    "SearchSettings": "replay.choose.search",
     "SufficeError": "errors",
     "SufficeWarning": "errors",
-    "SweepSettings": "replay.sweep",
-    "Token": "trace.records",
-    "TopToken": "trace.records",
-    "TraceSet": "trace.table",
-    "Usage": "trace.records",
+    "SweepSettings": "replay.choose.sweep",
+    "Token": "trace.rounds.records",
+    "TopToken": "trace.rounds.records",
+    "TraceSet": "trace.rounds.table",
+    "Usage": "trace.rounds.records",
     "UsageError": "errors",
-    "compare": "replay.compare",
-    "diagnosis": "replay.diagnosis",
-    "fit_certified": "replay.certified_fit",
-    "fit_method": "policies.methods",
+    "compare": "replay.run.compare",
+    "diagnosis": "replay.diagnose.diagnosis",
+    "fit_certified": "replay.choose.certified_fit",
+    "fit_method": "policies.registry",
     "load_policy": "policies.file",
-    "macro_means": "replay.macro",
+    "macro_means": "replay.run.macro",
     "prices_of": "costs.prices",
-    "read_plans": "trace.plan_file",
-    "read_traces": "trace.reader",
+    "read_plans": "trace.plans.file",
+    "read_traces": "trace.rounds.reader",
     "save_policy": "policies.file",
-    "search": "replay.search",
-    "sweep": "replay.sweep",
-    "write_traces": "trace.writer",
+    "search": "replay.choose.search",
+    "sweep": "replay.choose.sweep",
+    "write_traces": "trace.rounds.writer",
 }
 
 

@@ -7,8 +7,6 @@ from types import ModuleType
 
 from suffice.errors import MissingExtra
 
-__all__ = ["require"]
-
 
 def require(
     module: str, *, purpose: str, extra: str | None = None, package: str | None = None

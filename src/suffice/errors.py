@@ -14,16 +14,8 @@ A message says what was found, where (file, row, column), what is allowed and wh
 
 from __future__ import annotations
 
-__all__ = [
-    "BackendError",
-    "DataError",
-    "InternalError",
-    "MissingExtra",
-    "SufficeError",
-    "SufficeWarning",
-    "UsageError",
-    "first_line",
-]
+from collections.abc import Callable
+from typing import TypeVar
 
 
 class SufficeError(Exception):
@@ -95,3 +87,14 @@ def first_line(error: BaseException) -> str:
     """The first line with text of a foreign error's message, at most 300 letters; else its type."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line[:300] for line in lines if line), type(error).__name__)
+
+
+Found = TypeVar("Found")
+
+
+def attempt(compute: Callable[[], Found]) -> tuple[Found | None, str | None]:
+    """What ``compute`` gives, or why this record or these settings do not allow it, in one line."""
+    try:
+        return compute(), None
+    except (UsageError, DataError) as error:
+        return None, " ".join(str(error).split())

@@ -11,35 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from suffice.trace.records import LoopView, Passage, Round, Token
-
-__all__ = [
-    "Action",
-    "AnswerSet",
-    "Calibrator",
-    "ChatModel",
-    "Completion",
-    "ConfidentPolicy",
-    "ContradictionDetector",
-    "Decision",
-    "Encoder",
-    "Entailment",
-    "Generation",
-    "GenerationRequest",
-    "Judge",
-    "Message",
-    "PassageFilter",
-    "PolicyTable",
-    "PolicyView",
-    "Reranker",
-    "Retriever",
-    "Score",
-    "SetMember",
-    "SetPolicy",
-    "Signal",
-    "StopPolicy",
-    "Verdict",
-]
+    from suffice.trace.rounds.records import LoopView, Passage, Round, Token
 
 
 # --- retrieval -------------------------------------------------------------------------------

@@ -15,8 +15,6 @@ from typing import Literal, get_args
 
 from suffice.errors import UsageError
 
-__all__ = ["F1_KINDS", "F1Kind", "accuracy", "exact_match", "f1", "f1_score", "normalize_answer"]
-
 F1Kind = Literal["hotpotqa", "squad"]
 F1_KINDS: tuple[F1Kind, ...] = get_args(F1Kind)
 

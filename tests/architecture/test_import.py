@@ -44,7 +44,7 @@ def test_importing_the_package_loads_only_the_standard_library() -> None:
         ("from suffice import Round, Passage, Token, Usage, Question, Gold", {"numpy"}),
         ("from suffice import Controller, FixedPolicy, RulePolicy, load_policy", {"numpy"}),
         ("import suffice.scoring", set()),
-        ("import suffice.calibration.isotonic", {"numpy"}),
+        ("import suffice.numbers.maps.isotonic", {"numpy"}),
     ],
 )
 def test_light_names_stay_light(code: str, allowed: set[str]) -> None:
@@ -69,7 +69,6 @@ def test_the_front_is_sorted_complete_and_lazy() -> None:
     for name in suffice.__all__:
         home = importlib.import_module(f"suffice.{suffice._HOMES[name]}")
         assert getattr(suffice, name) is getattr(home, name)
-        assert name in home.__all__
     assert set(dir(suffice)) == {*suffice.__all__, "__version__"}
 
 

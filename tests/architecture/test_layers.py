@@ -17,22 +17,29 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # --- the layout table -------------------------------------------------------------------------------
 BASE = frozenset({"_optional", "_version", "errors", "protocols", "scoring"})
-TRACE = BASE | {"trace"}
-DECIDING = TRACE | {"calibration", "costs", "policies", "signals"}
-EVERYTHING = DECIDING | {
-    *("datasets", "integrations", "llm", "pipelines", "replay", "report", "retrieval", "testing"),
-    *("bench", "cli"),
+LEVEL: dict[str, int] = {
+    **dict.fromkeys(BASE, 0),
+    **dict.fromkeys(("numbers", "trace", "results"), 1),
+    **dict.fromkeys(("costs", "datasets", "llm", "retrieval", "signals"), 2),
+    "measures": 3,
+    "policies": 4,
+    **dict.fromkeys(("replay", "pipelines", "monitor"), 5),
+    "report": 6,
+    **dict.fromkeys(("integrations", "testing", "bench", "cli"), 7),
 }
+WITHOUT_MODELS = BASE | {"numbers", "trace", "results", "costs", "signals", "measures", "policies"}
+EVERYTHING = frozenset(LEVEL)
 MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(BASE, BASE),
-    "trace": TRACE,
-    "calibration": BASE | {"calibration"},
-    **{name: TRACE | {name} for name in ("costs", "datasets", "llm", "retrieval", "signals")},
-    "policies": DECIDING,
-    "replay": DECIDING | {"replay"},
-    "pipelines": TRACE
-    | {"costs", "datasets", "llm", "pipelines", "policies", "retrieval", "signals"},
-    "report": TRACE | {"replay", "report"},
+    **{name: BASE | {name} for name in ("numbers", "results", "trace")},
+    **{name: BASE | {"trace", name} for name in ("costs", "datasets", "llm", "retrieval")},
+    "signals": BASE | {"trace", "numbers", "signals"},
+    "measures": WITHOUT_MODELS - {"policies"},
+    "policies": WITHOUT_MODELS,
+    "replay": WITHOUT_MODELS | {"replay"},
+    "monitor": WITHOUT_MODELS | {"monitor"},
+    "pipelines": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "pipelines", "retrieval"},
+    "report": BASE | {"numbers", "trace", "results", "measures", "replay", "monitor", "report"},
     "integrations": EVERYTHING - {"bench", "cli"},
     "testing": EVERYTHING - {"bench", "cli"},
     "bench": EVERYTHING - {"cli"},
@@ -48,6 +55,7 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     "scoring": frozenset(),
     "trace": frozenset({"numpy", "pyarrow"}),
     "costs": frozenset({"numpy", "pyarrow"}),
+    "results": frozenset(),
     "cli": frozenset(),
     "datasets": frozenset(),
     "llm": frozenset(),
@@ -150,22 +158,10 @@ def test_imports_point_where_the_table_allows() -> None:
 
 
 def test_the_table_is_free_of_cycles() -> None:
-    """Levels as the table numbers them: every import points to a lower one or stays inside."""
-    level = {
-        **dict.fromkeys(BASE, 0),
-        "trace": 1,
-        "policies": 3,
-        "replay": 4,
-        "pipelines": 4,
-        "report": 5,
-    }
-    for name in ("calibration", "costs", "datasets", "llm", "retrieval", "signals"):
-        level[name] = 2
-    for name in ("integrations", "bench", "testing", "cli"):
-        level[name] = 6
+    """Every import points to a lower level or stays inside; only the leaves import one another."""
     for name, allowed in MAY_IMPORT.items():
-        if level[name] < 6:
-            assert all(level[each] < level[name] for each in allowed - {name} - BASE), name
+        if LEVEL[name] < LEVEL["cli"]:
+            assert all(LEVEL[other] < LEVEL[name] for other in allowed - {name} - BASE), name
     assert "replay" not in MAY_IMPORT["pipelines"]
     assert "pipelines" not in MAY_IMPORT["replay"]
 
@@ -203,7 +199,7 @@ def test_reports_take_types_from_replay_and_compute_nothing() -> None:
         for file in FILES
         if part(file) == "report"
         for each in IMPORTS[file]
-        if each.module.startswith("suffice.replay")
+        if each.module.split(".")[1:2] in (["replay"], ["measures"], ["numbers"])
         for name in each.names
         if not name[0].isupper()
     ]
@@ -271,18 +267,21 @@ def test_torch_stays_where_networks_live_and_is_lazy() -> None:
     assert wrong == []
 
 
+def test_a_reader_sees_the_plan_of_a_folder_at_a_glance() -> None:
+    """At most fifteen modules a folder, and a folder says what lives there."""
+    for folder in {file.parent for file in FILES}:
+        modules = [each for each in folder.glob("*.py") if each.name != "__init__.py"]
+        assert len(modules) <= 15, folder.relative_to(ROOT)
+        assert ast.get_docstring(TREES[folder / "__init__.py"]), folder.relative_to(ROOT)
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_how_it_is_written(file: Path) -> None:
-    """No assert, no catch-all, and rooms of a livable size."""
-    lines = file.read_text(encoding="utf-8").count("\n")
-    assert lines <= 400, f"{lines} lines"
+    """No assert and no catch-all."""
     for node in ast.walk(TREES[file]):
         assert not isinstance(node, ast.Assert), f"line {node.lineno}: an assert statement"
         if isinstance(node, ast.ExceptHandler):
             _check_handler(node, cli=part(file) == "cli")
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= 60, f"line {node.lineno}: {node.name} has {length} lines"
 
 
 def _check_handler(node: ast.ExceptHandler, *, cli: bool) -> None:

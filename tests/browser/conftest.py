@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from suffice.replay.candidates import Candidate, candidates
-from suffice.replay.certified_fit import CertifiedSettings, fit_certified
-from suffice.replay.compare import Comparison
-from suffice.replay.engine import ReplaySettings, replay
-from suffice.replay.families import FamilySettings
-from suffice.replay.report_parts import PartsSettings, report_parts
-from suffice.replay.search import SearchSettings
-from suffice.replay.story import report_data
-from suffice.report.html import render_report
+from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
+from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.search import SearchSettings
+from suffice.replay.diagnose.question_histories import report_data
+from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
+from suffice.replay.run.candidates import Candidate, candidates
+from suffice.replay.run.compare import Comparison
+from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.report.page.report import render_report
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.records import Passage, QuestionRecord
+from suffice.trace.rounds.records import Passage, QuestionRecord
 
 ARGUMENTS = (
     "--no-sandbox",

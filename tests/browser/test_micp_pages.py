@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from tests.browser.test_report import DESK, PHONE, Visit
-from tests.unit.bench.test_micp import sampled_records
-from tests.unit.report.test_section_answer_sets import AGREE, HOSTILE, RECORDS, drawn, told
+from tests.unit.bench.micp.test_run import sampled_records
+from tests.unit.report.sections.test_answer_sets import AGREE, HOSTILE, RECORDS, drawn, told
 
-from suffice.bench.micp import micp_study
-from suffice.bench.micp_figure import micp_page
-from suffice.bench.micp_results import MiCPStudySettings
-from suffice.policies.micp_fit import MiCPSettings
-from suffice.report.html import render_report
+from suffice.bench.micp.found import MiCPStudySettings
+from suffice.bench.micp.page import micp_page
+from suffice.bench.micp.run import micp_study
+from suffice.policies.micp.fit import MiCPSettings
+from suffice.report.page.report import render_report
 from suffice.testing.traces import to_trace_set
 
 pytestmark = pytest.mark.browser

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from suffice.cli.main import _COMMANDS
-from suffice.policies.methods import METHODS
+from suffice.policies.registry import METHODS
 from suffice.signals.registry import SIGNALS
 
 ROOT = Path(__file__).parents[2]

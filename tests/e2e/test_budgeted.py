@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from suffice.trace.reader import read_traces
+from suffice.trace.rounds.reader import read_traces
 
 SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.testing.traces import make_record
-from suffice.trace.reader import read_traces
-from suffice.trace.writer import write_traces
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.writer import write_traces
 
 SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
 

@@ -16,10 +16,10 @@ import pytest
 
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-from suffice.pipelines.cumulative import CumulativeSettings
-from suffice.pipelines.recording import Recording, record_examples
+from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.signals.store import SignalModels, with_signals
-from suffice.trace.reader import read_traces
+from suffice.trace.rounds.reader import read_traces
 
 SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
 RECORD = ("record", "--dataset", "generated", "--rounds", "3")
@@ -163,7 +163,7 @@ def test_an_interrupted_judge_keeps_what_it_rated(recorded: Path, tmp_path: Path
     """Slowed down by a model that sleeps, then Ctrl-C; a second run asks the rest."""
     code = (
         "import sys\n"
-        "from suffice.cli import signals, main\n"
+        "from suffice.cli import main\nfrom suffice.cli.commands import signals\n"
         "from suffice.testing.models import ScriptedModel\n"
         "signals.connect_model = lambda arguments: ScriptedModel(delay_s=0.3)\n"
         "sys.exit(main.main(sys.argv[1:]))\n"

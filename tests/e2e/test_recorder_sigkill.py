@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from suffice.trace.reader import inspect_traces
+from suffice.trace.rounds.reader import inspect_traces
 
 KILLS = 15
 QUESTIONS = 150
@@ -20,8 +20,8 @@ import sys, time
 from pathlib import Path
 
 from suffice.errors import BackendError
-from suffice.pipelines.recorder import RecorderSettings, Task, record
-from suffice.trace.records import Gold, Passage, Question, Round, Usage
+from suffice.pipelines.record.recorder import RecorderSettings, Task, record
+from suffice.trace.rounds.records import Gold, Passage, Question, Round, Usage
 
 root = Path(sys.argv[1])
 

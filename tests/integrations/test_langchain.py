@@ -12,12 +12,12 @@ from suffice import Controller, FixedPolicy
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.integrations.documents import AdapterSettings
 from suffice.integrations.langchain import LangChainRetriever, as_langchain_retriever
-from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
+from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.protocols import Retriever
-from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
 from suffice.testing.models import ScriptedModel
-from suffice.trace.records import Passage, Question
+from suffice.trace.rounds.records import Passage, Question
 
 core = pytest.importorskip(
     "langchain_core", reason="runs in its own environment: make test-integrations"

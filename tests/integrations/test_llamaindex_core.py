@@ -12,11 +12,11 @@ from suffice import Controller, FixedPolicy
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.integrations.documents import AdapterSettings
 from suffice.integrations.llamaindex import LlamaIndexRetriever
-from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
+from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.protocols import Retriever
 from suffice.testing.conformance import check_retriever
 from suffice.testing.models import ScriptedModel
-from suffice.trace.records import Question
+from suffice.trace.rounds.records import Question
 
 core = pytest.importorskip(
     "llama_index.core", reason="runs in its own environment: make test-integrations"

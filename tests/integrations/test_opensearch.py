@@ -13,10 +13,10 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
-from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
+from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.testing.conformance import check_retriever
 from suffice.testing.models import ScriptedModel
-from suffice.trace.records import Question
+from suffice.trace.rounds.records import Question
 
 osmem = pytest.importorskip(
     "osmem_server", reason="runs in its own environment: make test-integrations"

@@ -8,28 +8,28 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.pipelines.test_follow_up import QUESTION, Heard, Ranks
-from tests.unit.pipelines.test_follow_up import kind as kind_of
+from tests.unit.pipelines.loops.test_follow_up import QUESTION, Heard, Ranks
+from tests.unit.pipelines.loops.test_follow_up import kind as kind_of
 
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
-from suffice.pipelines.controller import Controller
-from suffice.pipelines.follow_up import (
+from suffice.pipelines.live.controller import Controller
+from suffice.pipelines.loops.follow_up import (
     ChainSettings,
     FollowUpSettings,
     IterativeSettings,
     parse_verdict,
 )
-from suffice.pipelines.loops import make_pipeline
-from suffice.pipelines.sources import OwnParagraphs
+from suffice.pipelines.loops.registry import make_pipeline
+from suffice.pipelines.loops.sources import OwnParagraphs
 from suffice.policies.fixed import FixedPolicy
-from suffice.policies.rule import RulePolicy
+from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, StopPolicy
-from suffice.replay.engine import stop_rounds
-from suffice.signals.judge_support import JUDGE_TOKENS
+from suffice.replay.run.engine import stop_rounds
+from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.testing.traces import to_trace_set
-from suffice.trace.records import QuestionRecord, Round
+from suffice.trace.rounds.records import QuestionRecord, Round
 
 EXAMPLES = load("generated", limit=6)
 KINDS: tuple[type[Any], ...] = (IterativeSettings, ChainSettings)

@@ -13,25 +13,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.calibration.conformal import Threshold, lower_rank, tied_threshold
-from suffice.pipelines.controller import Controller
+from suffice.numbers.conformal.order_statistics import Threshold, lower_rank, tied_threshold
+from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, save_policy
-from suffice.policies.micp import Clusters, Match, MiCPPolicy, StopOn
-from suffice.policies.micp_fit import FitParts, MiCPSettings, fit_on
-from suffice.policies.micp_samples import read_samples
-from suffice.policies.micp_stage2 import (
+from suffice.policies.method import Preset
+from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
+from suffice.policies.micp.policy import Clusters, Match, MiCPPolicy, StopOn
+from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
     calibrate,
     evaluate,
     evaluate_stops,
 )
-from suffice.policies.presets import Preset
 from suffice.scoring import normalize_answer
 from suffice.signals.table import signal_table
 from suffice.testing.traces import sampled_records, to_trace_set
-from suffice.trace.records import QuestionRecord, Round
-from suffice.trace.table import TraceSet
+from suffice.trace.rounds.records import QuestionRecord, Round
+from suffice.trace.rounds.table import TraceSet
 
 ALPHAS = tuple(map(Fraction, ("1/20", "1/10", "1/5", "3/10", "1/2", "9/10")))
 LEVELS = tuple(map(Fraction, ("0", "1/20", "1/10", "1/3", "1/2", "3/4", "1")))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.replay.packed import RuleBatch, StopMeans, fired_by, pack, stop_rounds_of
+from suffice.replay.choose.rules_as_bits import RuleBatch, StopMeans, fired_by, pack, stop_rounds_of
 
 
 @st.composite

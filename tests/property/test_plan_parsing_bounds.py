@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.pipelines.loose_json import MAX_DEPTH, TooDeep, read_loose
-from suffice.pipelines.plan_parsing import (
+from suffice.pipelines.planning.fields import plan_steps
+from suffice.pipelines.planning.loose_json import MAX_DEPTH, TooDeep, read_loose
+from suffice.pipelines.planning.parsing import (
     MAX_LETTERS,
     parse_candidate,
     parse_plan,
     parse_yes_no,
-    plan_steps,
 )
 
 PIECES = st.sampled_from(

@@ -11,31 +11,30 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 
-from suffice.calibration.isotonic import IsotonicMap
-from suffice.calibration.per_round import PerRoundCalibrator
-from suffice.calibration.platt import LogisticMap
-from suffice.calibration.shrunken import mix
-from suffice.calibration.venn_abers import StepMap
 from suffice.errors import UsageError
-from suffice.pipelines.controller import Controller
-from suffice.policies.ab_rag import ABRagPolicy
+from suffice.numbers.maps.isotonic import IsotonicMap
+from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.numbers.maps.platt import LogisticMap
+from suffice.numbers.maps.shrunken import mix
+from suffice.numbers.maps.venn_abers import StepMap
+from suffice.pipelines.live.controller import Controller
+from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.fixed import FixedPolicy
+from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
-from suffice.policies.gate.stopping import GatePolicy
-from suffice.policies.rule import RulePolicy
+from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.signal_model import SignalModel
-from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
+from suffice.policies.stop_rag.signal_model import SignalModel, SignalNetwork, weight_shapes
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import missing_inputs, signal_table
 from suffice.testing.conformance import check_policy
 from suffice.testing.traces import make_record, question_records, to_trace_set
-from suffice.trace.reader import read_traces
-from suffice.trace.records import QuestionRecord
-from suffice.trace.writer import write_traces
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.writer import write_traces
 
 MARGIN = PerRoundCalibrator(
     maps=(

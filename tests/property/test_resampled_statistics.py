@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from suffice.replay import auroc as module
-from suffice.replay.auroc import ResampledAuroc
-from suffice.replay.signal_correlation import spearman
-from suffice.replay.signal_separation import ResampledD, Rows
+from suffice.numbers import auroc as module
+from suffice.numbers.auroc import ResampledAuroc
+from suffice.replay.diagnose.signal_correlation import spearman
+from suffice.replay.diagnose.signal_separation import ResampledD, Rows
 
 VALUES = st.one_of(st.sampled_from([0.0, 1.0, 2.5, -3.0]), st.floats(-1e6, 1e6, width=32))
 ROWS = st.lists(st.tuples(VALUES, st.booleans(), st.integers(0, 4)), min_size=1, max_size=25)

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.replay.retrieval_quality import retrieval_quality
+from suffice.measures.retrieval import retrieval_quality
 from suffice.testing.traces import question_records, to_trace_set
-from suffice.trace.records import QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 
 
 def of_question(record: QuestionRecord) -> tuple[list[float], list[float]]:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.reference.stop_rag_twins import choose, full_return, q_lambda_of_trajectory, stop_round
 
-from suffice.policies.stop_rag.rewards import REWARDS, read_rewards
+from suffice.policies.stop_rag.states import REWARDS, read_rewards
 from suffice.policies.stop_rag.targets import binary_labels, informative, monte_carlo, q_lambda
 from suffice.policies.stop_rag.threshold import choose_threshold, stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.records import QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 
 LAMBDAS = st.one_of(st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.floats(0, 1))
 SCORES = st.one_of(st.sampled_from([0.0, 0.1, 0.2, 1 / 3, 2 / 3, 0.5, 1.0]), st.floats(0, 1))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from suffice.bench.ab_rag import ABRagStudy, StudySettings, ab_rag_study
-from suffice.replay.compare import ComparisonSettings, compare
-from suffice.replay.results import PolicyResult
-from suffice.trace.reader import read_traces
-from suffice.trace.table import TraceSet
+from suffice.bench.ab_rag.run import ABRagStudy, StudySettings, ab_rag_study
+from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.results import PolicyResult
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.table import TraceSet
 
 pytestmark = pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice.policies.outcomes import outcomes
-from suffice.replay.diagnostics import DiagnosticsSettings, diagnose
-from suffice.replay.selective import AtStop, SelectiveSettings, selective
+from suffice.measures.scores import outcomes
+from suffice.replay.diagnose.selective import AtStop, SelectiveSettings, selective
+from suffice.replay.diagnose.signal_diagnostics import DiagnosticsSettings, diagnose
 from suffice.signals.table import signal_table
-from suffice.trace.reader import read_traces
-from suffice.trace.table import TraceSet
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.table import TraceSet
 
 DATA = os.environ.get("SUFFICE_DATA")
 TRACES = Path(DATA or "") / "traces"

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from suffice.retrieval.onnx_encoder import OnnxEncoder
-from suffice.signals.evidence_consistency import evidence_signals, with_evidence
-from suffice.signals.kept import KeptEncoder
+from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
+from suffice.signals.asking.evidence_models import evidence_signals, with_evidence
+from suffice.signals.asking.memo import KeptEncoder
 from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.traces import to_trace_set
-from suffice.trace.records import Gold, LoopView, Passage, Question, QuestionRecord, Round
+from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, QuestionRecord, Round
 
 PASSAGES = (
     ("Corran Mill", "Corran Mill is a water mill on the river Esk. Tam Lorne built it in 1764."),

@@ -15,9 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.calibration.conformal import Threshold, exact_level, lower_rank, tied_threshold
-from suffice.policies.micp_search import search_allocations
-from suffice.policies.micp_stage2 import (
+from suffice.numbers.conformal.order_statistics import (
+    Threshold,
+    exact_level,
+    lower_rank,
+    tied_threshold,
+)
+from suffice.policies.method import Preset
+from suffice.policies.micp.search import search_allocations
+from suffice.policies.micp.stage2 import (
     OBJECTIVES,
     Sampled,
     Stage2,
@@ -25,7 +31,6 @@ from suffice.policies.micp_stage2 import (
     calibrate,
     evaluate,
 )
-from suffice.policies.presets import Preset
 
 PRESETS: tuple[Preset, ...] = ("published", "corrected")
 NEVER = (-math.inf, 0.0)

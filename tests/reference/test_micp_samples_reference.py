@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.calibration.conformal import Threshold
-from suffice.policies.micp import Clusters, MiCPPolicy
-from suffice.policies.micp_samples import read_samples
-from suffice.policies.micp_stage2 import calibrate, evaluate
-from suffice.policies.relevance_fit import fit_filter, retention
+from suffice.numbers.conformal.order_statistics import Threshold
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.relevance_fit import fit_filter, retention
+from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.stage2 import calibrate, evaluate
 from suffice.scoring import normalize_answer
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
 from suffice.testing.traces import sampled_records, to_trace_set
-from suffice.trace.reader import read_traces
-from suffice.trace.records import Gold, Passage, QuestionRecord, Round
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round
 
 ALPHAS = st.sampled_from([Fraction(each) for each in ("0.05", "0.1", "0.2", "0.29", "0.5", "0.9")])
 

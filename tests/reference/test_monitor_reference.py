@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from suffice.calibration.drift import ExchangeabilityMonitor, miss_rate_limit
-from suffice.calibration.tails import beta_quantile, exact_interval
+from suffice.monitor.alarms import ExchangeabilityMonitor, miss_rate_limit
+from suffice.numbers.tests.tails import beta_quantile, exact_interval
 
 scipy_stats = pytest.importorskip("scipy.stats")
 

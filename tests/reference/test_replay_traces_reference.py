@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.replay.compare import ComparisonSettings, compare
-from suffice.replay.results import ReplayResult
-from suffice.trace.reader import read_traces
-from suffice.trace.table import TraceSet
+from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.results import ReplayResult
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.table import TraceSet
 
 DATA = os.environ.get("SUFFICE_DATA")
 TRACES = Path(DATA or "") / "traces"

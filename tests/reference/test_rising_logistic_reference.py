@@ -9,8 +9,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from suffice.calibration.logistic import LogisticFit, fit_logistic
-from suffice.calibration.rising_logistic import fit_rising_logistic
+from suffice.numbers.logistic import LogisticFit, fit_logistic, fit_rising_logistic
 
 
 def drawn(

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffice.policies.outcomes import outcomes
-from suffice.replay.candidates import candidates
-from suffice.replay.engine import ReplaySettings, replay
-from suffice.replay.search import SearchSettings, search
+from suffice.measures.scores import outcomes
+from suffice.replay.choose.search import SearchSettings, search
+from suffice.replay.run.candidates import candidates
+from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.signals.table import signal_table
-from suffice.trace.reader import read_traces
-from suffice.trace.table import TraceSet
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.table import TraceSet
 
 pd = pytest.importorskip("pandas")
 

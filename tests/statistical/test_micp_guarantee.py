@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.calibration.conformal import lower_order_statistic
-from suffice.policies.micp_search import levels_of_shares, search_allocation
-from suffice.policies.micp_stage2 import (
+from suffice.numbers.conformal.order_statistics import lower_order_statistic
+from suffice.policies.method import Preset
+from suffice.policies.micp.relevance_fit import fit_filter, gold_relevance
+from suffice.policies.micp.search import levels_of_shares, search_allocation
+from suffice.policies.micp.stage2 import (
     Sampled,
     calibrate,
     calibrate_without_stopping,
     evaluate,
 )
-from suffice.policies.presets import Preset
-from suffice.policies.relevance_fit import fit_filter, gold_relevance
 from suffice.testing.traces import sampled_records, to_trace_set
 
 Kind = Literal["continuous", "10 samples", "5 samples"]

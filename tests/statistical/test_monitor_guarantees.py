@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.calibration.drift import CoverageMonitor, ExchangeabilityMonitor
+from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
 
 ALPHA, LEVEL, LENGTH, WITHIN = 0.1, 0.05, 2000, 500
 FAST, ALL = 60, 1000

@@ -16,10 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.policies.stop_rag.learning import Trajectories, train_network
-from suffice.policies.stop_rag.rewards import REWARDS, read_rewards
-from suffice.policies.stop_rag.scorer import TextScorer
 from suffice.policies.stop_rag.settings import SETTINGS, Target
-from suffice.policies.stop_rag.states import texts_of_traces
+from suffice.policies.stop_rag.states import REWARDS, read_rewards, texts_of_traces
+from suffice.policies.stop_rag.text_model import TextScorer
 from suffice.policies.stop_rag.threshold import stop_rounds
 from suffice.testing.stop_rag_traces import World, stop_rag_records
 from suffice.testing.traces import to_trace_set

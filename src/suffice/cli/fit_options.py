@@ -6,25 +6,16 @@ import argparse
 from typing import Any
 
 from suffice.cli.options import grid, names, natural, number, numbers, positive
-from suffice.policies.ab_rag import CERTAINTIES, SUPPORTS
-from suffice.policies.micp import STOP_ON
-from suffice.policies.micp_stage2 import OBJECTIVES
-from suffice.policies.stop_rag.rewards import REWARDS
+from suffice.policies.ab_rag.policy import CERTAINTIES, SUPPORTS
+from suffice.policies.micp.policy import STOP_ON
+from suffice.policies.micp.stage2 import OBJECTIVES
 from suffice.policies.stop_rag.settings import FEATURES, MODES, TARGETS
-from suffice.policies.tasr import TEMPLATE
-from suffice.replay.certified import CORRECTIONS, LOSSES, METRICS
-from suffice.replay.families import FAMILIES
+from suffice.policies.stop_rag.states import REWARDS
+from suffice.policies.tasr.fit import TEMPLATE
+from suffice.replay.choose.certified import CORRECTIONS, LOSSES, METRICS
+from suffice.replay.choose.families import FAMILIES
 from suffice.scoring import F1_KINDS
-from suffice.signals.sample_clusters import CLUSTERINGS
-
-__all__ = [
-    "add_ab_rag",
-    "add_certified",
-    "add_gate",
-    "add_micp",
-    "add_micp_shared",
-    "add_stop_rag",
-]
+from suffice.signals.samples import CLUSTERINGS
 
 
 def add_ab_rag(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from suffice._version import VERSION
-from suffice.cli import (
+from suffice.cli.commands import (
     ask,
     bench,
     demo,
@@ -26,8 +26,6 @@ from suffice.cli import (
 )
 from suffice.cli.output import INTERRUPTED, one_line_warnings, say
 from suffice.errors import SufficeError
-
-__all__ = ["build_parser", "main"]
 
 _COMMANDS = (
     demo,

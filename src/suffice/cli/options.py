@@ -14,36 +14,11 @@ from suffice.llm.connect import connect
 from suffice.llm.openai_compatible import OpenAISettings
 from suffice.policies.fitting import CALIBRATORS, EVAL_SPLIT, FIT_SPLIT
 from suffice.protocols import ChatModel
-from suffice.replay.compare import ComparisonSettings
+from suffice.replay.run.compare import ComparisonSettings
 from suffice.scoring import F1_KINDS
 from suffice.testing.models import ScriptedModel
-from suffice.trace.reader import read_traces
-from suffice.trace.table import TraceSet
-
-__all__ = [
-    "add_calibrator",
-    "add_costs",
-    "add_json",
-    "add_model",
-    "add_prices",
-    "add_replay",
-    "add_resampling",
-    "add_splits",
-    "add_traces",
-    "comparison_settings",
-    "connect_model",
-    "cost_model",
-    "given_prices",
-    "grid",
-    "names",
-    "natural",
-    "number",
-    "numbers",
-    "open_more",
-    "open_traces",
-    "positive",
-    "seconds",
-]
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.table import TraceSet
 
 _MOST_THRESHOLDS = 10_000
 

@@ -8,8 +8,6 @@ import time
 import warnings
 from typing import Any
 
-__all__ = ["INTERRUPTED", "ProgressLine", "one_line_warnings", "print_json", "say"]
-
 
 def say(text: str) -> None:
     """A line for people, on stderr."""

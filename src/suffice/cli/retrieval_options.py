@@ -7,9 +7,9 @@ from dataclasses import fields
 
 from suffice.cli.options import number, positive
 from suffice.errors import UsageError
-from suffice.pipelines.budgeted import CERTAINTY_CHOICES
-from suffice.pipelines.loops import LOOPS, AnySettings
-from suffice.pipelines.sources import (
+from suffice.pipelines.loops.ranked import CERTAINTY_CHOICES
+from suffice.pipelines.loops.registry import LOOPS, AnySettings
+from suffice.pipelines.loops.sources import (
     NO_RERANKER,
     RETRIEVERS,
     Retrieval,
@@ -18,16 +18,7 @@ from suffice.pipelines.sources import (
     reranker_name,
 )
 from suffice.protocols import Encoder
-from suffice.signals.clustering import DEFAULT_COSINE
-
-__all__ = [
-    "OWN_OPTIONS",
-    "add_clustering",
-    "add_growing",
-    "add_retrieval",
-    "check_own_options",
-    "connect_retrieval",
-]
+from suffice.signals.asking.meaning_clusters import DEFAULT_COSINE
 
 OWN_OPTIONS = ("start", "step", "certainty")
 """Names of the options that not every loop has."""

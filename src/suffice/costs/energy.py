@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 from suffice.costs.tariff import Tariff, parse_rates
 
-__all__ = ["EnergyModel", "parse_energy"]
-
 _FIELDS = MappingProxyType(
     {
         "prompt": "joules_per_prompt_token",

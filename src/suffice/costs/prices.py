@@ -11,8 +11,6 @@ from suffice._optional import require
 from suffice.costs.tariff import Tariff, parse_rates
 from suffice.errors import UsageError
 
-__all__ = ["PriceTier", "Prices", "parse_prices", "prices_of"]
-
 _MILLION = 1e6
 _BY_HAND = "--prices input=0.15,cached=0.075,output=0.60 (USD per million tokens)"
 _HAND_NAMES = ("input", "cached", "output", "call", "retrieval", "rerank")

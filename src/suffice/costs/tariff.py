@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 
 from suffice.errors import UsageError
 
-__all__ = ["Tariff", "parse_rates"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tariff:

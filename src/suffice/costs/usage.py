@@ -19,18 +19,7 @@ from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices
 from suffice.costs.tariff import Tariff
 from suffice.errors import UsageError
-from suffice.trace.table import TraceSet
-
-__all__ = [
-    "COSTS",
-    "Cost",
-    "CostModel",
-    "CostReads",
-    "UnknownCostError",
-    "cost_matrix",
-    "find_cost",
-    "round_costs",
-]
+from suffice.trace.rounds.table import TraceSet
 
 _Array = NDArray[np.float64]
 

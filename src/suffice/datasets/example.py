@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from suffice.trace.records import Gold, Passage, Question
-
-__all__ = ["Example"]
+from suffice.trace.rounds.records import Gold, Passage, Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

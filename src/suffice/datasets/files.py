@@ -14,8 +14,6 @@ from typing import Any
 from suffice.datasets.example import Example
 from suffice.errors import DataError, SufficeWarning
 
-__all__ = ["Row", "drop_empty", "json_lines", "json_rows", "read_rows", "unique_ids"]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

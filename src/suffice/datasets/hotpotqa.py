@@ -8,9 +8,7 @@ from typing import Any
 
 from suffice.datasets.example import Example
 from suffice.datasets.files import Row, drop_empty, json_rows, read_rows, unique_ids
-from suffice.trace.records import Gold, Passage, Question
-
-__all__ = ["build", "read_hotpotqa"]
+from suffice.trace.rounds.records import Gold, Passage, Question
 
 
 def _paragraph(row: Row, value: Any) -> tuple[str, str]:

@@ -8,9 +8,7 @@ from typing import Any
 
 from suffice.datasets.example import Example
 from suffice.datasets.files import Row, drop_empty, json_lines, read_rows
-from suffice.trace.records import Gold, Passage, Question
-
-__all__ = ["read_musique"]
+from suffice.trace.rounds.records import Gold, Passage, Question
 
 _HOPS = re.compile(r"(\d)hop")
 

@@ -12,8 +12,6 @@ from suffice.datasets.musique import read_musique
 from suffice.datasets.wikimultihop import read_wikimultihop
 from suffice.errors import UsageError
 
-__all__ = ["DATASETS", "load"]
-
 _READERS: dict[str, Callable[..., tuple[Example, ...]]] = {
     "hotpotqa": read_hotpotqa,
     "2wikimultihopqa": read_wikimultihop,

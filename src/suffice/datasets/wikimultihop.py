@@ -8,8 +8,6 @@ from suffice.datasets.example import Example
 from suffice.datasets.files import json_rows, read_rows
 from suffice.datasets.hotpotqa import build
 
-__all__ = ["read_wikimultihop"]
-
 
 def read_wikimultihop(path: str | Path, *, limit: int | None = None) -> tuple[Example, ...]:
     """Questions of a 2WikiMultiHopQA file, plain or ``.gz``, in file order; the first ``limit``.

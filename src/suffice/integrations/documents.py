@@ -15,9 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from suffice.errors import BackendError, DataError, SufficeWarning, UsageError
-from suffice.trace.records import Passage
-
-__all__ = ["AdapterSettings", "Found", "ScoreSource", "ShortWarning", "failing_as", "ranked"]
+from suffice.trace.rounds.records import Passage
 
 ScoreSource = Literal["given", "rank", "none"]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

@@ -13,9 +13,7 @@ from suffice._optional import require
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.search_reply import passages_of, refusal
 from suffice.retrieval.ranking import check_k
-from suffice.trace.records import Passage
-
-__all__ = ["ElasticsearchRetriever", "ElasticsearchSettings", "MatchType"]
+from suffice.trace.rounds.records import Passage
 
 MatchType = Literal["best_fields", "most_fields", "cross_fields", "phrase"]
 _INDEX = re.compile(r"(?!\.{1,2}\Z)[^-_+\s\\/*?\"<>|,#:%][^\s\\/*?\"<>|,#:%]*")

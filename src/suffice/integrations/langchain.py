@@ -12,9 +12,7 @@ from suffice.errors import UsageError
 from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
 from suffice.protocols import Retriever
 from suffice.retrieval.ranking import check_k
-from suffice.trace.records import Passage
-
-__all__ = ["LangChainRetriever", "as_langchain_retriever"]
+from suffice.trace.rounds.records import Passage
 
 _SIZE_FIELDS = ("k", "top_k", "top_k_results")
 

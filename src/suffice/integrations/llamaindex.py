@@ -9,9 +9,7 @@ from suffice._optional import require
 from suffice.errors import UsageError
 from suffice.integrations.documents import AdapterSettings, Found, ShortWarning, failing_as, ranked
 from suffice.retrieval.ranking import check_k
-from suffice.trace.records import Passage
-
-__all__ = ["LlamaIndexRetriever"]
+from suffice.trace.rounds.records import Passage
 
 _SIZES = ("similarity_top_k", "_similarity_top_k")
 _PARTS = ("_retrievers", "_retriever_dict")

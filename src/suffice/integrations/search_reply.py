@@ -9,9 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from suffice.errors import BackendError, SufficeError, UsageError
-from suffice.trace.records import Passage
-
-__all__ = ["passages_of", "refusal"]
+from suffice.trace.rounds.records import Passage
 
 # refusals of one query, not of the way the index is searched
 _ABOUT_THE_QUERY = ("maxclausecount", "max_clause_count", "too_many_clauses", "too_many_nested")

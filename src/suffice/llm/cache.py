@@ -16,9 +16,7 @@ from typing import Any, Literal, Self
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.wire import schema_text
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
-from suffice.trace.records import Token, TopToken
-
-__all__ = ["CachedModel", "request_key"]
+from suffice.trace.rounds.records import Token, TopToken
 
 _VERSION = 1
 _APPLICATION = 0x53554646  # "SUFF", marks the file as ours

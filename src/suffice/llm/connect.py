@@ -10,8 +10,6 @@ from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
 from suffice.protocols import ChatModel
 
-__all__ = ["connect"]
-
 
 def connect(
     llm: str,

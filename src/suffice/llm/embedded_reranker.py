@@ -10,11 +10,8 @@ from suffice._optional import require
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.gguf import read_facts
 from suffice.llm.llama_server import processors, quiet_params, start_server
-from suffice.trace.records import Passage
-from suffice.trace.reranked import best_reranked
-from suffice.trace.tokens import passage_text
-
-__all__ = ["EmbeddedReranker"]
+from suffice.trace.rounds.records import Passage, best_reranked
+from suffice.trace.rounds.tokens import passage_text
 
 _PURPOSE = "The embedded reranker"
 _LONGEST = 8192

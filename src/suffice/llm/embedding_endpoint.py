@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["EndpointEncoder", "EndpointSettings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSettings:

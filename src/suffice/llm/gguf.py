@@ -12,8 +12,6 @@ from pathlib import Path
 
 from suffice.errors import DataError, UsageError
 
-__all__ = ["GgufFacts", "read_facts"]
-
 _STRING, _ARRAY = 8, 9
 _FORMATS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",

@@ -9,8 +9,6 @@ from typing import Any
 from suffice._optional import require
 from suffice.errors import BackendError
 
-__all__ = ["processors", "quiet_params", "start_server"]
-
 
 def processors() -> int:
     """Processors this process may use."""

@@ -25,8 +25,6 @@ from suffice.llm.wire import (
 )
 from suffice.protocols import Completion, Generation, GenerationRequest, Message
 
-__all__ = ["OpenAICompatibleModel", "OpenAISettings", "open_client", "reply_json"]
-
 _NO_KEY = "none"  # local servers ask for a key and read none
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _FORMS = ("json_schema", "json_object", "none")

@@ -7,8 +7,6 @@ from typing import Any
 from suffice._optional import require
 from suffice.errors import BackendError, SufficeError, UsageError
 
-__all__ = ["translate"]
-
 # refusals of one prompt, not of the way the server is used; no standard names them
 _ABOUT_THE_PROMPT = (
     "context length",

@@ -10,17 +10,7 @@ from typing import Any, Literal
 
 from suffice.errors import BackendError, UsageError
 from suffice.protocols import Completion, GenerationRequest
-from suffice.trace.records import Token, TopToken
-
-__all__ = [
-    "Api",
-    "Counts",
-    "check_request",
-    "counts",
-    "parse_completions",
-    "request_body",
-    "schema_text",
-]
+from suffice.trace.rounds.records import Token, TopToken
 
 Api = Literal["chat", "completion"]
 MAX_TOP_LOGPROBS = 20

@@ -17,12 +17,10 @@ import numpy as np
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.fitting import CalibratorKind, FitData, fit_rule
-from suffice.policies.presets import Preset
-from suffice.policies.rule import RulePolicy
-from suffice.policies.sweeping import cheapest_within_one_error, fill, sweep_rule
-from suffice.policies.tasr import FLOORS, MARGIN, PUBLISHED_FLOOR
-
-__all__ = ["CONTROLS", "Control", "fit_control"]
+from suffice.policies.method import Preset
+from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.tasr.fit import FLOORS, MARGIN, PUBLISHED_FLOOR
+from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
 
 _COST_CAP = 3.0
 _GRID = 40

@@ -10,19 +10,10 @@ from typing import Any
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.kinds import KINDS, body_of
+from suffice.policies.stop_rag.method import weights_beside
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.reading import weights_beside
 from suffice.protocols import StopPolicy
-from suffice.trace.atomic import replace_file
-
-__all__ = [
-    "POLICY_VERSION",
-    "PolicyFile",
-    "load_policy",
-    "names_policy_file",
-    "policy_hash",
-    "save_policy",
-]
+from suffice.trace.durable import replace_file
 
 POLICY_VERSION = 1
 _MAX_BYTES = 50_000_000

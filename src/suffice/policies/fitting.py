@@ -11,33 +11,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.calibration.isotonic import fit_isotonic, fit_per_round
-from suffice.calibration.per_round import PerRoundCalibrator
-from suffice.calibration.platt import fit_platt
-from suffice.calibration.shrunken import fit_shrunken
-from suffice.calibration.venn_abers import fit_venn_abers
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.outcomes import Outcomes, outcomes
-from suffice.policies.rule import RulePolicy, rule_needs
+from suffice.measures.scores import Outcomes, outcomes
+from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
+from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.numbers.maps.platt import fit_platt
+from suffice.numbers.maps.shrunken import fit_shrunken
+from suffice.numbers.maps.venn_abers import fit_venn_abers
+from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Signal
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.signals.table import SignalTable, signal_table
-from suffice.trace.table import TraceSet
-
-__all__ = [
-    "CALIBRATORS",
-    "EVAL_SPLIT",
-    "FIT_SPLIT",
-    "CalibratorKind",
-    "FitData",
-    "abstention_of",
-    "base_rates_out_of_fold",
-    "fit_calibrator",
-    "fit_data",
-    "fit_rule",
-    "out_of_fold",
-]
+from suffice.trace.rounds.table import TraceSet
 
 CalibratorKind = Literal["isotonic", "isotonic-global", "platt", "shrunken", "venn-abers"]
 FIT_SPLIT = "tune"

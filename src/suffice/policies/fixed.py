@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.protocols import Action, Decision, PolicyTable, PolicyView
-from suffice.signals.base import SignalSpec
-
-__all__ = ["FixedPolicy"]
+from suffice.signals.spec import SignalSpec
 
 _NAME = re.compile(r"fixed-(\d{1,6})")
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)

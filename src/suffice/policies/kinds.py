@@ -9,26 +9,31 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from suffice.calibration.conformal import Threshold
-from suffice.calibration.fields import number, number_or_none, numbers
-from suffice.calibration.maps import calibrator_document, read_calibrator
-from suffice.calibration.per_round import PerRoundCalibrator
 from suffice.errors import DataError, UsageError
-from suffice.policies.ab_rag import ABRagPolicy
-from suffice.policies.document_fields import field_of, finite, finite_numbers, strings_of
+from suffice.numbers.conformal.order_statistics import Threshold
+from suffice.numbers.fields import (
+    field_of,
+    finite,
+    finite_numbers,
+    number,
+    number_or_none,
+    numbers,
+    strings_of,
+)
+from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.numbers.maps.registry import calibrator_document, read_calibrator
+from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
-from suffice.policies.gate.reading import read_gate
-from suffice.policies.gate.stopping import GatePolicy
-from suffice.policies.micp import Clusters, Match, MiCPPolicy
-from suffice.policies.relevance_filter import RelevanceFilter
-from suffice.policies.rule import RulePolicy
+from suffice.policies.gate.method import read_gate
+from suffice.policies.gate.policy import GatePolicy
+from suffice.policies.micp.policy import Clusters, Match, MiCPPolicy
+from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.stop_rag.method import read_stop_rag
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.reading import read_stop_rag
 from suffice.protocols import StopPolicy
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.sample_clusters import CLUSTERINGS
-
-__all__ = ["KINDS", "PolicyKind", "body_of"]
+from suffice.signals.samples import CLUSTERINGS
 
 
 def _rule_body(policy: RulePolicy) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Retrieval: reading a corpus and ranking passages with BM25."""
+"""Retrieval: reading a corpus, and one way to passages whatever ranks them."""

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suffice.errors import DataError
-from suffice.trace.records import Passage
-
-__all__ = ["MAX_FILE_BYTES", "MAX_WORDS", "CorpusReading", "SkippedFile", "read_corpus"]
+from suffice.trace.rounds.records import Passage
 
 MAX_FILE_BYTES = 50_000_000
 MAX_WORDS = 120

@@ -9,9 +9,7 @@ from itertools import islice
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Retriever
 from suffice.retrieval.ranking import check_k
-from suffice.trace.records import Passage
-
-__all__ = ["HybridRetriever", "reciprocal_rank_fusion"]
+from suffice.trace.rounds.records import Passage
 
 
 def reciprocal_rank_fusion(

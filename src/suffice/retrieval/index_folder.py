@@ -11,7 +11,11 @@ import json
 import os
 import re
 import shutil
+import struct
+import tokenize
 import uuid
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +23,7 @@ from typing import Any, TypeGuard
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.retrieval.ranking import corpus_fingerprint
-from suffice.trace.records import Passage
-
-__all__ = ["SCHEMA", "StoredIndex", "has_index", "load_index", "prepare_folder", "save_index"]
+from suffice.trace.rounds.records import Passage
 
 SCHEMA = 2
 _UNSUMMED = 1  # the schema that knew files by their size alone
@@ -372,3 +374,17 @@ def load_index(folder: Path, kind: str) -> StoredIndex:
         files=frozenset(header.files),
         header=path,
     )
+
+
+UNREADABLE: tuple[type[Exception], ...] = (
+    # any file, and JSON
+    *(OSError, EOFError, ValueError),
+    # too deep, of an unknown kind, or encrypted, as flipped bits may say
+    *(RecursionError, NotImplementedError, RuntimeError),
+    # NumPy reads an array's header as Python source, and makes an array of the size it states
+    *(SyntaxError, tokenize.TokenError, MemoryError, OverflowError, struct.error),
+    *(zipfile.BadZipFile, zlib.error),
+    # well-formed, but not what the reader expects
+    *(TypeError, KeyError, IndexError, AttributeError, ArithmeticError),
+)
+"""Not among them: ``ImportError``, which :class:`suffice.errors.MissingExtra` is."""

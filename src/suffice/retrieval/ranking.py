@@ -15,17 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
-from suffice.trace.records import Passage
-
-__all__ = [
-    "ScoredIndex",
-    "best_first",
-    "check_ids",
-    "check_k",
-    "corpus_changes",
-    "corpus_fingerprint",
-    "top_passages",
-]
+from suffice.trace.rounds.records import Passage
 
 _SHOWN = 3
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from suffice.errors import UsageError
 from suffice.protocols import Reranker, Retriever
 from suffice.retrieval.ranking import check_k
-from suffice.trace.records import Passage
-
-__all__ = ["RerankedRetriever"]
+from suffice.trace.rounds.records import Passage
 
 
 class RerankedRetriever:

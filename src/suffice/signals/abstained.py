@@ -7,10 +7,8 @@ from dataclasses import replace
 
 from suffice.errors import UsageError
 from suffice.scoring import normalize_answer
-from suffice.signals.base import SignalSpec
-from suffice.trace.records import LoopView
-
-__all__ = ["ABSTAINED", "ABSTENTION_PHRASES", "abstained", "abstained_signal", "is_abstention"]
+from suffice.signals.spec import SignalSpec
+from suffice.trace.rounds.records import LoopView
 
 ABSTENTION_PHRASES: tuple[str, ...] = (
     "unknown",

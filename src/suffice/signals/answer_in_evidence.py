@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from suffice.scoring import normalize_answer
-from suffice.signals.base import UNDEFINED, SignalSpec
-from suffice.trace.records import LoopView
-
-__all__ = ["ANSWER_IN_EVIDENCE", "answer_in_evidence"]
+from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.trace.rounds.records import LoopView
 
 _NOT_EXTRACTIVE = frozenset({"", "yes", "no"})
 

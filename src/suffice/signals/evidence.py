@@ -6,19 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from suffice.trace.records import Passage, Round
-from suffice.trace.tokens import passage_text, passage_tokens
-
-__all__ = [
-    "candidate_scores",
-    "evidence_text",
-    "finite",
-    "one_line",
-    "rerank_scores",
-    "seen_passages",
-    "seen_texts",
-    "token_set",
-]
+from suffice.trace.rounds.records import Passage, Round
+from suffice.trace.rounds.tokens import passage_text, passage_tokens
 
 _MAX_CHARACTERS = 4_000
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from suffice.signals.base import UNDEFINED, SignalSpec
 from suffice.signals.evidence import seen_passages, token_set
-from suffice.trace.records import LoopView, Passage
-
-__all__ = ["OVERLAP", "OVERLAP_IDF", "overlap", "overlap_idf"]
+from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.trace.rounds.records import LoopView, Passage
 
 
 def _new_and_earlier(view: LoopView) -> tuple[list[Passage], list[Passage]] | None:

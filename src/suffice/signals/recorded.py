@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from suffice.signals.base import SignalSpec
-
-__all__ = [
-    "EVIDENCE_CONSISTENCY",
-    "EVIDENCE_CONSISTENCY_MAX",
-    "EVIDENCE_CONSISTENCY_TOP1",
-    "EVIDENCE_ENTAILMENT",
-    "JUDGE_SUPPORT",
-    "LLM_STOP",
-    "MALFORMED_ACTIONS",
-    "Q_CONT",
-    "Q_STOP",
-    "REMAINING_SHARE",
-]
+from suffice.signals.spec import SignalSpec
 
 
 def _share(name: str, summary: str, asks: str = "") -> SignalSpec:

@@ -9,11 +9,22 @@ from suffice.errors import UsageError
 from suffice.protocols import Signal
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.answer_in_evidence import ANSWER_IN_EVIDENCE
-from suffice.signals.answer_similarity import ANSWER_SIMILARITY_F1, ANSWER_SIMILARITY_SEQ
-from suffice.signals.answer_stable import ANSWER_STABLE, ANSWER_STABLE_PUBLISHED
-from suffice.signals.base import SignalSpec
-from suffice.signals.candidate_agreement import CANDIDATE_AGREEMENT
-from suffice.signals.contradiction import CONTRADICTION
+from suffice.signals.answer_stability import (
+    ANSWER_SIMILARITY_F1,
+    ANSWER_SIMILARITY_SEQ,
+    ANSWER_STABLE,
+    ANSWER_STABLE_PUBLISHED,
+)
+from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
+from suffice.signals.model_confidence import (
+    ANSWER_TOKEN_MARGIN,
+    MARGIN_MEAN,
+    MARGIN_MEDIAN,
+    MARGIN_MIN,
+    MARGIN_P10,
+    TOKEN_PROBABILITY,
+    VERBALIZED_CONFIDENCE,
+)
 from suffice.signals.overlap import OVERLAP, OVERLAP_IDF
 from suffice.signals.recorded import (
     EVIDENCE_CONSISTENCY,
@@ -34,22 +45,12 @@ from suffice.signals.rerank_scores import (
     RERANK_VARIANCE_RAW,
 )
 from suffice.signals.retrieval_scores import RETRIEVAL_GAP, RETRIEVAL_Z, RETRIEVAL_Z_ROBUST
-from suffice.signals.sample_agreement import (
+from suffice.signals.samples import (
     NORMALIZED_ENTROPY,
     SELF_CONSISTENCY,
     TOP_CLUSTER_CONFIDENCE,
 )
-from suffice.signals.token_margin import (
-    ANSWER_TOKEN_MARGIN,
-    MARGIN_MEAN,
-    MARGIN_MEDIAN,
-    MARGIN_MIN,
-    MARGIN_P10,
-)
-from suffice.signals.token_probability import TOKEN_PROBABILITY
-from suffice.signals.verbalized_confidence import VERBALIZED_CONFIDENCE
-
-__all__ = ["SIGNALS", "is_usual", "resolve"]
+from suffice.signals.spec import SignalSpec
 
 _ALL: tuple[SignalSpec, ...] = (
     ANSWER_STABLE,

@@ -9,20 +9,9 @@ import statistics
 
 import numpy as np
 
-from suffice.signals.base import UNDEFINED, SignalSpec
 from suffice.signals.evidence import finite, rerank_scores, seen_passages
-from suffice.trace.records import LoopView
-
-__all__ = [
-    "RERANK_MEAN",
-    "RERANK_TOP_SCORE",
-    "RERANK_VARIANCE",
-    "RERANK_VARIANCE_RAW",
-    "rerank_mean",
-    "rerank_top_score",
-    "rerank_variance",
-    "rerank_variance_raw",
-]
+from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.trace.rounds.records import LoopView
 
 
 def rerank_top_score(view: LoopView) -> float:

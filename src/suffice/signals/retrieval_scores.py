@@ -9,18 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from suffice.signals.base import UNDEFINED, SignalSpec
 from suffice.signals.evidence import candidate_scores
-from suffice.trace.records import LoopView
-
-__all__ = [
-    "RETRIEVAL_GAP",
-    "RETRIEVAL_Z",
-    "RETRIEVAL_Z_ROBUST",
-    "retrieval_gap",
-    "retrieval_z",
-    "retrieval_z_robust",
-]
+from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.trace.rounds.records import LoopView
 
 
 def retrieval_z(view: LoopView) -> float:

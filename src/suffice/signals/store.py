@@ -13,19 +13,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.protocols import ChatModel, Encoder, Entailment, Reranker
-from suffice.signals.asking import Asked, Replies
-from suffice.signals.base import SignalSpec
-from suffice.signals.judge_support import JUDGE_TOKENS, add_judge_calls
-from suffice.signals.judging import Judging, judge_rounds
-from suffice.signals.measuring import Measured, encode_rounds, entail_rounds
+from suffice.signals.asking.evidence_models import Measured, encode_rounds, entail_rounds
+from suffice.signals.asking.judge_support import (
+    JUDGE_TOKENS,
+    Judging,
+    add_judge_calls,
+    judge_rounds,
+)
+from suffice.signals.asking.reranking import Reranking, rerank_passages
+from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.signals.recorded import JUDGE_SUPPORT
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.reranking import Reranking, rerank_passages
+from suffice.signals.spec import SignalSpec
 from suffice.signals.table import signal_table
-from suffice.trace.records import Usage
-from suffice.trace.table import TraceSet, with_column
-
-__all__ = ["SignalModels", "StoredSignals", "asking_for", "with_signals", "with_values"]
+from suffice.trace.rounds.records import Usage
+from suffice.trace.rounds.table import TraceSet, with_column
 
 _Pair = tuple[str, float | None]
 _Model = TypeVar("_Model")

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.protocols import Signal
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.trace.records import LoopView
+from suffice.trace.rounds.records import LoopView
 
-if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
-    from suffice.trace.table import TraceSet
-
-__all__ = ["SignalTable", "missing_inputs", "signal_table", "signal_value"]
+if TYPE_CHECKING:
+    from suffice.trace.rounds.table import TraceSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NoReturn
 
-from suffice.pipelines.controller import Controller
+from suffice.pipelines.live.controller import Controller
 from suffice.protocols import (
     ChatModel,
     Encoder,
@@ -22,16 +22,7 @@ from suffice.protocols import (
 )
 from suffice.signals.table import missing_inputs, signal_table
 from suffice.testing.traces import to_trace_set
-from suffice.trace.records import Passage, QuestionRecord
-
-__all__ = [
-    "check_chat_model",
-    "check_encoder",
-    "check_policy",
-    "check_reranker",
-    "check_retriever",
-    "live_stop",
-]
+from suffice.trace.rounds.records import Passage, QuestionRecord
 
 
 def _broken(promise: str, found: object) -> NoReturn:

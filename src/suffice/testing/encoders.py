@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from suffice.errors import BackendError, UsageError
-from suffice.trace.tokens import tokenize
+from suffice.trace.rounds.tokens import tokenize
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-__all__ = ["HashingEncoder"]
 
 
 class HashingEncoder:

@@ -13,9 +13,7 @@ from typing import Literal
 
 from suffice.errors import BackendError, UsageError
 from suffice.protocols import Completion, Generation, GenerationRequest
-from suffice.trace.records import Token, TopToken
-
-__all__ = ["Failures", "Reply", "ScriptedModel", "made_up_reply"]
+from suffice.trace.rounds.records import Token, TopToken
 
 Reply = str | Completion
 Replies = Sequence[Reply] | Mapping[str, Reply] | Callable[[GenerationRequest, int], Reply]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suffice._optional import require
-from suffice.trace.plan import (
+from suffice.trace.plans.records import (
     ACTIONS,
     BLOCKS,
     ENDS,
@@ -23,12 +23,10 @@ from suffice.trace.plan import (
     PlanStep,
     PlanTask,
 )
-from suffice.trace.records import Passage, Usage
+from suffice.trace.rounds.records import Passage, Usage
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-
-__all__ = ["make_plan", "plan_records"]
 
 
 def make_plan(

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from suffice.errors import UsageError
-from suffice.trace.records import Gold, Passage, Question, QuestionRecord, Round, Usage
-
-__all__ = ["WORLDS", "World", "stop_rag_records"]
+from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
 
 World = Literal["single", "two-hop", "comparison", "unanswerable", "marker", "null"]
 WORLDS: tuple[World, ...] = get_args(World)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from suffice._optional import require
-from suffice.trace.records import (
+from suffice.trace.rounds.records import (
     Gold,
     Passage,
     Question,
@@ -21,19 +21,10 @@ from suffice.trace.records import (
     TopToken,
     Usage,
 )
-from suffice.trace.table import TraceSet
+from suffice.trace.rounds.table import TraceSet
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-
-__all__ = [
-    "answer_tokens",
-    "make_record",
-    "question_records",
-    "random_records",
-    "sampled_records",
-    "to_trace_set",
-]
 
 
 def answer_tokens(answer: str, margin: float) -> tuple[Token, ...]:
@@ -141,7 +132,7 @@ def _sampled_record(
 
 def to_trace_set(records: Sequence[QuestionRecord]) -> TraceSet:
     """Records as a trace set, through the same columns a file has."""
-    from suffice.trace.writer import records_to_table
+    from suffice.trace.rounds.writer import records_to_table
 
     table = records_to_table(records)
     table = table.sort_by([("question_id", "ascending"), ("round", "ascending")])

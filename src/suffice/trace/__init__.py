@@ -1,1 +1,1 @@
-"""Recorded rounds: records, schema, reader, writer."""
+"""Recorded rounds and plans, and the durable files that hold them."""

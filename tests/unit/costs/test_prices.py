@@ -13,7 +13,7 @@ from suffice.costs.prices import Prices, PriceTier, parse_prices, prices_of
 from suffice.costs.usage import CostModel, cost_matrix
 from suffice.errors import MissingExtra, UsageError
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.records import Round, Usage
+from suffice.trace.rounds.records import Round, Usage
 
 DAY = date(2026, 6, 1)
 

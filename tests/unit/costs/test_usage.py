@@ -16,8 +16,8 @@ from suffice.costs.prices import Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel, CostReads, cost_matrix, round_costs
 from suffice.errors import UsageError
 from suffice.testing.traces import make_record, question_records, to_trace_set
-from suffice.trace.records import Passage, QuestionRecord, Round, Usage
-from suffice.trace.table import TraceSet
+from suffice.trace.rounds.records import Passage, QuestionRecord, Round, Usage
+from suffice.trace.rounds.table import TraceSet
 
 
 def traces(*rounds: Round) -> TraceSet:

@@ -10,7 +10,7 @@ import pytest
 from suffice.datasets.hotpotqa import read_hotpotqa
 from suffice.datasets.wikimultihop import read_wikimultihop
 from suffice.errors import DataError
-from suffice.trace.records import Gold, Passage, Question
+from suffice.trace.rounds.records import Gold, Passage, Question
 
 ROW = {
     "_id": "q1",

@@ -10,7 +10,7 @@ import pytest
 
 from suffice.datasets.musique import read_musique
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.records import Gold, Question
+from suffice.trace.rounds.records import Gold, Question
 
 ROW: dict[str, Any] = {
     "id": "3hop1__7_8_9",

@@ -25,7 +25,7 @@ from suffice.integrations.haystack import HaystackRetriever
 from suffice.integrations.langchain import LangChainRetriever, as_langchain_retriever
 from suffice.integrations.llamaindex import LlamaIndexRetriever
 from suffice.testing.conformance import check_retriever
-from suffice.trace.records import Passage
+from suffice.trace.rounds.records import Passage
 
 PLAIN = AdapterSettings()
 

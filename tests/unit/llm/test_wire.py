@@ -10,7 +10,7 @@ import pytest
 from suffice.errors import BackendError, UsageError
 from suffice.llm.wire import Counts, check_request, counts, parse_completions, request_body
 from suffice.protocols import Completion, GenerationRequest, Message
-from suffice.trace.records import Token, TopToken
+from suffice.trace.rounds.records import Token, TopToken
 
 
 def parse(choice: dict[str, Any], top: int = 5) -> Completion:

@@ -16,14 +16,14 @@ from suffice.errors import UsageError
 from suffice.policies.controls import CONTROLS, fit_control
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fitting import FitData, fit_data, out_of_fold
-from suffice.policies.methods import METHODS, fit_method, method_and_preset
-from suffice.policies.presets import Preset
-from suffice.policies.rule import RulePolicy
-from suffice.replay.engine import stop_rounds
+from suffice.policies.method import Preset
+from suffice.policies.registry import METHODS, fit_method, method_and_preset
+from suffice.policies.rules.policy import RulePolicy
+from suffice.replay.run.engine import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.records import Passage
-from suffice.trace.table import TraceSet
-from suffice.trace.writer import write_traces
+from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import write_traces
 
 MARGIN = "answer_token_margin"
 FLOORS = [round(0.20 + 0.01 * step, 2) for step in range(16)]

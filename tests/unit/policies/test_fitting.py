@@ -10,11 +10,11 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from suffice.calibration.isotonic import fit_isotonic, fit_per_round
-from suffice.calibration.platt import fit_platt
-from suffice.calibration.shrunken import fit_shrunken
-from suffice.calibration.venn_abers import fit_venn_abers
 from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
+from suffice.numbers.maps.platt import fit_platt
+from suffice.numbers.maps.shrunken import fit_shrunken
+from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.fitting import (
     CALIBRATORS,
     CalibratorKind,
@@ -24,10 +24,10 @@ from suffice.policies.fitting import (
     folds,
     out_of_fold,
 )
-from suffice.policies.methods import METHODS, fit_method, method_and_preset
+from suffice.policies.registry import METHODS, fit_method, method_and_preset
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.records import QuestionRecord
-from suffice.trace.table import TraceSet
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet
 
 MARGIN = "answer_token_margin"
 
@@ -324,7 +324,7 @@ def test_method_names(name: str, found: tuple[str, str] | None) -> None:
 
 def test_a_method_may_have_a_hyphen_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     hyphened = {"ab-rag": dataclasses.replace(METHODS["tasr"], name="ab-rag")}
-    monkeypatch.setattr("suffice.policies.methods.METHODS", hyphened)
+    monkeypatch.setattr("suffice.policies.registry.METHODS", hyphened)
     for name, preset in (("ab-rag", "published"), ("ab-rag-corrected", "corrected")):
         result = method_and_preset(name)
         assert result is not None

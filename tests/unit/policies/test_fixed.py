@@ -9,7 +9,7 @@ from suffice.errors import UsageError
 from suffice.policies.fixed import FixedPolicy
 from suffice.protocols import PolicyView, StopPolicy
 from suffice.signals.table import SignalTable
-from suffice.trace.records import LoopView, Round
+from suffice.trace.rounds.records import LoopView, Round
 
 
 @pytest.mark.parametrize("rounds", [0, -1, 32768])

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from suffice.pipelines.controller import Controller
+from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import save_policy
-from suffice.policies.rule import RulePolicy
-from suffice.replay.candidates import candidates
-from suffice.replay.engine import ReplaySettings, replay
+from suffice.policies.rules.policy import RulePolicy
+from suffice.replay.run.candidates import candidates
+from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.testing.traces import make_record, to_trace_set
 
 ANSWERS = {"a": "xxyyy", "b": "vwxyz", "c": "vwxyy", "d": "vv"}

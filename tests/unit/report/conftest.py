@@ -11,17 +11,17 @@ import pytest
 
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel
-from suffice.replay.candidates import Candidate, candidates
-from suffice.replay.certified import CertifySettings
-from suffice.replay.certified_fit import CertifiedSettings, fit_certified
-from suffice.replay.compare import Comparison
-from suffice.replay.engine import ReplaySettings, replay
-from suffice.replay.families import FamilySettings
-from suffice.replay.report_parts import PartsSettings, ReportParts, report_parts
-from suffice.replay.search import SearchSettings
-from suffice.replay.story import ReportData, report_data
+from suffice.replay.choose.certified import CertifySettings
+from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
+from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.search import SearchSettings
+from suffice.replay.diagnose.question_histories import ReportData, report_data
+from suffice.replay.diagnose.report_parts import PartsSettings, ReportParts, report_parts
+from suffice.replay.run.candidates import Candidate, candidates
+from suffice.replay.run.compare import Comparison
+from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.records import QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 
 PRICED = CostModel(prices=Prices(input=0.5, cached=0.5, output=0.0))
 BuildReport = Callable[..., ReportData]

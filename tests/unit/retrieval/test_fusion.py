@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Retriever
-from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.retrieval.fusion import HybridRetriever, reciprocal_rank_fusion
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
-from suffice.trace.records import Passage
+from suffice.trace.rounds.records import Passage
 
 PASSAGES = [Passage(id=f"p{n}", text=f"a passage about thing {n} and rain") for n in range(30)]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.retrieval.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
 from suffice.retrieval.index_folder import prepare_folder
-from suffice.trace.records import Passage
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
+from suffice.trace.rounds.records import Passage
 
 PASSAGES = [
     Passage(id="a", title="Ardel", text="a red boat \u2028 on a lake"),

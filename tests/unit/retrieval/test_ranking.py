@@ -13,7 +13,7 @@ from suffice.retrieval.ranking import (
     corpus_fingerprint,
     top_passages,
 )
-from suffice.trace.records import Passage
+from suffice.trace.rounds.records import Passage
 
 PASSAGES = (Passage(id="a", text="x"), Passage(id="b", title="T"), Passage(id="c", text="x"))
 

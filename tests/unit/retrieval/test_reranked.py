@@ -8,12 +8,11 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.protocols import Reranker, Retriever
-from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.retrieval.fusion import HybridRetriever
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.retrieval.reranked import RerankedRetriever
 from suffice.testing.conformance import check_reranker, check_retriever
-from suffice.trace.records import Passage
-from suffice.trace.reranked import best_reranked
+from suffice.trace.rounds.records import Passage, best_reranked
 
 PASSAGES = [Passage(id=f"p{n}", text=f"rain {'and sun ' * n}") for n in range(8)]
 

@@ -11,7 +11,7 @@ from suffice.signals.abstained import (
     abstained_signal,
     is_abstention,
 )
-from suffice.trace.records import LoopView, Round
+from suffice.trace.rounds.records import LoopView, Round
 
 
 def view(answer: str) -> LoopView:

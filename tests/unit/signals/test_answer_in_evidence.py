@@ -7,7 +7,7 @@ import math
 import pytest
 
 from suffice.signals.answer_in_evidence import ANSWER_IN_EVIDENCE
-from suffice.trace.records import LoopView, Passage, Round
+from suffice.trace.rounds.records import LoopView, Passage, Round
 
 
 def value(answer: str, *rounds: tuple[str | None, ...] | None) -> float:

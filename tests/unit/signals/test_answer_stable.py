@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from suffice.signals.answer_stable import ANSWER_STABLE, ANSWER_STABLE_PUBLISHED
-from suffice.trace.records import LoopView, Passage, Round
+from suffice.signals.answer_stability import ANSWER_STABLE, ANSWER_STABLE_PUBLISHED
+from suffice.trace.rounds.records import LoopView, Passage, Round
 
 ONE, TWO = Passage(id="1", text="x"), Passage(id="2", text="x")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.protocols import ContradictionDetector
-from suffice.signals.contradiction import (
+from suffice.signals.candidates import (
     _STOP_WORDS,
     MARKER_PHRASES,
     MARKER_WORDS,
@@ -20,7 +20,7 @@ from suffice.signals.contradiction import (
     contradiction,
     marker_conflict,
 )
-from suffice.trace.records import LoopView, Round
+from suffice.trace.rounds.records import LoopView, Round
 
 WORDS = [
     *("open", "Port", "80", "the", "do", "NOT", "don't", "Can’t", "never", "conflicts", "with"),

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from suffice.signals.overlap import OVERLAP, OVERLAP_IDF
-from suffice.trace.records import LoopView, Passage, Round
+from suffice.trace.rounds.records import LoopView, Passage, Round
 
 BOTH = pytest.mark.parametrize("spec", [OVERLAP, OVERLAP_IDF], ids=lambda spec: spec.name)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from suffice.policies.rule import RulePolicy
+from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.store import with_signals
 from suffice.signals.table import signal_table
 from suffice.testing.conformance import live_stop
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.records import QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 
 
 def test_a_stored_value_of_the_usual_meaning_does_not_stand_in() -> None:

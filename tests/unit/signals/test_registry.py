@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from suffice.errors import UsageError
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.trace.records import LoopView, Passage, Round, Token, TopToken
-from suffice.trace.schema import SCHEMA
+from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken
+from suffice.trace.rounds.schema import SCHEMA
 
 NAMES = [
     "answer_stable",

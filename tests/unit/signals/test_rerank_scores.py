@@ -17,7 +17,7 @@ from suffice.signals.rerank_scores import (
     RERANK_VARIANCE,
     RERANK_VARIANCE_RAW,
 )
-from suffice.trace.records import LoopView, Passage, Round
+from suffice.trace.rounds.records import LoopView, Passage, Round
 
 ALL = (RERANK_TOP_SCORE, RERANK_MEAN, RERANK_VARIANCE, RERANK_VARIANCE_RAW)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from suffice.signals.base import SignalSpec
 from suffice.signals.retrieval_scores import RETRIEVAL_GAP, RETRIEVAL_Z, RETRIEVAL_Z_ROBUST
-from suffice.trace.records import LoopView, Round
+from suffice.signals.spec import SignalSpec
+from suffice.trace.rounds.records import LoopView, Round
 
 ALL = (RETRIEVAL_Z, RETRIEVAL_Z_ROBUST, RETRIEVAL_GAP)
 

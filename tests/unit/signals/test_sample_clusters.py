@@ -7,15 +7,16 @@ import math
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.signals.sample_agreement import NORMALIZED_ENTROPY, TOP_CLUSTER_CONFIDENCE
-from suffice.signals.sample_clusters import (
+from suffice.signals.samples import (
     CLUSTERINGS,
+    NORMALIZED_ENTROPY,
+    TOP_CLUSTER_CONFIDENCE,
     SampleCluster,
     entropy_signal,
     sample_clusters,
     top_cluster_signal,
 )
-from suffice.trace.records import LoopView, Round
+from suffice.trace.rounds.records import LoopView, Round
 
 
 def finished(*samples: str, clusters: tuple[int, ...] | None = None) -> Round:

@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from suffice.costs.usage import cost_matrix
 from suffice.errors import BackendError, UsageError
 from suffice.llm.cache import CachedModel
-from suffice.policies.rule import RulePolicy
+from suffice.measures.costs import cost_reads
+from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, Reranker
-from suffice.replay.costing import cost_reads
-from suffice.replay.engine import stop_rounds
-from suffice.signals.evidence_consistency import evidence_signals
-from suffice.signals.judge_support import JUDGE_TOKENS
+from suffice.replay.run.engine import stop_rounds
+from suffice.signals.asking.evidence_models import evidence_signals
+from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.reader import read_traces
-from suffice.trace.records import Passage, Round, Usage
-from suffice.trace.table import TraceSet
-from suffice.trace.writer import write_trace_set
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Passage, Round, Usage
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import write_trace_set
 
 GOLD = ("a 3",)
 

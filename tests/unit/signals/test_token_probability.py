@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from suffice.signals.token_probability import TOKEN_PROBABILITY
-from suffice.trace.records import LoopView, Round, Token
+from suffice.signals.model_confidence import TOKEN_PROBABILITY
+from suffice.trace.rounds.records import LoopView, Round, Token
 
 
 def value(*logprobs: float) -> float:

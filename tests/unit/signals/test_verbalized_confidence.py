@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from suffice.signals.verbalized_confidence import VERBALIZED_CONFIDENCE
-from suffice.trace.records import LoopView, Round
+from suffice.signals.model_confidence import VERBALIZED_CONFIDENCE
+from suffice.trace.rounds.records import LoopView, Round
 
 
 @pytest.mark.parametrize("rating", [1.0, 3.0, 5.0])

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.protocols import Completion, Generation, GenerationRequest
-from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import (
     check_chat_model,
     check_encoder,
@@ -20,7 +20,7 @@ from suffice.testing.conformance import (
 )
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
-from suffice.trace.records import Passage
+from suffice.trace.rounds.records import Passage
 
 PASSAGES = [Passage(id=f"p{n}", text=f"a passage about thing {n} and rain") for n in range(6)]
 QUERIES = ["thing 3", "rain", "nothing known", ""]

@@ -9,13 +9,13 @@ from typing import Literal
 import pytest
 
 from suffice.errors import BackendError, UsageError
-from suffice.pipelines.follow_up_prompts import FollowUpPrompts, render_reading
-from suffice.pipelines.parsing import parse_reply
-from suffice.pipelines.prompts import PROMPTS, PromptName
-from suffice.pipelines.search_roles import SearchStep
+from suffice.pipelines.answers.follow_up_prompts import FollowUpPrompts, render_reading
+from suffice.pipelines.answers.parsing import parse_reply
+from suffice.pipelines.answers.prompts import PROMPTS, PromptName
+from suffice.pipelines.loops.roles import SearchStep
 from suffice.protocols import ChatModel, Completion, GenerationRequest, Message
 from suffice.testing.models import Failures, ScriptedModel, made_up_reply
-from suffice.trace.records import Passage
+from suffice.trace.rounds.records import Passage
 
 EXAMPLE = (
     "Evidence:\n[Lake Osmer] It is in Caldra.\nQuestion: Where is it?\n"

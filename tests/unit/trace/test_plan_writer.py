@@ -14,8 +14,8 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
-from suffice.trace.plan_file import PlanWriter, inspect_plans, read_plans, write_plans
-from suffice.trace.writer import write_traces
+from suffice.trace.plans.file import PlanWriter, inspect_plans, read_plans, write_plans
+from suffice.trace.rounds.writer import write_traces
 
 
 @pytest.mark.parametrize("name", ["plans", "plans.parquet"])
@@ -108,7 +108,7 @@ def test_what_cannot_be_stored_is_named_and_nothing_is_added(tmp_path: Path) -> 
 SCRIPT = """
 import sys
 from suffice.testing.plans import make_plan
-from suffice.trace.plan_file import PlanWriter
+from suffice.trace.plans.file import PlanWriter
 
 with PlanWriter(sys.argv[1], run={"m": 1}, shard_runs=7) as writer:
     print("started", len(writer.done), flush=True)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from suffice.bench.hidden_constraints.corpus.tasks import Constraint
 from suffice.bench.hidden_constraints.negation import LACKS, NAMED, Stance, clauses, reaches, stance
-from suffice.bench.hidden_constraints.tasks import Constraint
 from suffice.errors import UsageError
-from suffice.pipelines.plan_parsing import plan_steps
+from suffice.pipelines.planning.fields import plan_steps
 from suffice.protocols import Verdict
-
-__all__ = ["CHECKER", "CheckerJudge", "names_token", "satisfies"]
 
 CHECKER = "checker"
 """What a recording calls this judge."""

@@ -13,16 +13,6 @@ from typing import Any, Literal
 from suffice.errors import BackendError, UsageError
 from suffice.protocols import ChatModel, GenerationRequest, Message, Verdict
 
-__all__ = [
-    "SYSTEM",
-    "Agreement",
-    "JudgeSettings",
-    "LLMJudge",
-    "agreement",
-    "asked",
-    "read_verdict",
-]
-
 SYSTEM = (
     "You are a strict judge. Return ONLY a single JSON object and nothing else. "
     'Format: {"ok": "YES"|"NO", "reason": "<one short sentence>", "confidence_pct": <0–100 integer>}.'

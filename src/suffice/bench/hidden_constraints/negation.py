@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 
-__all__ = ["LACKS", "NAMED", "Stance", "clauses", "is_identifier", "reaches", "stance"]
-
 NAMED = "\ue000"
 """Stands in a clause for the control whose token the text names; no text holds it otherwise."""
 

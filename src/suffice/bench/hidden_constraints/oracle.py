@@ -7,12 +7,7 @@ from dataclasses import replace
 
 from suffice.errors import UsageError
 from suffice.retrieval.ranking import check_k
-from suffice.trace.records import Passage
-
-__all__ = [
-    "OracleRetriever",
-    "oracle_rank",
-]
+from suffice.trace.rounds.records import Passage
 
 
 class OracleRetriever:

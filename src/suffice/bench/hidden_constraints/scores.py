@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.bench.hidden_constraints.checker import names_token, satisfies
-from suffice.bench.hidden_constraints.results import (
+from suffice.bench.hidden_constraints.corpus.tasks import PlanningTask
+from suffice.bench.hidden_constraints.found import (
     FIRST_RETRIEVED,
     MEASURES,
     Cell,
@@ -20,14 +21,11 @@ from suffice.bench.hidden_constraints.results import (
     Estimate,
     StepTrace,
 )
-from suffice.bench.hidden_constraints.tasks import PlanningTask
-from suffice.calibration.tails import beta_quantile
-from suffice.replay.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.replay.simultaneous import simultaneous_bands
-from suffice.trace.plan import PlanRecord
-from suffice.trace.plan_set import PlanSet
-
-__all__ = ["Board", "contrasts", "measured", "step_trace", "student_t_quantile"]
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.simultaneous import simultaneous_bands
+from suffice.numbers.tests.tails import beta_quantile
+from suffice.trace.plans.plan_set import PlanSet
+from suffice.trace.plans.records import PlanRecord
 
 
 def measured(record: PlanRecord, task: PlanningTask) -> dict[str, float]:

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from suffice.bench.hidden_constraints.checker import CheckerJudge, names_token, satisfies
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from suffice.bench.hidden_constraints.judge import SYSTEM as JUDGE_SYSTEM
-from suffice.bench.hidden_constraints.tasks import Benchmark, PlanningTask
 from suffice.errors import UsageError
 from suffice.protocols import Completion, Generation, GenerationRequest
-from suffice.signals.candidate_agreement import agreement
-
-__all__ = ["ScriptedPlanner"]
+from suffice.signals.candidates import agreement
 
 _LETTERS_A_TOKEN = 4
 _MOST_REASON = 100

@@ -7,20 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from suffice.bench.hidden_constraints.tasks import BenchmarkSettings
+from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings
 from suffice.errors import UsageError
-from suffice.pipelines.planning import PlanningSettings
-from suffice.pipelines.planning_controls import AGENTS, GATED
+from suffice.pipelines.planning.agent import PlanningSettings
+from suffice.pipelines.planning.controls import AGENTS, GATED
 from suffice.policies.gate.settings import MARKERS, GateSettings
-
-__all__ = [
-    "EXPERIMENTS",
-    "REGIMES",
-    "SUBSETS",
-    "HiddenConstraintsSettings",
-    "Regime",
-    "Subset",
-]
 
 EXPERIMENTS = ("main", "ablations", "sweep")
 Subset = Literal["hard", "hard-small"]
@@ -58,7 +49,7 @@ class HiddenConstraintsSettings:
     limit
         Only the first tasks of it; ``None``: all.
     agents, retrievers
-        Of :data:`suffice.pipelines.planning_controls.AGENTS` and :data:`REGIMES`. ``vanilla`` runs once.
+        Of :data:`suffice.pipelines.planning.controls.AGENTS` and :data:`REGIMES`. ``vanilla`` runs once.
     seeds, seed
         How many times everything is drawn, and the first seed; each next one is 1 more.
     experiments

@@ -5,29 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from suffice.bench.hidden_constraints.judge import Agreement
-from suffice.bench.hidden_constraints.results import (
+from suffice.bench.hidden_constraints.found import (
     Cell,
     Contrast,
     Estimate,
     HiddenConstraintsStudy,
     Variant,
 )
-from suffice.report.formats import UNKNOWN, amount, count, counted, decimal, percent
-from suffice.report.markup import visible
-from suffice.report.text_table import one_line_name, text_table, titled
-
-__all__ = [
-    "ORACLE",
-    "Table",
-    "agreed",
-    "estimate",
-    "explained",
-    "hidden_constraints_tables",
-    "of_what",
-    "percent_estimate",
-    "tables_of",
-]
+from suffice.bench.hidden_constraints.judge import Agreement
+from suffice.report.page.formats import UNKNOWN, amount, count, counted, decimal, percent
+from suffice.report.page.markup import visible
+from suffice.report.tables.text import one_line_name, text_table, titled
 
 ORACLE = "oracle"
 _SCORES = ("semantic", "proxy", "grounded_proxy")
@@ -127,7 +115,7 @@ def explained(study: HiddenConstraintsStudy) -> str:
 def estimate(found: Estimate | None, *, scale: float = 1.0, digits: int = 2) -> str:
     """A mean with what the seeds and what the tasks say of it.
 
-    >>> from suffice.replay.bootstrap import Interval
+    >>> from suffice.numbers.intervals.bootstrap import Interval
     >>> interval = Interval(estimate=6.5, low=5.25, high=8.0)
     >>> estimate(Estimate(mean=6.5, clustered=interval, seed_half_width=0.5))
     '6.50 +-0.50 [5.25, 8.00]'

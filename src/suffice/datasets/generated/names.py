@@ -6,8 +6,6 @@ import math
 import random
 from dataclasses import dataclass
 
-__all__ = ["NameSpace", "given_name"]
-
 _FIRST = (
     "B", "Br", "D", "Dr", "F", "G", "Gr", "H", "J", "K", "Kr", "L", "M", "N", "P", "R", "S",
     "St", "T", "Tr", "V", "W", "Y", "Z",

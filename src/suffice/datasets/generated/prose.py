@@ -7,9 +7,7 @@ from collections.abc import Callable
 
 from suffice.datasets.generated.names import given_name
 from suffice.datasets.generated.world import Organisation, Person, Region, Town, Work, kind_of
-from suffice.trace.records import Passage
-
-__all__ = ["NEARBY_PER_ENTITY", "entry", "nearby"]
+from suffice.trace.rounds.records import Passage
 
 NEARBY_PER_ENTITY = 2
 

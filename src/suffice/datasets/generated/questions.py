@@ -10,9 +10,7 @@ from typing import Any
 from suffice.datasets.example import Example
 from suffice.datasets.generated.prose import NEARBY_PER_ENTITY, entry, nearby
 from suffice.datasets.generated.world import Region, kind_of
-from suffice.trace.records import Gold, Passage, Question
-
-__all__ = ["QUESTION_TYPES", "build_examples"]
+from suffice.trace.rounds.records import Gold, Passage, Question
 
 QUESTION_TYPES = ("1hop", "bridge", "3hop", "4hop", "comparison")
 

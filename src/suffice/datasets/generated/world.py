@@ -10,17 +10,6 @@ from dataclasses import dataclass
 
 from suffice.datasets.generated.names import NameSpace, given_name
 
-__all__ = [
-    "Entity",
-    "Organisation",
-    "Person",
-    "Region",
-    "Town",
-    "Work",
-    "build_region",
-    "kind_of",
-]
-
 _TOWNS, _PEOPLE, _WORKS, _ORGANISATIONS = 7, 12, 9, 7
 _ELDERS = 5
 _NAMES_PER_REGION = 1 + 2 * _TOWNS + _PEOPLE + _WORKS + _ORGANISATIONS

@@ -10,29 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from suffice.calibration.rising_logistic import fit_rising_logistic
 from suffice.errors import SufficeWarning, UsageError
+from suffice.numbers.logistic import fit_rising_logistic
 from suffice.policies.fitting import fit_data
+from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
 from suffice.policies.gate.risk import RiskModel, remaining_share
 from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings
-from suffice.policies.gate.stopping import PUBLISHED_CANDIDATES, GatePolicy, executes
-from suffice.policies.micp_samples import sample_counts
-from suffice.signals.candidate_agreement import CANDIDATE_AGREEMENT
-from suffice.signals.contradiction import CONTRADICTION
-from suffice.trace.plan import PlanRecord
-from suffice.trace.plan_set import PlanSet
-from suffice.trace.table import TraceSet
-
-__all__ = [
-    "DEFAULT_COSTS",
-    "LabelledSteps",
-    "fit_gate",
-    "fit_gate_policy",
-    "fit_risk",
-    "gate_costs",
-    "labelled_steps",
-    "published_gate_policy",
-]
+from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
+from suffice.signals.samples import sample_counts
+from suffice.trace.plans.plan_set import PlanSet
+from suffice.trace.plans.records import PlanRecord
+from suffice.trace.rounds.table import TraceSet
 
 _PENALTY = 1.0
 _READ = ("candidate_agreement", "contradiction", "remaining_share")

@@ -18,10 +18,7 @@ from suffice.policies.gate.settings import (
     Unreachable,
 )
 from suffice.protocols import ContradictionDetector
-from suffice.signals.candidate_agreement import agreement
-from suffice.signals.contradiction import MarkerDetector
-
-__all__ = ["Blocked", "Gate", "GateDecision", "Reading", "chosen_action", "read_step"]
+from suffice.signals.candidates import MarkerDetector, agreement
 
 Blocked = Literal["budget", "cool-down"]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from suffice.calibration.logistic import sigmoid
 from suffice.errors import UsageError
-
-__all__ = ["RiskModel", "remaining_share", "retrieval_depth"]
+from suffice.numbers.logistic import sigmoid
 
 
 def remaining_share(done: int, total: int) -> float:

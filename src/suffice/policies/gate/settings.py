@@ -12,18 +12,6 @@ from typing import Any, Literal, get_args
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.gate.risk import RiskModel
 
-__all__ = [
-    "BUDGET",
-    "MARKERS",
-    "ORDERS",
-    "GateCosts",
-    "GateSettings",
-    "Order",
-    "PlanAction",
-    "Unreachable",
-    "unreachable",
-]
-
 Order = Literal["retrieve-first", "replan-first"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 MARKERS = "markers"

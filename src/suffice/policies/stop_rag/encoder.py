@@ -14,8 +14,6 @@ from suffice.errors import UsageError, first_line
 from suffice.policies.stop_rag.encoding import Tokens
 from suffice.policies.stop_rag.settings import MIN_WINDOW, PACKAGED_ENCODER, Mode
 
-__all__ = ["PURPOSE", "Batch", "TextEncoder", "torch_module"]
-
 PURPOSE = "Stop-RAG's network"
 _WINDOWS: dict[Mode, int] = {"separate": 256, "joined": 2048}
 _UNLIMITED = 10**6  # a tokenizer without a limit states a number beyond any text

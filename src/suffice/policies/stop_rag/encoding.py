@@ -12,9 +12,6 @@ from suffice.errors import UsageError
 from suffice.policies.stop_rag.settings import MIN_WINDOW, Mode
 from suffice.policies.stop_rag.states import StateTexts
 
-__all__ = ["Encoded", "Piece", "Tokenizer", "Tokens", "Truncation"]
-
-
 _WORD = re.compile(r"\w+")
 
 

@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.policies.presets import Preset
+from suffice.policies.method import Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
-from suffice.policies.stop_rag.losses import check_training, check_validation
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
-from suffice.policies.stop_rag.rewards import REWARDS, Rewards, read_rewards
 from suffice.policies.stop_rag.settings import (
     FEATURES,
     PACKAGED_ENCODER,
@@ -30,21 +28,17 @@ from suffice.policies.stop_rag.settings import (
 )
 from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_signal_network
 from suffice.policies.stop_rag.signal_model import SignalModel, free_inputs
-from suffice.policies.stop_rag.states import texts_of_traces
-from suffice.policies.stop_rag.steps import Fitted
-from suffice.policies.stop_rag.targets import binary_labels, informative
+from suffice.policies.stop_rag.states import REWARDS, Rewards, read_rewards, texts_of_traces
+from suffice.policies.stop_rag.targets import (
+    binary_labels,
+    check_training,
+    check_validation,
+    informative,
+)
 from suffice.policies.stop_rag.text_model import TextModel
-from suffice.policies.stop_rag.training import Progress
+from suffice.policies.stop_rag.training import Fitted, Progress
 from suffice.signals.table import signal_table
-from suffice.trace.table import TraceSet
-
-__all__ = [
-    "VALIDATION_SPLIT",
-    "StopRAGSettings",
-    "TrainingRun",
-    "checkpoint_of",
-    "fit_stop_rag",
-]
+from suffice.trace.rounds.table import TraceSet
 
 VALIDATION_SPLIT = "validation"
 _VALIDATION_SHARE = 0.2
@@ -65,7 +59,7 @@ class StopRAGSettings:
     encoder
         Of ``text``: ``minilm``, a folder that transformers reads, or a name on the Hub.
     reward
-        A name of :data:`suffice.policies.stop_rag.rewards.REWARDS`.
+        A name of :data:`suffice.policies.stop_rag.states.REWARDS`.
     inputs
         Of ``signals``: their names; ``None``: all that the questions define and that cost no further
         call.

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.policies.presets import Preset
+from suffice.policies.method import Preset
 from suffice.policies.stop_rag.settings import TARGETS, Target
 from suffice.policies.stop_rag.threshold import stop_rounds
 from suffice.protocols import Action, Decision, PolicyTable, PolicyView, Signal
-
-__all__ = ["StopRAGPolicy", "ValueModel"]
 
 
 class ValueModel(Protocol):

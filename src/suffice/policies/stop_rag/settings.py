@@ -9,23 +9,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from suffice.errors import UsageError
-from suffice.policies.presets import Preset
-
-__all__ = [
-    "FEATURES",
-    "MODES",
-    "PACKAGED_ENCODER",
-    "SETTINGS",
-    "SIGNAL_SETTINGS",
-    "TARGETS",
-    "Features",
-    "Mode",
-    "Precision",
-    "Schedule",
-    "SignalTrainSettings",
-    "Target",
-    "TrainSettings",
-]
+from suffice.policies.method import Preset
 
 Target = Literal["q-lambda", "mc", "q0", "binary"]
 TARGETS: tuple[Target, ...] = get_args(Target)

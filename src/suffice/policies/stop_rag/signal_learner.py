@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import torch_module
 from suffice.policies.stop_rag.settings import SignalTrainSettings
-from suffice.policies.stop_rag.signal_network import SignalNetwork, inputs_of, weight_shapes
-from suffice.policies.stop_rag.steps import Fitted, RewardTable
-from suffice.policies.stop_rag.training import Progress, train
-
-__all__ = ["SignalTrajectories", "TrainedSignals", "train_signal_network"]
+from suffice.policies.stop_rag.signal_model import SignalNetwork, inputs_of, weight_shapes
+from suffice.policies.stop_rag.training import Fitted, Progress, RewardTable, train
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +81,7 @@ def train_signal_network(
 
 
 class _SignalLearner:
-    """A :class:`suffice.policies.stop_rag.steps.Learner` over arrays."""
+    """A :class:`suffice.policies.stop_rag.training.Learner` over arrays."""
 
     def __init__(
         self,

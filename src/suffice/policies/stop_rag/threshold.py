@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from suffice.errors import UsageError
 from suffice.policies.stop_rag.targets import rounds_left
 
-__all__ = ["Choice", "choose_threshold", "stop_rounds"]
-
 _UNIT_BITS = 60  # rewards are added up as whole multiples of 2^-60, so sums do not drift
 _TIE_BITS = 40  # means less than 2^-40 (1e-12) apart are equal: 1/3 + 2/3 is not 1 in floats
 

@@ -3,20 +3,367 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from suffice.policies.stop_rag.checkpoint import Checkpoint, Run
-from suffice.policies.stop_rag.encoder import torch_module
-from suffice.policies.stop_rag.losses import check_validation
+from suffice._optional import require
+from suffice.errors import DataError, UsageError, first_line
+from suffice.policies.stop_rag.encoder import PURPOSE, torch_module
 from suffice.policies.stop_rag.settings import Schedule
-from suffice.policies.stop_rag.steps import Evaluation, Fitted, Learner, Plan, RewardTable, State
+from suffice.policies.stop_rag.targets import (
+    binary_labels,
+    binary_loss,
+    check_training,
+    check_validation,
+    informative,
+    value_loss,
+)
+from suffice.policies.stop_rag.threshold import Choice, choose_threshold
+from suffice.trace.durable import replace_file
 
-__all__ = ["Evaluation", "Fitted", "Learner", "Progress", "RewardTable", "train"]
+Run = Mapping[str, Any]
+"""What identifies a training, as JSON: a checkpoint that says otherwise is refused."""
+_KEY = "suffice"
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Any], header: Mapping[str, Any]) -> None:
+    """A safetensors file whose metadata hold the header as JSON; written aside and renamed."""
+    weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
+    plain = {name: each.detach().cpu().contiguous().clone() for name, each in tensors.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(dict(header), allow_nan=False, sort_keys=True)
+    replace_file(path, weights.save(plain, metadata={_KEY: text}))
+
+
+def read_tensors(path: Path, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tensors and header of such a file.
+
+    Raises
+    ------
+    DataError
+        When it is missing, damaged, or another file; ``what`` names what it should be.
+    """
+    weights = require("safetensors", extra="learn", purpose=PURPOSE)
+    try:
+        with weights.safe_open(str(path), framework="pt") as file:
+            header = json.loads((file.metadata() or {})[_KEY])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise DataError(f"there is no {what} here", file=str(path)) from error
+    except KeyError as error:
+        raise DataError(
+            f"not {what} of this library: its header is missing", file=str(path)
+        ) from error
+    except (OSError, ValueError, weights.SafetensorError) as error:
+        raise DataError(f"not {what}, or damaged ({first_line(error)})", file=str(path)) from error
+    if not isinstance(header, dict):
+        raise DataError(f"not {what} of this library", file=str(path))
+    return tensors, header
+
+
+class Checkpoint:
+    """The file of a training; ``run`` is what it must agree on."""
+
+    def __init__(self, path: Path, run: Run) -> None:
+        self._path = path
+        self._run: dict[str, Any] = json.loads(json.dumps(dict(run)))
+
+    def write(self, found: tuple[dict[str, Any], dict[str, Any]]) -> None:
+        """Tensors, and the rest as JSON."""
+        tensors, rest = found
+        write_tensors(self._path, tensors, {"schema": 1, "run": self._run, "state": rest})
+
+    def read(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """What :meth:`write` was given; ``None``: there is no such file.
+
+        Raises
+        ------
+        DataError
+            When it is damaged, or of a training with other settings, questions or another encoder.
+        """
+        if not self._path.exists():
+            return None
+        tensors, header = read_tensors(self._path, "a training's checkpoint")
+        run, state = header.get("run"), header.get("state")
+        if header.get("schema") != 1 or not isinstance(run, dict) or not isinstance(state, dict):
+            raise DataError("not a training's checkpoint", file=str(self._path))
+        differing = sorted(
+            name for name in {*run, *self._run} if run.get(name) != self._run.get(name)
+        )
+        if differing:
+            name = differing[0]
+            raise DataError(
+                f"this checkpoint is of another training: {name} was {_short(run.get(name))}, now "
+                f"{_short(self._run.get(name))}; train with what it had, or choose an empty folder",
+                file=str(self._path),
+            )
+        return tensors, state
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:16]}..."
+
+
+_MOST_EVALUATIONS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardTable:
+    """Rewards (n, T) in [0, 1] and lengths (n,) of trajectories, in the order of the learner's states."""
+
+    rewards: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, T)."""
+        return int(self.rewards.shape[0]), int(self.rewards.shape[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What the network was worth on validation after ``step`` steps.
+
+    ``loss`` is the mean training loss since the evaluation before.
+    """
+
+    step: int
+    loss: float
+    choice: Choice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """The best checkpoint's evaluation, all of them, and the number of steps. The learner holds it."""
+
+    best: Evaluation
+    history: tuple[Evaluation, ...]
+    steps: int
+
+
+class Learner(Protocol):
+    """A network over the states of training and validation trajectories."""
+
+    @property
+    def digest(self) -> str:
+        """What identifies the states."""
+        ...
+
+    @property
+    def device(self) -> Any:
+        """Where it computes."""
+        ...
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of a training trajectory, on average; 0 where there are none."""
+        ...
+
+    def parameters(self) -> tuple[list[Any], list[Any]]:
+        """What is trained at the encoder's rate, and at the heads' rate."""
+        ...
+
+    def tensors(self) -> dict[str, Any]:
+        """The weights that training changes, by name."""
+        ...
+
+    def load_tensors(self, tensors: dict[str, Any]) -> None:
+        """Take such weights over."""
+        ...
+
+    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> tuple[Any, Any]:
+        """Values of stopping and going on, with gradients, each (b, T)."""
+        ...
+
+    def validation_values(
+        self, shape: tuple[int, int]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The same of validation, without gradients, each (n, T)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Which trajectories are taken at which step, and when the network is evaluated.
+
+    ``known`` (n, T) says which states are learned from, ``labels`` (n, T) is for target ``binary``.
+    """
+
+    chosen: NDArray[np.int64]
+    batch: int
+    steps: int
+    interval: int
+    seed: int
+    known: NDArray[np.bool_]
+    labels: NDArray[np.float64]
+
+    @classmethod
+    def make(cls, table: RewardTable, settings: Schedule, tokens: float) -> Plan:
+        """The plan for these trajectories; raises UsageError when they leave nothing to learn."""
+        known = informative(table.rewards, table.lengths)
+        labels = binary_labels(table.rewards, table.lengths)
+        chosen = np.flatnonzero(known.any(axis=1))
+        check_training(table.lengths, settings.target, known, labels)
+        most = settings.trajectories_a_step(int(table.lengths.max()), tokens)
+        batch = min(len(chosen), most)
+        epoch = math.ceil(len(chosen) / batch)
+        steps = max(math.ceil(settings.epochs * epoch), settings.min_steps)
+        return cls(
+            chosen=chosen,
+            batch=batch,
+            steps=steps,
+            interval=min(steps, max(epoch, math.ceil(steps / _MOST_EVALUATIONS))),
+            seed=settings.seed,
+            known=known,
+            labels=labels,
+        )
+
+    def rows(self, step: int) -> NDArray[np.int64]:
+        """The trajectories of a step, counted from 0: each once an epoch, in an order of its own."""
+        epoch, number = divmod(step, math.ceil(len(self.chosen) / self.batch))
+        order = np.random.default_rng([self.seed, epoch]).permutation(self.chosen)
+        return order[number * self.batch : (number + 1) * self.batch]
+
+
+class State:
+    """What changes while training."""
+
+    def __init__(self, learner: Learner, settings: Schedule, steps: int) -> None:
+        torch = torch_module()
+        self._settings = settings
+        self._steps = steps
+        rates = (settings.learning_rate, settings.head_rate)
+        pairs = [
+            (params, rate)
+            for params, rate in zip(learner.parameters(), rates, strict=True)
+            if params
+        ]
+        self._rates = [rate for _, rate in pairs]
+        self._parameters = [each for params, _ in pairs for each in params]
+        groups = [{"params": params, "lr": rate} for params, rate in pairs]
+        self._optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay)
+        self.step = 0
+        self._losses: list[float] = []
+        self._history: list[Evaluation] = []
+        self._best: Evaluation | None = None
+        self._best_tensors: dict[str, Any] = {}
+
+    def advance(
+        self, learner: Learner, table: RewardTable, rows: NDArray[np.int64], plan: Plan
+    ) -> float:
+        """One step; its loss."""
+        torch = torch_module()
+        share = self._settings.rate_share(self.step, self._steps)
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * share
+        values = learner.batch_values(rows, (len(rows), table.shape[1]))
+        lam = self._settings.lam(self.step, self._steps)
+        if self._settings.target == "binary":
+            loss = binary_loss(values, plan.labels[rows], plan.known[rows])
+        else:
+            known = plan.known[rows]
+            loss = value_loss(values, (table.rewards[rows], table.lengths[rows]), known, lam)
+        self._optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip_norm)
+        self._optimizer.step()
+        self.step += 1
+        found = float(loss.detach())
+        if not math.isfinite(found):
+            raise UsageError(
+                f"the loss is {found} at step {self.step} of {self._steps}; choose lower rates than "
+                f"{self._settings.learning_rate:g} and {self._settings.head_rate:g}"
+            )
+        self._losses.append(found)
+        return found
+
+    def evaluate(self, learner: Learner, table: RewardTable) -> Evaluation:
+        """Choose a threshold, and keep the weights where they are the best so far."""
+        stop, cont = learner.validation_values(table.shape)
+        choice = choose_threshold(
+            stop - cont, table.rewards, table.lengths, ends=self._settings.ends
+        )
+        found = Evaluation(step=self.step, loss=float(np.mean(self._losses)), choice=choice)
+        self._losses = []
+        self._history.append(found)
+        if self._best is None or _worth(found) >= _worth(self._best):
+            self._best = found
+            self._best_tensors = {n: each.clone() for n, each in learner.tensors().items()}
+        return found
+
+    def finish(self, learner: Learner) -> Fitted:
+        """The best weights into the learner."""
+        if self._best is None:
+            raise UsageError("no step was taken, so there is nothing to choose from")
+        learner.load_tensors(self._best_tensors)
+        return Fitted(best=self._best, history=tuple(self._history), steps=self._steps)
+
+    def to_checkpoint(self, learner: Learner) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Tensors, and the rest as JSON."""
+        torch = torch_module()
+        tensors = {f"now.{name}": each for name, each in learner.tensors().items()}
+        tensors |= {f"best.{name}": each for name, each in self._best_tensors.items()}
+        for number, kept in self._optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{number}.{name}": each for name, each in kept.items()}
+        tensors["generator"] = torch.get_rng_state()
+        rest = {
+            "step": self.step,
+            "history": [_evaluation_json(each) for each in self._history],
+            "best": None if self._best is None else self._history.index(self._best),
+        }
+        return tensors, rest
+
+    def resume(self, found: tuple[dict[str, Any], dict[str, Any]] | None, learner: Learner) -> None:
+        """Go on from a checkpoint, if there is one."""
+        if found is None:
+            return
+        torch = torch_module()
+        tensors, rest = found
+        learner.load_tensors(_part(tensors, "now."))
+        self._best_tensors = _part(tensors, "best.")
+        kept: dict[int, dict[str, Any]] = {}
+        for name, each in _part(tensors, "optimizer.").items():
+            number, _, what = name.partition(".")
+            kept.setdefault(int(number), {})[what] = each
+        groups = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": kept, "param_groups": groups})
+        torch.set_rng_state(tensors["generator"])
+        self.step = int(rest["step"])
+        self._history = [_evaluation(each) for each in rest["history"]]
+        self._best = self._history[rest["best"]]
+
+
+def _worth(each: Evaluation) -> tuple[float, float]:
+    return round(each.choice.score, 12), -each.choice.mean_rounds
+
+
+def _part(tensors: dict[str, Any], start: str) -> dict[str, Any]:
+    return {name[len(start) :]: each for name, each in tensors.items() if name.startswith(start)}
+
+
+def _evaluation_json(each: Evaluation) -> dict[str, Any]:
+    choice = each.choice
+    return {
+        "step": each.step,
+        "loss": each.loss,
+        "threshold": choice.threshold,
+        "score": choice.score,
+        "mean_rounds": choice.mean_rounds,
+        "candidates": choice.candidates,
+    }
+
+
+def _evaluation(found: dict[str, Any]) -> Evaluation:
+    rest = {name: value for name, value in found.items() if name not in ("step", "loss")}
+    return Evaluation(step=found["step"], loss=found["loss"], choice=Choice(**rest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

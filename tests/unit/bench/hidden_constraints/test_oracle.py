@@ -8,7 +8,7 @@ from suffice.bench.hidden_constraints.oracle import (
 )
 from suffice.errors import UsageError
 from suffice.protocols import Retriever
-from suffice.trace.records import Passage
+from suffice.trace.rounds.records import Passage
 
 DOCUMENTS = [
     Passage(id=each, text=f"text {each}", title=each.upper(), score=-3.0) for each in "abc"

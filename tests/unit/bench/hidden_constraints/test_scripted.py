@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from suffice.bench.hidden_constraints.checker import CheckerJudge, satisfies
-from suffice.bench.hidden_constraints.generate import generate
+from suffice.bench.hidden_constraints.corpus.generate import generate
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from suffice.bench.hidden_constraints.judge import (
     JudgeSettings,
     LLMJudge,
@@ -17,14 +18,13 @@ from suffice.bench.hidden_constraints.judge import (
 )
 from suffice.bench.hidden_constraints.oracle import OracleRetriever
 from suffice.bench.hidden_constraints.scripted import _PAUSES, ScriptedPlanner
-from suffice.bench.hidden_constraints.tasks import Benchmark, PlanningTask
 from suffice.errors import SufficeWarning, UsageError
-from suffice.pipelines.planning import PlanningAgent, PlanRun
-from suffice.pipelines.planning_controls import AGENTS, AgentControl, agent_control
-from suffice.pipelines.planning_prompts import PlanText
+from suffice.pipelines.planning.agent import PlanningAgent, PlanRun
+from suffice.pipelines.planning.controls import AGENTS, AgentControl, agent_control
+from suffice.pipelines.planning.prompts import PlanText
 from suffice.protocols import ChatModel, Generation, GenerationRequest, Message
-from suffice.signals.candidate_agreement import agreement as shared
-from suffice.trace.records import Passage
+from suffice.signals.candidates import agreement as shared
+from suffice.trace.rounds.records import Passage
 
 
 @pytest.fixture(scope="module")

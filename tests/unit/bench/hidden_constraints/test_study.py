@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from suffice.bench.hidden_constraints.checker import CheckerJudge
-from suffice.bench.hidden_constraints.generate import generate
+from suffice.bench.hidden_constraints.corpus.generate import generate
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+from suffice.bench.hidden_constraints.found import Cell, HiddenConstraintsStudy
 from suffice.bench.hidden_constraints.judge import LLMJudge
-from suffice.bench.hidden_constraints.results import Cell, HiddenConstraintsStudy
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.bench.hidden_constraints.settings import HiddenConstraintsSettings
 from suffice.bench.hidden_constraints.study import Experimenters, hidden_constraints_study
-from suffice.bench.hidden_constraints.tasks import Benchmark, BenchmarkSettings
 from suffice.errors import UsageError
 from suffice.protocols import Generation, GenerationRequest
-from suffice.trace.plan_file import read_plans
+from suffice.trace.plans.file import read_plans
 
 SMALL = BenchmarkSettings(tasks=6, hard_small=3, documents=60, gap=0.5)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from suffice.bench.hidden_constraints.judge import Agreement
-from suffice.bench.hidden_constraints.results import (
+from suffice.bench.hidden_constraints.found import (
     MEASURES,
     Cell,
     Contrast,
@@ -15,6 +14,7 @@ from suffice.bench.hidden_constraints.results import (
     StepTrace,
     Variant,
 )
+from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.bench.hidden_constraints.settings import (
     REGIMES,
     HiddenConstraintsSettings,
@@ -23,10 +23,10 @@ from suffice.bench.hidden_constraints.table import (
     hidden_constraints_tables,
     tables_of,
 )
-from suffice.pipelines.planning_controls import AGENTS
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.pipelines.planning.controls import AGENTS
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
-from suffice.replay.bootstrap import Interval
 
 GATED = "confidence-gated"
 _RECALL = {"tfidf": 0.0, "dense": 0.02, "dense-30": 0.02, "hybrid": 0.18, "oracle": 1.0}

@@ -18,16 +18,16 @@ from suffice.policies.gate.fit import (
     gate_costs,
     labelled_steps,
 )
+from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateCosts
-from suffice.policies.gate.stopping import GatePolicy
-from suffice.policies.methods import fit_method, method_and_preset
-from suffice.replay.engine import stop_rounds
+from suffice.policies.registry import fit_method, method_and_preset
+from suffice.replay.run.engine import stop_rounds
 from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.plan import PlanRecord
-from suffice.trace.plan_set import PlanSet
-from suffice.trace.records import QuestionRecord
-from suffice.trace.table import TraceSet
+from suffice.trace.plans.plan_set import PlanSet
+from suffice.trace.plans.records import PlanRecord
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet
 
 AGREE, DIFFER = ("Oslo", "oslo"), ("Oslo", "Rome")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.policies.gate.reading import read_settings
+from suffice.policies.gate.method import read_settings
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction, Unreachable
 

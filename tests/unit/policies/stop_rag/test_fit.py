@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
 from suffice.errors import SufficeError, UsageError
 from suffice.policies.file import load_policy, policy_hash, save_policy
-from suffice.policies.methods import fit_method
+from suffice.policies.registry import fit_method
 from suffice.policies.stop_rag.fit import (
     StopRAGSettings,
     TrainingRun,
@@ -22,8 +22,8 @@ from suffice.policies.stop_rag.fit import (
 from suffice.policies.stop_rag.training import Progress
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
-from suffice.trace.records import Gold, QuestionRecord
-from suffice.trace.table import TraceSet
+from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.table import TraceSet
 
 QUICK = StopRAGSettings(features="signals", min_steps=20, epochs=0.1)
 

@@ -12,13 +12,16 @@ import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.stop_rag.encoder import TextEncoder
-from suffice.policies.stop_rag.learning import TrainedNetwork, Trajectories, train_network
+from suffice.policies.stop_rag.learning import (
+    TextLearner,
+    TrainedNetwork,
+    Trajectories,
+    train_network,
+)
 from suffice.policies.stop_rag.network import build_network
-from suffice.policies.stop_rag.rewards import REWARDS, read_rewards
-from suffice.policies.stop_rag.scorer import TextScorer
 from suffice.policies.stop_rag.settings import TrainSettings
-from suffice.policies.stop_rag.states import texts_of_traces
-from suffice.policies.stop_rag.text_learner import TextLearner
+from suffice.policies.stop_rag.states import REWARDS, read_rewards, texts_of_traces
+from suffice.policies.stop_rag.text_model import TextScorer
 from suffice.policies.stop_rag.threshold import stop_rounds
 from suffice.policies.stop_rag.training import Progress
 from suffice.testing.stop_rag_traces import World, stop_rag_records

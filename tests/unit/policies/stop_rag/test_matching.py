@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suffice.policies.stop_rag.encoder import Batch
-from suffice.policies.stop_rag.matching import matches
+from suffice.policies.stop_rag.network import matches
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
 

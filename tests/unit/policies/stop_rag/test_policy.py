@@ -16,21 +16,25 @@ from numpy.typing import NDArray
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
 from suffice.errors import DataError, UsageError
-from suffice.pipelines.controller import Controller
+from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.network import build_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import TrainSettings
-from suffice.policies.stop_rag.signal_model import SignalModel, free_inputs
-from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
+from suffice.policies.stop_rag.signal_model import (
+    SignalModel,
+    SignalNetwork,
+    free_inputs,
+    weight_shapes,
+)
 from suffice.policies.stop_rag.text_model import TextModel
 from suffice.protocols import Signal
 from suffice.signals.registry import resolve
 from suffice.signals.table import signal_table
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
-from suffice.trace.records import QuestionRecord, Round
+from suffice.trace.rounds.records import QuestionRecord, Round
 
 RECORDS = stop_rag_records("single", 12, rounds=5, seed=3)
 

@@ -11,7 +11,7 @@ import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.stop_rag.settings import SignalTrainSettings
-from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
+from suffice.policies.stop_rag.signal_model import SignalNetwork, weight_shapes
 from suffice.policies.stop_rag.threshold import stop_rounds
 
 NAMES = ("known", "noise")

@@ -1,70 +1,159 @@
-"""What the network sees: the same from a record and from a live loop, and no more than it should."""
-
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.states import StateTexts, texts_of_traces, texts_of_view
-from suffice.testing.traces import make_record, question_records, to_trace_set
-from suffice.trace.records import LoopView, Passage, Round
+from suffice.policies.stop_rag.states import REWARDS, read_rewards
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet, with_column
 
 
-def view(*rounds: tuple[Passage, ...] | None, question: str = "Where is Oslo?") -> LoopView:
-    return LoopView(question, tuple(Round(answer="x", passages=each) for each in rounds))
-
-
-OSLO = Passage(id="o", title="Oslo", text="A  city\nin Norway.")
-RAIN = Passage(id="r", title="Rain", text=None)
-
-
-def test_titles_and_texts_by_round() -> None:
-    found = texts_of_view(view((OSLO,), None, (RAIN, Passage(id="e"))))
-    assert found == StateTexts(
-        question="Where is Oslo?", documents=(("Oslo A city in Norway.",), (), ("Rain",))
+def record(
+    name: str, samples: Sequence[Sequence[str] | None], gold: Sequence[str] = ("yes",)
+) -> QuestionRecord:
+    made = make_record(name, ["yes"] * len(samples), gold=gold)
+    rounds = (
+        replace(each, samples=None if drawn is None else tuple(drawn))
+        for each, drawn in zip(made.rounds, samples, strict=True)
     )
-    assert found.seen(1) == ("Oslo A city in Norway.",)
-    assert found.seen(3) == ("Oslo A city in Norway.", "Rain")
-    assert found.n_rounds == 3
+    return replace(made, rounds=tuple(rounds))
 
 
-def test_a_passage_counts_once_by_id() -> None:
-    again = Passage(id="o", title="Oslo", text="other words")
-    same_words = dataclasses.replace(OSLO, id="o2")
-    found = texts_of_view(view((OSLO, OSLO), (again, RAIN), (same_words,)))
-    assert found.documents == (("Oslo A city in Norway.",), ("Rain",), ("Oslo A city in Norway.",))
+def traces(*records: QuestionRecord) -> TraceSet:
+    return to_trace_set(records)
 
 
-def test_long_texts_are_cut() -> None:
-    found = texts_of_view(view((Passage(id="l", text="w " * 9000),), question="q " * 9000))
-    assert len(found.documents[0][0]) <= 4000
-    assert len(found.question) <= 4000
+def length_of(prediction: str, gold_answers: Iterable[str]) -> float:
+    """A score that is no score of the library, and exact in tenths."""
+    return len(prediction) / 10
 
 
-@settings(deadline=None)
-@given(question_records())
-def test_a_record_shows_what_the_loop_showed(records: list[Any]) -> None:
-    traces = to_trace_set(records)
-    if not traces.has("passages"):
-        with pytest.raises(UsageError, match="holds no column passages"):
-            texts_of_traces(traces)
-        return
-    found = texts_of_traces(traces)
-    assert len(found) == len(records)
-    for states, record in zip(found, records, strict=True):
-        assert states == texts_of_view(LoopView(record.question.text, record.rounds))
-        for number in range(1, len(record.rounds) + 1):
-            live = texts_of_view(LoopView(record.question.text, record.rounds[:number]))
-            assert live.documents == states.documents[:number]
+def test_a_reward_is_the_mean_over_a_rounds_samples() -> None:
+    found = read_rewards(
+        traces(
+            record("a", [["no", "yes", "yes", "no"], ["yes"], ["no"]]),
+            record("b", [["Rome", "Oslo"], ["Oslo", "Oslo"]], gold=["Oslo", "Bergen"]),
+        ),
+        REWARDS["em"],
+    )
+    np.testing.assert_array_equal(found.values, [[0.5, 1.0, 0.0], [0.5, 1.0, np.nan]])
+    assert found.lengths.tolist() == [3, 2]
+    assert found.usable.tolist() == [True, True]
+    assert found.notes == ()
 
 
-def test_gold_answers_queries_and_answers_change_nothing() -> None:
-    one = make_record("q1", ["Oslo", "Rome"], gold=["Oslo"])
-    other = make_record("q1", ["Bergen", "x"], gold=["y"])
-    rounds = tuple(dataclasses.replace(each, query="secret") for each in other.rounds)
-    other = dataclasses.replace(other, rounds=rounds)
-    assert texts_of_traces(to_trace_set([one])) == texts_of_traces(to_trace_set([other]))
+@pytest.mark.parametrize(
+    ("name", "value"), [("f1", 2 / 3), ("f1-hotpotqa", 0.0), ("em", 0.0), ("acc", 1.0)]
+)
+def test_scores_by_name(name: str, value: float) -> None:
+    found = read_rewards(traces(record("a", [["yes indeed"]])), REWARDS[name])
+    assert found.values.tolist() == [[value]]
+
+
+def test_there_are_no_other_scores() -> None:
+    assert list(REWARDS) == ["f1", "f1-hotpotqa", "em", "acc"]
+
+
+def test_who_is_left_out_is_said() -> None:
+    found = read_rewards(
+        traces(
+            record("a", [["yes"], ["no"]]),
+            record("b", [["yes"], None, []]),
+            record("c", [["yes"]], gold=()),
+            record("d", [None], gold=()),
+            record("e", [[], ["yes"]]),
+        ),
+        REWARDS["em"],
+    )
+    assert found.usable.tolist() == [True, False, False, False, False]
+    np.testing.assert_array_equal(found.values[0], [1.0, 0.0, np.nan])
+    np.testing.assert_array_equal(found.values[1], [1.0, np.nan, np.nan])
+    assert np.isnan(found.values[2:4]).all()
+    np.testing.assert_array_equal(found.values[4], [np.nan, 1.0, np.nan])
+    assert found.notes == (
+        "2 of 5 questions are left out for want of gold answers",
+        "2 of 5 questions are left out for a round without samples, the first 'b' in round 2: "
+        "record with suffice record --samples 8",
+    )
+
+
+def test_one_question_is_left_out() -> None:
+    found = read_rewards(
+        traces(record("a", [["yes"]]), record("b", [["yes"]], gold=())), REWARDS["em"]
+    )
+    assert found.notes == ("1 of 2 questions is left out for want of gold answers",)
+
+
+def test_every_sample_of_a_question_is_scored_once() -> None:
+    asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def counting(prediction: str, gold_answers: Iterable[str]) -> float:
+        asked.append((prediction, tuple(gold_answers)))
+        return 0.5
+
+    read_rewards(
+        traces(
+            record("a", [["yes", "no", "yes"], ["no", "maybe"]]),
+            record("b", [["yes", "yes"]], gold=["Oslo"]),
+            record("c", [["never asked"]], gold=()),
+        ),
+        counting,
+    )
+    assert sorted(asked) == [
+        ("maybe", ("yes",)),
+        ("no", ("yes",)),
+        ("yes", ("Oslo",)),
+        ("yes", ("yes",)),
+    ]
+
+
+def test_the_order_of_samples_does_not_matter_to_the_bit() -> None:
+    drawn = ["x", "xx", "xxx"]
+    assert (0.1 + 0.2 + 0.3) / 3 > (0.3 + 0.2 + 0.1) / 3
+    found = read_rewards(traces(record("a", [drawn, drawn[::-1]])), length_of)
+    assert found.values[0, 0] == found.values[0, 1]
+
+
+def test_a_null_sample_is_an_empty_one() -> None:
+    made = traces(record("a", [["", "xx"]]), record("b", [["xx"]]))
+    made = replace(made, table=with_column(made.table, "samples", [[None, "xx"], ["xx"]]))
+    assert read_rewards(made, length_of).values.tolist() == [[0.1], [0.2]]
+
+
+def test_rows_of_a_slice_keep_their_samples() -> None:
+    whole = traces(record("a", [["x"], ["xx"]]), record("b", [["xxx"]]), record("c", [["xxxx"]]))
+    part = whole.take(np.array([False, True, True]))
+    assert read_rewards(part, length_of).values.tolist() == [[0.3], [0.4]]
+    sliced = replace(whole, table=whole.table.slice(2))
+    assert read_rewards(sliced, length_of).values.tolist() == [[0.3], [0.4]]
+
+
+def test_without_samples_it_says_what_to_type() -> None:
+    with pytest.raises(UsageError, match=r"holds no column samples; record with .*--samples 8"):
+        read_rewards(traces(record("a", [None, None])), REWARDS["f1"])
+
+
+def test_no_usable_question() -> None:
+    made = traces(record("a", [["yes"]], gold=()), record("b", [["yes"], []]))
+    said = r"no question of memory has rewards: 1 of 2 .* gold answers; 1 of 2 .* 'b' in round 2"
+    with pytest.raises(UsageError, match=said):
+        read_rewards(made, REWARDS["f1"])
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
+def test_a_score_that_is_none_is_named(value: float) -> None:
+    def odd(prediction: str, gold_answers: Iterable[str]) -> float:
+        return {"yes": 1.0, "odd two": value}.get(prediction, -9.0)
+
+    made = traces(
+        record("a", [["yes"], ["odd"]], gold=()),
+        record("b", [["yes"], ["yes", "odd two"], ["odd one"]]),
+    )
+    said = rf"score odd gave {value} for a sample of question 'b', round 2; .* from 0 to 1"
+    with pytest.raises(UsageError, match=said):
+        read_rewards(made, odd)

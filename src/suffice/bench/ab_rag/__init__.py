@@ -1,0 +1,1 @@
+"""The evaluation of AB-RAG (paper 2, V)."""

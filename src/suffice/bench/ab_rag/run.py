@@ -1,0 +1,236 @@
+"""The evaluation of AB-RAG (paper 2, V) on any record that holds its signals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.measures.scores import outcomes
+from suffice.numbers.auroc import ResampledAuroc, auroc
+from suffice.numbers.intervals.bootstrap import resampled_counts
+from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
+from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
+from suffice.policies.fitting import FIT_SPLIT
+from suffice.replay.diagnose.selective import (
+    SelectiveResult,
+    SelectiveSettings,
+    selective_prediction,
+)
+from suffice.replay.run.candidates import Candidate
+from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.results import PolicyResult
+from suffice.signals.registry import resolve
+from suffice.signals.table import missing_inputs, signal_table
+from suffice.trace.rounds.table import TraceSet
+
+SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))
+_METHOD = "ab-rag"
+
+
+@dataclass(frozen=True, slots=True)
+class SignalForm:
+    """A form of S1, S2 or S3: a signal, counted upwards or (``sign`` -1) as a penalty."""
+
+    part: str
+    name: str
+    signal: str
+    sign: float = 1.0
+
+
+FORMS: tuple[SignalForm, ...] = (
+    *(SignalForm("S1", name, name) for name in CERTAINTIES),
+    SignalForm("S2", "mean of the passages (published)", "evidence_consistency"),
+    SignalForm("S2", "best passage", "evidence_consistency_max"),
+    SignalForm("S2", "first passage", "evidence_consistency_top1"),
+    SignalForm("S2", "answer in evidence (corrected)", "answer_in_evidence"),
+    SignalForm("S2", "entailment", "evidence_entailment"),
+    SignalForm("S3", "normalised variance (published)", "rerank_variance"),
+    SignalForm("S3", "minus raw variance", "rerank_variance_raw", -1.0),
+    SignalForm("S3", "raw variance", "rerank_variance_raw"),
+    SignalForm("S3", "mean score", "rerank_mean"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalWorth:
+    """AUROC of a form in round 1 against exact match in round 1, ties half.
+
+    ``defined`` of the labelled questions have a value there; the others are left out.
+    """
+
+    form: SignalForm
+    defined: int
+    auroc: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "part": self.form.part,
+            "form": self.form.name,
+            "signal": self.form.signal,
+            "sign": self.form.sign,
+            "defined": self.defined,
+            "auroc": self.auroc.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptTau:
+    """The published confidence stopped at another threshold."""
+
+    tau: float
+    result: PolicyResult
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {"tau": self.tau, **self.result.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ABRagStudy:
+    """Static against adaptive, what the confidence is worth, other thresholds, single signals.
+
+    ``not_in_record`` names the forms that the record cannot give.
+    """
+
+    comparison: Comparison
+    selective: tuple[SelectiveResult, ...]
+    swept: tuple[SweptTau, ...]
+    signals: tuple[SignalWorth, ...]
+    not_in_record: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON, null where undefined."""
+        return {
+            **self.comparison.result.to_json(),
+            "selective": [each.to_json() for each in self.selective],
+            "tau_sweep": [each.to_json() for each in self.swept],
+            "signals": [each.to_json() for each in self.signals],
+            "not_in_record": list(self.not_in_record),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySettings:
+    """What to compare; ``comparison.policies`` come after AB-RAG's presets and every fixed-K."""
+
+    comparison: ComparisonSettings = field(default_factory=ComparisonSettings)
+    taus: Sequence[float] = SWEPT
+
+
+def ab_rag_study(traces: TraceSet, settings: StudySettings | None = None) -> ABRagStudy:
+    """Evaluate AB-RAG on a record.
+
+    The corrected preset takes part where there is a tune split to learn on. A threshold above the one
+    the record was stopped at cannot be replayed truly; ``beyond_record`` counts the questions.
+
+    Raises
+    ------
+    UsageError
+        When the record does not hold the signals of AB-RAG, naming the first it lacks.
+    """
+    settings = StudySettings() if settings is None else settings
+    wanted = settings.comparison
+    fitting = traces if wanted.fit_on is None else wanted.fit_on
+    presets = [_METHOD, *([f"{_METHOD}-corrected"] if FIT_SPLIT in fitting.splits else [])]
+    fixed = [f"fixed-{k}" for k in range(1, traces.n_rounds + 1)]
+    names = dict.fromkeys([*presets, *fixed, *wanted.policies])
+    comparison = compare(
+        traces, replace(wanted, policies=tuple(names), baseline=wanted.baseline or fixed[-1])
+    )
+    result = comparison.result
+    selective = selective_prediction(
+        comparison.traces,
+        result,
+        SelectiveSettings(resamples=result.resamples, seed=result.seed),
+    )
+    worth, missing = _single_signals(comparison, resamples=result.resamples, seed=result.seed)
+    return ABRagStudy(
+        comparison=comparison,
+        selective=selective,
+        swept=_sweep(comparison, settings.taus),
+        signals=worth,
+        not_in_record=missing,
+    )
+
+
+def _sweep(comparison: Comparison, taus: Sequence[float]) -> tuple[SweptTau, ...]:
+    result = comparison.result
+    published = result.policies[0].policy
+    if not isinstance(published, ABRagPolicy):
+        raise UsageError(f"the first policy must be {_METHOD}, found {result.policies[0].name!r}")
+    candidates = [
+        Candidate(
+            name=f"tau {tau:g}",
+            kind=_METHOD,
+            preset="published",
+            policy=replace(published, threshold=tau),
+        )
+        for tau in taus
+    ]
+    if not candidates:
+        return ()
+    found = replay(
+        comparison.traces,
+        candidates,
+        ReplaySettings(
+            baseline=candidates[0].name,
+            split=result.split,
+            f1_kind=result.f1_kind,
+            resamples=result.resamples,
+            seed=result.seed,
+            cost=result.cost.name,
+            cost_model=result.cost_model,
+        ),
+    )
+    return tuple(
+        SweptTau(tau=tau, result=each) for tau, each in zip(taus, found.policies, strict=True)
+    )
+
+
+def _single_signals(
+    comparison: Comparison, *, resamples: int, seed: int
+) -> tuple[tuple[SignalWorth, ...], tuple[str, ...]]:
+    traces = comparison.traces
+    missing = {form.signal for form in FORMS if missing_inputs(resolve(form.signal), traces)}
+    held = [form for form in FORMS if form.signal not in missing]
+    table = signal_table(traces, {form.signal for form in held})
+    em = outcomes(traces, comparison.result.f1_kind).em[:, 0]
+    labelled = np.isfinite(em)
+    count = int(labelled.sum())
+    draws = list(resampled_counts(count, resamples=resamples, seed=seed)) if count else []
+    counts = np.concatenate(draws).T if draws else np.empty((0, 0))
+    found = []
+    for form in held:
+        values = form.sign * table.signal(form.signal)[labelled, 0]
+        defined = int(np.isfinite(values).sum())
+        if not defined:
+            missing.add(form.signal)
+            continue
+        found.append(
+            SignalWorth(
+                form=form,
+                defined=defined,
+                auroc=_auroc(values, em[labelled] == 1.0, counts),
+            )
+        )
+    return tuple(found), tuple(sorted(missing))
+
+
+def _auroc(
+    values: NDArray[np.float64], right: NDArray[np.bool_], counts: NDArray[np.float64]
+) -> Estimate:
+    """AUROC of the defined values with the interval of the resamples (n_questions, n_draws)."""
+    defined = np.flatnonzero(np.isfinite(values))
+    area = auroc(values[defined], right[defined])
+    if math.isnan(area):
+        return undefined("needs right and wrong answers with a value")
+    resampled = ResampledAuroc(values[defined], right[defined], defined, len(values))
+    return from_draws(area, resampled(counts))

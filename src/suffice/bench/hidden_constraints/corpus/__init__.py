@@ -1,0 +1,1 @@
+"""The tasks and documents of the hidden-constraint benchmark, from a seed."""

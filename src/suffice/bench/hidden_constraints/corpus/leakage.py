@@ -1,0 +1,106 @@
+"""Whether goal and context give a task's constraint away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.bench.hidden_constraints.corpus.tasks import PlanningTask
+from suffice.protocols import Encoder
+from suffice.trace.rounds.tokens import tokenize
+
+_SUFFIXES = (
+    *("ments", "ment", "ities", "ness", "ings", "ing", "ions", "ion", "ity", "ies", "ied"),
+    *("ers", "ors", "ed", "er", "or", "es", "ly", "al", "s", "e", "y"),
+)
+_SHORTEST = 3
+_EQUAL = 1e-9
+
+
+def stem(word: str) -> str:
+    """A word without its endings, in lower case: forms of one word share a stem.
+
+    Endings are taken off again and again as long as three letters remain, which joins too much
+    rather than too little.
+
+    >>> [stem(word) for word in ("rotate", "rotates", "rotation", "rotating")]
+    ['rotat', 'rotat', 'rotat', 'rotat']
+    """
+    text = word.lower()
+    while True:
+        shorter = next(
+            (
+                text[: -len(suffix)]
+                for suffix in _SUFFIXES
+                if text.endswith(suffix) and len(text) - len(suffix) >= _SHORTEST
+            ),
+            None,
+        )
+        if shorter is None:
+            return text
+        text = shorter
+
+
+def token_words(token: str) -> tuple[str, ...]:
+    """The words of a token without its number.
+
+    >>> token_words("disable_plaintext_http_002")
+    ('disable', 'plaintext', 'http')
+    """
+    return tuple(part for part in token.split("_") if not part.isdigit())
+
+
+def leaking_stems(task: PlanningTask) -> tuple[str, ...]:
+    """Stems of the token's words that occur in goal or context, sorted; empty when nothing leaks."""
+    seen = {stem(word) for word in tokenize(task.query)}
+    return tuple(sorted(seen & {stem(word) for word in token_words(task.constraint.token)}))
+
+
+def token_ranks(
+    tasks: Sequence[PlanningTask], encoder: Encoder | None = None
+) -> NDArray[np.float64]:
+    """Where each task's own token stands when the tokens of all tasks are ranked for its query.
+
+    Parameters
+    ----------
+    tasks
+        At least one; their tokens are the candidates.
+    encoder
+        Ranks by the cosine of query and token words (words joined by blanks, without the number);
+        ``None``: by the cosine of their counts of letter trigrams.
+
+    Returns
+    -------
+    numpy.ndarray
+        (n_tasks,), from 1 (best) to n_tasks; equal scores share the mean of their ranks. A ranking
+        that knows nothing gives (n_tasks + 1) / 2 on average.
+    """
+    queries = [task.query for task in tasks]
+    tokens = [" ".join(token_words(task.constraint.token)) for task in tasks]
+    if encoder is None:
+        scores = _trigram_cosines(queries, tokens)
+    else:
+        asked = encoder.encode(queries, role="query").astype(np.float64)
+        scores = asked @ encoder.encode(tokens).astype(np.float64).T
+    own = np.diagonal(scores)[:, None]
+    better = (scores > own + _EQUAL).sum(axis=1)
+    equal = (np.abs(scores - own) <= _EQUAL).sum(axis=1)
+    ranks: NDArray[np.float64] = better + (equal + 1) / 2
+    return ranks
+
+
+def _trigram_cosines(left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
+    columns: dict[str, int] = {}
+    counts = []
+    for text in (*left, *right):
+        padded = f" {' '.join(tokenize(text))} "
+        parts = [padded[start : start + 3] for start in range(len(padded) - 2)]
+        counts.append([columns.setdefault(part, len(columns)) for part in parts])
+    matrix = np.zeros((len(counts), len(columns)))
+    for row, found in enumerate(counts):
+        np.add.at(matrix[row], found, 1.0)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    cosines: NDArray[np.float64] = matrix[: len(left)] @ matrix[len(left) :].T
+    return cosines

@@ -1,0 +1,230 @@
+"""The runs of the hidden-constraint experiment: which agent, retriever and seed on which task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from suffice._version import VERSION
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
+from suffice.bench.hidden_constraints.oracle import OracleRetriever
+from suffice.bench.hidden_constraints.settings import (
+    REGIMES,
+    HiddenConstraintsSettings,
+)
+from suffice.errors import SufficeWarning
+from suffice.pipelines.loops.indexes import IndexMaker
+from suffice.pipelines.loops.sources import (
+    Retrieval,
+    RetrieverName,
+    corpus_retriever,
+    pooled_retriever,
+    reranker_name,
+)
+from suffice.pipelines.planning.agent import PlanningAgent
+from suffice.pipelines.planning.controls import GATED, AgentControl, agent_control, gated
+from suffice.pipelines.planning.recorder import PlanJob
+from suffice.policies.gate.risk import RiskModel
+from suffice.policies.gate.settings import GateSettings
+from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Retriever
+from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.trace.rounds.records import Passage
+
+VANILLA = "vanilla"
+ORACLE = "oracle"
+TAUS = ((0.1, 0.3), (0.2, 0.4), (0.3, 0.5), (0.4, 0.6), (0.5, 0.7), (0.7, 0.9))
+"""(tau_low, tau_high) of the paper's Table 7."""
+_WEIGHTLESS = {
+    "no SC (w1 = 0)": RiskModel(disagreement=0.0),
+    "no CD (w2 = 0)": RiskModel(contradiction=0.0),
+    "no DR (w3 = 0)": RiskModel(remaining=0.0),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Players:
+    """Who plans, what is looked up where, and who finds contradictions (``None``: the markers).
+
+    ``retrievers`` go by the name of their regime; the oracle's is ``None``, since every task has its own.
+    """
+
+    model: ChatModel
+    retrievers: Mapping[str, Retriever | None]
+    documents: Mapping[str, Passage]
+    detector: ContradictionDetector | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantSettings:
+    """A published gate with other numbers; ``agent`` is what its runs are recorded as."""
+
+    experiment: str
+    name: str
+    gate: GateSettings
+    taus: tuple[float, float] | None = None
+
+    @property
+    def agent(self) -> str:
+        """The agent's name in the plan trace."""
+        return f"{GATED}: {self.name}"
+
+
+def built_retrievers(
+    names: Sequence[str], benchmark: Benchmark, encoder: Encoder | None, folder: Path | None
+) -> dict[str, Retriever | None]:
+    """Retrievers over the corpus by the name of their regime; ``None`` for the oracle, which has one a task.
+
+    Raises
+    ------
+    UsageError
+        When one needs an encoder and there is none.
+    """
+    found: dict[str, Retriever | None] = {}
+    make = IndexMaker(encoder=encoder)
+    for name in names:
+        if name == ORACLE:
+            found[name] = None
+            continue
+        kind: RetrieverName = REGIMES[name].retriever  # type: ignore[assignment]
+        retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name].k))
+        if folder is None or "dense" not in retrieval.kinds:  # built in a moment
+            found[name] = corpus_retriever(benchmark.documents, retrieval, make)
+        else:
+            place = folder / f"index-{corpus_fingerprint(benchmark.documents)[:12]}"
+            found[name] = pooled_retriever(benchmark.documents, retrieval, place, make)
+    return found
+
+
+def published_gate(settings: HiddenConstraintsSettings, **changes: Any) -> GateSettings:
+    """The paper's gate with the study's detector; what it can never choose is said among the notes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)
+        return GateSettings.published(detector=settings.detector, **changes)
+
+
+def variants(settings: HiddenConstraintsSettings) -> tuple[VariantSettings, ...]:
+    """The gates of ablations and sweep."""
+    found = []
+    if "ablations" in settings.experiments:
+        found += [
+            VariantSettings(
+                experiment="ablations", name=name, gate=published_gate(settings, risk=risk)
+            )
+            for name, risk in _WEIGHTLESS.items()
+        ]
+    if "sweep" in settings.experiments:
+        found += [
+            VariantSettings(
+                experiment="sweep",
+                name=f"tau {low:g}, {high:g}",
+                gate=published_gate(settings, tau_low=low, tau_high=high),
+                taus=(low, high),
+            )
+            for low, high in TAUS
+        ]
+    return tuple(found)
+
+
+def jobs_of(
+    settings: HiddenConstraintsSettings, tasks: Sequence[PlanningTask], players: Players
+) -> list[PlanJob]:
+    """Every run, in an order that finishes whole comparisons: seed by seed, task by task."""
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    return [
+        PlanJob(
+            task=task.visible,
+            agent=_agent(settings, players, task, control, regime),
+            retriever=regime,
+            seed=seed,
+            gold=task.gold,
+        )
+        for seed in seeds
+        for task in tasks
+        for control, regime in _controls(settings, first_seed=seed == settings.seed)
+    ]
+
+
+def _controls(
+    settings: HiddenConstraintsSettings, *, first_seed: bool
+) -> Iterator[tuple[AgentControl, str | None]]:
+    if VANILLA in settings.agents:
+        yield agent_control(VANILLA), None
+    published = published_gate(settings)
+    for regime in settings.retrievers:
+        for name in settings.agents:
+            if name != VANILLA:
+                yield _at_depth(agent_control(name, published), regime), regime
+        for name, gate in settings.gates.items():
+            yield _at_depth(gated(gate, name), regime), regime
+    if first_seed:
+        for each in variants(settings):
+            regime = settings.retrievers[0]
+            yield _at_depth(gated(each.gate, each.agent), regime), regime
+
+
+def _at_depth(control: AgentControl, regime: str) -> AgentControl:
+    k = REGIMES[regime].k
+    if control.gate is None:
+        return replace(control, k=k)
+    if k <= control.gate.k_max:
+        return control
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)  # said of the gate as it came
+        return replace(control, gate=replace(control.gate, k_max=k))
+
+
+def _agent(
+    settings: HiddenConstraintsSettings,
+    players: Players,
+    task: PlanningTask,
+    control: AgentControl,
+    regime: str | None,
+) -> PlanningAgent:
+    retriever = None if regime is None else players.retrievers[regime]
+    if regime is not None and retriever is None:
+        retriever = OracleRetriever([players.documents[each] for each in task.document_ids])
+    return PlanningAgent(
+        players.model, control, retriever, settings=settings.planning, detector=players.detector
+    )
+
+
+def run_document(
+    settings: HiddenConstraintsSettings, benchmark: Benchmark, players: Players, judge: str
+) -> dict[str, Any]:
+    """What a recording states of itself; one that is gone on with must state the same.
+
+    Agents, gates, retrievers, seeds, subset and experiments are left out: any of them may be added later.
+    A gate of one's own goes by a name with a hash of its numbers, see :func:`gate_agent`.
+    """
+    tasks = [[each.id, each.goal, each.context, *each.outline] for each in benchmark.tasks]
+    return {
+        "experiment": "hidden-constraints",
+        "benchmark": asdict(settings.benchmark),
+        "corpus_fingerprint": corpus_fingerprint(benchmark.documents),
+        "tasks_fingerprint": _hash(tasks),
+        "model": players.model.name,
+        "api": players.model.api,
+        "judge": judge,
+        # a file's content goes with its name, so that another one in its place is noticed
+        "detector": settings.detector
+        if players.detector is None
+        else reranker_name(settings.detector),
+        "encoder": settings.encoder,
+        "planning": asdict(settings.planning),
+        "version": VERSION,
+    }
+
+
+def gate_agent(name: str, gate: GateSettings) -> str:
+    """What the agent of a gate is called: another gate of the same name is another agent."""
+    return f"{name}@{_hash(gate.to_json())[:8]}"
+
+
+def _hash(document: object) -> str:
+    canonical = json.dumps(document, sort_keys=True).encode()
+    return hashlib.sha256(canonical).hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""The evaluation of MiCP (paper 3)."""

@@ -1,0 +1,46 @@
+"""What a figure does over repetitions of an experiment: its mean, least and greatest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.report.page.formats import UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Mean, least and greatest over repetitions on the same questions; no confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Band | None:
+        """The band of values; ``None`` where one is undefined."""
+        known = [each for each in values if each is not None]
+        if not known or len(known) < len(values):
+            return None
+        return cls(float(np.mean(known)), min(known), max(known))
+
+
+def band(found: Band | None, digits: int = 2) -> str:
+    """A mean with its least and greatest.
+
+    >>> band(Band(2.5, 2.25, 2.75))
+    '2.50 [2.25, 2.75]'
+    """
+    if found is None:
+        return UNKNOWN
+    low, high = (f"{each:z.{digits}f}" for each in (found.low, found.high))
+    return f"{found.mean:z.{digits}f} [{low}, {high}]"
+
+
+def percent_band(found: Band | None, digits: int = 1) -> str:
+    """The same of shares, in percent."""
+    if found is None:
+        return UNKNOWN
+    return band(Band(100 * found.mean, 100 * found.low, 100 * found.high), digits)

@@ -1,0 +1,1 @@
+"""Recall of retrievers on a data set."""

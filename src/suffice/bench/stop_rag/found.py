@@ -1,0 +1,321 @@
+"""What the evaluation of Stop-RAG is asked for and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.bench.repetitions import Band
+from suffice.errors import UsageError
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
+from suffice.policies.method import Preset
+from suffice.policies.stop_rag.fit import VALIDATION_SPLIT, StopRAGSettings
+from suffice.policies.stop_rag.settings import Target
+from suffice.scoring import F1Kind
+
+Variant = Literal["q-lambda", "mc", "q0", "binary", "signals"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+DEFAULT: Variant = "q-lambda"
+SIGNALS: Variant = "signals"
+LLM_STOPS = "llm-stop"
+ORACLE = "oracle-f1"
+LEARNED: Mapping[Variant, Target] = MappingProxyType(
+    {"q-lambda": "q-lambda", "mc": "mc", "q0": "q0", "binary": "binary", "signals": "q-lambda"}
+)
+Kind = Literal["learned", "llm-stop", "fixed", "oracle"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRAGStudySettings:
+    """What is evaluated.
+
+    Parameters
+    ----------
+    variants
+        Networks over texts by what they learn towards, and ``signals``, the default target over the
+        signals of a round alone.
+    seeds, seed
+        Every variant is trained with ``seed``, ``seed`` + 1, ...; the first is also that of resampling.
+    preset, fit_split
+        How, and on which split; a split ``validation`` is read beside it where there is one.
+    split
+        The questions scored.
+    text, signals
+        How networks over texts and over signals are trained; target, reward and seed play no part.
+    f1_kind
+        The F1 of answers, and of the rewards learned from.
+    resamples
+        Of the questions.
+    folder
+        Where fitted policies are kept, ``VARIANT-SEED`` each, and found again.
+
+    Raises
+    ------
+    UsageError
+        For numbers outside their range, unknown variants, or a split that is fitted on and scored.
+    """
+
+    variants: tuple[Variant, ...] = VARIANTS
+    seeds: int = 3
+    seed: int = 42
+    preset: Preset = "corrected"
+    fit_split: str = FIT_SPLIT
+    split: str = EVAL_SPLIT
+    text: StopRAGSettings = field(default_factory=StopRAGSettings)
+    signals: StopRAGSettings = field(default_factory=lambda: StopRAGSettings(features="signals"))
+    f1_kind: F1Kind = "hotpotqa"
+    resamples: int = 1000
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [each for each in self.variants if each not in VARIANTS]
+        if unknown or not self.variants or len(set(self.variants)) < len(self.variants):
+            raise UsageError(
+                f"variants must be of {', '.join(VARIANTS)}, each once, found "
+                f"{', '.join(self.variants) or 'none'}"
+            )
+        if self.seeds < 1 or self.seed < 0 or self.resamples < 1:
+            raise UsageError(
+                f"seeds and resamples must be at least 1 and the first seed at least 0, found "
+                f"{self.seeds}, {self.resamples} and {self.seed}"
+            )
+        if (self.text.features, self.signals.features) != ("text", "signals"):
+            raise UsageError("text must be trained on features text, and signals on signals")
+        if self.split in (self.fit_split, VALIDATION_SPLIT):
+            raise UsageError(
+                f"split {self.split!r} is fitted on; name another one to score, as in --split {EVAL_SPLIT}"
+            )
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """The seeds trained with."""
+        return tuple(range(self.seed, self.seed + self.seeds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A policy on the questions.
+
+    Scores are shares, means over the questions; ``llm_calls`` is the mean a question (``None``: unknown).
+    ``precision`` and ``recall`` are of the passages retrieved up to the stop, means over the questions
+    where they are defined (``None``: nowhere). ``stops`` and ``f1_of`` (n_questions,) are the round taken
+    and the F1 there; ``beyond_record`` counts questions that end before the round it wanted.
+    """
+
+    seed: int | None = None
+    em: float
+    f1: float
+    acc: float
+    mean_rounds: float
+    llm_calls: float | None
+    precision: float | None
+    recall: float | None
+    stops: NDArray[np.int16]
+    f1_of: NDArray[np.float64]
+    beyond_record: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON, null where unknown; without what is per question."""
+        rounds, counts = np.unique(self.stops, return_counts=True)
+        return {
+            "seed": self.seed,
+            **{name: getattr(self, name) for name in _FIGURES},
+            "stop_rounds": {str(r): int(c) for r, c in zip(rounds, counts, strict=True)},
+            "beyond_record": self.beyond_record,
+        }
+
+
+_FIGURES = ("em", "f1", "acc", "mean_rounds", "llm_calls", "precision", "recall")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitFacts:
+    """How one network was trained, and what deciding with it takes.
+
+    Parameters
+    ----------
+    loaded
+        Whether it was found fitted.
+    threshold
+        What the difference of its values must exceed.
+    trajectories, decisions, informative
+        Questions trained on, their states before the last, and those of them in the loss.
+    validated
+        Questions that chose checkpoint and threshold.
+    steps, seconds
+        Of the training; seconds are those of its last sitting.
+    truncated
+        The share of states that lost documents or parts of them; ``None``: it reads no text.
+    state_seconds
+        To value a recorded state, signals it reads computed, on this machine.
+    """
+
+    seed: int
+    loaded: bool
+    threshold: float
+    trajectories: int
+    decisions: int
+    informative: int
+    validated: int
+    steps: int
+    seconds: float
+    truncated: float | None
+    state_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A policy, or a variant in its seeds; ``fits`` are those of ``runs``, empty unless it is learned."""
+
+    name: str
+    kind: Kind
+    runs: tuple[Scored, ...]
+    fits: tuple[FitFacts, ...] = ()
+
+    def band(self, name: str) -> Band | None:
+        """Mean, least and greatest over seeds of a figure of :class:`Scored`; ``None``: unknown."""
+        return Band.of([getattr(each, name) for each in self.runs])
+
+    def mean(self, name: str) -> float | None:
+        """The mean over seeds alone."""
+        found = self.band(name)
+        return None if found is None else found.mean
+
+    @property
+    def point(self) -> tuple[float, float]:
+        """Mean rounds and mean F1, over seeds."""
+        rounds = np.mean([each.mean_rounds for each in self.runs])
+        return float(rounds), float(np.mean([each.f1 for each in self.runs]))
+
+    @property
+    def f1_of(self) -> NDArray[np.float64]:
+        """F1 of each question (n_questions,), averaged over seeds."""
+        return np.asarray(np.mean([each.f1_of for each in self.runs], axis=0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON, null where unknown."""
+        bands = {name: self.band(name) for name in _FIGURES}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            **{name: None if each is None else asdict(each) for name, each in bands.items()},
+            "runs": [each.to_json() for each in self.runs],
+            **({"fits": [asdict(each) for each in self.fits]} if self.fits else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """F1 of one contender minus that of another.
+
+    ``interval`` is its own 95% interval; ``low`` and ``high`` hold for all contrasts of the study at once.
+    """
+
+    of: str
+    against: str
+    interval: Interval
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "of": self.of,
+            "against": self.against,
+            **self.interval.to_json(),
+            "simultaneous": {"low": self.low, "high": self.high},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """Actions (queries and verdicts) that could not be read, in ``rounds`` rounds of the questions."""
+
+    actions: int
+    questions: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRAGStudy:
+    """Every contender on the same questions.
+
+    Parameters
+    ----------
+    questions
+        Scored; ``unlabelled`` others of the split were left out.
+    fitting
+        Labelled questions of the splits fitted on, by name of the split.
+    with_gold_passages
+        Questions whose precision and recall are known after their last round.
+    full, best
+        The fixed budgets compared with: all rounds, and the one with the best F1 on the splits fitted on.
+    critical
+        Bootstrap errors on either side of a simultaneous interval.
+    unread
+        ``None``: the record does not count them.
+    """
+
+    settings: StopRAGStudySettings
+    source: str
+    questions: int
+    unlabelled: int
+    rounds: int
+    fitting: Mapping[str, int]
+    with_gold_passages: int
+    contenders: tuple[Contender, ...]
+    full: str
+    best: str
+    contrasts: tuple[Contrast, ...]
+    critical: float
+    unread: Unread | None
+    notes: tuple[str, ...]
+
+    def contender(self, name: str) -> Contender | None:
+        """The contender of this name."""
+        return next((each for each in self.contenders if each.name == name), None)
+
+    def of_kind(self, *kinds: Kind) -> Sequence[Contender]:
+        """The contenders of these kinds, in order."""
+        return [each for each in self.contenders if each.kind in kinds]
+
+    def contrast(self, of: str, against: str) -> Contrast | None:
+        """The contrast of these two."""
+        wanted = (of, against)
+        return next((each for each in self.contrasts if (each.of, each.against) == wanted), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON, null where undefined."""
+        wanted = self.settings
+        return {
+            "traces": self.source,
+            "split": wanted.split,
+            "questions": self.questions,
+            "unlabelled": self.unlabelled,
+            "rounds": self.rounds,
+            "fitted_on": dict(self.fitting),
+            "with_gold_passages": self.with_gold_passages,
+            "variants": list(wanted.variants),
+            "seeds": list(wanted.all_seeds),
+            "preset": wanted.preset,
+            "encoder": wanted.text.encoder,
+            "f1_kind": wanted.f1_kind,
+            "bootstrap": wanted.resamples,
+            "version": VERSION,
+            "full_budget": self.full,
+            "best_fixed": self.best,
+            "policies": [each.to_json() for each in self.contenders],
+            "contrasts": [each.to_json() for each in self.contrasts],
+            "critical": self.critical,
+            "unread": None if self.unread is None else asdict(self.unread),
+            "band": "mean, least and greatest over seeds",
+            "notes": list(self.notes),
+        }

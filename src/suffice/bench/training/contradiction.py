@@ -1,0 +1,217 @@
+"""Train the contradiction head on template pairs and measure it on templates it never saw.
+
+``python -m suffice.bench.training.contradiction --out FILE``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.bench.training.contradiction_pairs import make_pairs, pole_phrases
+from suffice.bench.training.contradiction_scores import measure
+from suffice.errors import SufficeError, UsageError
+from suffice.protocols import ContradictionDetector, Encoder
+from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
+from suffice.retrieval.pairs.contradiction_features import VectorOf, pair_features
+from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
+from suffice.signals.candidates import MarkerDetector
+
+_FORMS = ("{}", "{} it", "{} the service", "{} access to the store", "we {} the system")
+"""Around a phrase, so that the pole is not that of single words only."""
+_STEPS = 50
+_CLOSE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContradictionSettings:
+    """How the head is trained.
+
+    Parameters
+    ----------
+    pairs
+        Of each family of templates, at least 1.
+    pole_ridge, ridge
+        Penalties on the squared weights of the pole and of the head, above 0.
+    seed
+        Of the pairs.
+    """
+
+    pairs: int = 60
+    pole_ridge: float = 0.5
+    ridge: float = 1.0
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        for name, low in (("pairs", 1), ("seed", 0)):
+            if getattr(self, name) < low:
+                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)!r}")
+        for name in ("pole_ridge", "ridge"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UsageError(f"{name} must be above 0, found {getattr(self, name)!r}")
+
+
+def logistic_weights(
+    features: NDArray[np.float64], labels: NDArray[np.bool_], *, ridge: float
+) -> NDArray[np.float64]:
+    """Penalised logistic regression by Newton's method, (n_features + 1,), the offset last.
+
+    It minimises the summed log-loss plus ``ridge / 2`` times the squared weights, the offset left free.
+
+    Parameters
+    ----------
+    features
+        (n_rows, n_features).
+    labels
+        (n_rows,), of both kinds.
+    ridge
+        Above 0: the minimum is then the only one.
+    """
+    rows = np.column_stack([features, np.ones(len(features))])
+    penalty = np.full(rows.shape[1], ridge)
+    penalty[-1] = 1e-8  # free, yet never without a minimum
+    weights = np.zeros(rows.shape[1])
+    loss = _loss(rows, labels, penalty, weights)
+    for _ in range(_STEPS):
+        chance = 0.5 * (1.0 + np.tanh(rows @ weights / 2.0))
+        slope = rows.T @ (chance - labels) + penalty * weights
+        curvature = (rows * (chance * (1.0 - chance))[:, None]).T @ rows + np.diag(penalty)
+        step = np.linalg.solve(curvature, slope)
+        size = 1.0
+        while _loss(rows, labels, penalty, weights - size * step) > loss and size > _CLOSE:
+            size /= 2.0
+        weights = weights - size * step
+        before, loss = loss, _loss(rows, labels, penalty, weights)
+        if before - loss <= _CLOSE * before:
+            break
+    return weights
+
+
+def _loss(
+    rows: NDArray[np.float64],
+    labels: NDArray[np.bool_],
+    penalty: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> float:
+    odds = rows @ weights
+    return float((np.logaddexp(0.0, odds) - labels * odds).sum() + (penalty * weights**2).sum() / 2)
+
+
+def learn_pole(vector_of: VectorOf, *, ridge: float) -> NDArray[np.float64]:
+    """The direction that tells phrases of doing from those of undoing, (dimension + 1,)."""
+    phrases = pole_phrases()
+    vectors = [vector_of(form.format(phrase)) for form in _FORMS for phrase, _ in phrases]
+    labels = np.array([doing for _ in _FORMS for _, doing in phrases])
+    return logistic_weights(np.array(vectors), labels, ridge=ridge)
+
+
+def train(
+    encoder: Encoder, settings: ContradictionSettings = ContradictionSettings()
+) -> HeadWeights:
+    """The head of the training families; the same encoder and settings give the same weights.
+
+    Raises
+    ------
+    BackendError
+        When the encoder fails.
+    """
+    vector_of = kept_vectors(encoder)
+    pole = learn_pole(vector_of, ridge=settings.pole_ridge)
+    pairs = make_pairs("train", per_family=settings.pairs, seed=settings.seed)
+    features = [pair_features(each.step, each.candidate, vector_of, pole) for each in pairs]
+    labels = np.array([each.conflict for each in pairs])
+    weights = logistic_weights(np.array(features), labels, ridge=settings.ridge)
+    return HeadWeights(encoder=encoder.name, pole=pole, weights=weights)
+
+
+# --- the command -----------------------------------------------------------------------------
+def _parser() -> argparse.ArgumentParser:
+    defaults = ContradictionSettings()
+    parser = argparse.ArgumentParser(
+        prog="python -m suffice.bench.training.contradiction",
+        description="Trains the contradiction head on pairs of plan steps made from templates, and "
+        "compares it with the published markers on templates held out.",
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="FILE", help="where the weights are written"
+    )
+    for name, kind, what in (
+        ("pairs", int, "pairs of each family of templates"),
+        ("pole-ridge", float, "penalty on the pole's weights"),
+        ("ridge", float, "penalty on the head's weights"),
+        ("seed", int, "of the pairs"),
+    ):
+        default = getattr(defaults, name.replace("-", "_"))
+        parser.add_argument(
+            f"--{name}",
+            type=kind,
+            default=default,
+            metavar="N",
+            help=f"{what} (default: {default})",
+        )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    names = ContradictionSettings.__slots__
+    settings = ContradictionSettings(**{name: getattr(arguments, name) for name in names})
+    encoder = OnnxEncoder.load(threads=1)
+    weights = train(encoder, settings)
+    weights.write(Path(arguments.out))
+    pairs = make_pairs("test", per_family=settings.pairs, seed=settings.seed)
+    detectors: dict[str, ContradictionDetector] = {
+        "markers": MarkerDetector(),
+        "head": ContradictionHead(weights, encoder),
+    }
+    return {
+        "version": VERSION,
+        "file": arguments.out,
+        "encoder": encoder.name,
+        "settings": asdict(settings),
+        "test_pairs": len(pairs),
+        "held_out": {name: measure(each, pairs).to_json() for name, each in detectors.items()},
+    }
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _table(document: dict[str, Any]) -> str:
+    lines = [f"{document['test_pairs']} pairs of templates held out"]
+    for name, found in document["held_out"].items():
+        lines.append(f"{name}, {1e6 * found['seconds_a_pair']:.0f} microseconds a pair")
+        for metric, value in found["metrics"].items():
+            low, high = _shown(value["low"]), _shown(value["high"])
+            lines.append(f"  {metric:10} {_shown(value['estimate'])} [{low}, {high}]")
+        for what in ("flagged_by_kind", "accuracy_by_family"):
+            shares = ", ".join(f"{key} {value:.2f}" for key, value in found[what].items())
+            lines.append(f"  {what.replace('_', ' ')}: {shares}")
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train, write and measure; the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        document = _run(arguments)
+    except (SufficeError, OSError) as error:
+        sys.stderr.write(f"train_contradiction: {' '.join(str(error).split())}\n")
+        return error.exit_code if isinstance(error, SufficeError) else 1
+    shown = json.dumps(document, indent=1, allow_nan=False) if arguments.json else _table(document)
+    sys.stdout.write(f"{shown}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

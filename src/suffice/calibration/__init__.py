@@ -1,1 +1,0 @@
-"""Calibration: arrays in, fitted numbers out."""

@@ -1,0 +1,103 @@
+"""``suffice demo``: the whole story on the embedded model."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from suffice.cli.commands.report import usual_policies, write_report
+from suffice.cli.options import add_json
+from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
+from suffice.datasets.registry import load
+from suffice.errors import UsageError
+from suffice.llm.connect import connect
+from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.pipelines.record.session import Progress
+from suffice.policies.file import save_policy
+from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.registry import fit_method
+from suffice.replay.diagnose.report_parts import report_parts
+from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.report.tables.comparison import comparison_table
+from suffice.trace.rounds.reader import read_traces
+
+_FEWEST = 5
+_ROUNDS = 5
+_SAMPLES = 3
+_SAMPLE_TOKENS = 16
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "demo",
+        help="the whole story on a small model in this process",
+        description="Records questions of the generated data set with the embedded model, calibrates "
+        "TASR on 40% of them, replays every policy on the rest, and writes traces, policy and report.",
+    )
+    parser.add_argument("--out", default="demo", metavar="DIR", help="where to (default: demo)")
+    parser.add_argument(
+        "--questions", type=int, default=45, metavar="N", help="how many, from 5 (default: 45)"
+    )
+    parser.add_argument("--model", metavar="M", help="a GGUF file instead of Gemma 3 270M")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record, fit, replay, report."""
+    if arguments.questions < _FEWEST:
+        raise UsageError(f"--questions must be at least {_FEWEST}, found {arguments.questions}")
+    out = Path(arguments.out)
+    started = time.monotonic()
+    say(f"1/4 recording {arguments.questions} generated questions, {_ROUNDS} rounds each")
+    model = connect("embedded", arguments.model)
+    if notice := getattr(model, "licence", ""):
+        say(f"    {notice}")
+    recording = Recording(
+        dataset="generated",
+        settings=CumulativeSettings(
+            rounds=_ROUNDS, samples=_SAMPLES, max_sample_tokens=_SAMPLE_TOKENS
+        ),
+    )
+    line = ProgressLine("    recorded")
+
+    def progress(now: Progress) -> None:
+        line.show(now.finished, now.planned, failed=now.failed)
+
+    examples = load("generated", None, limit=arguments.questions, seed=42)
+    summary = record_examples(examples, model, out / "traces", recording, progress)
+    if summary.interrupted:
+        say("interrupted; run the same command again to go on")
+        return INTERRUPTED
+    if summary.failed:
+        say(f"    {summary.failed} questions failed and are left out; run again to retry them")
+    recorded = read_traces(out / "traces")
+    # an earlier run may have recorded more
+    traces = recorded.only_questions(each.question.id for each in examples)
+    say("2/4 calibrating TASR on the tune questions")
+    policy = fit_method("tasr", traces, "corrected", FIT_SPLIT)
+    policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)
+    say("3/4 replaying every policy on the other questions, without a model call")
+    comparison = compare(traces, ComparisonSettings(policies=usual_policies(traces)))
+    say("4/4 writing the report")
+    report = out / "report.html"
+    write_report(comparison, report, report_parts(traces, comparison))
+    if arguments.json:
+        print_json(
+            {
+                "traces": str(out / "traces"),
+                "policy": str(policy_file),
+                "report": str(report),
+                "seconds": time.monotonic() - started,
+                "replay": comparison.result.to_json(),
+            }
+        )
+        return 0
+    print(comparison_table(comparison.result))
+    print(f"\ntraces {out / 'traces'}, policy {policy_file}, report {report}")
+    print("next: open the report, or record your own loop: suffice record --help")
+    return 0

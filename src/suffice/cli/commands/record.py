@@ -1,0 +1,253 @@
+"""``suffice record``: record full-budget rounds of a data set."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from suffice.cli.options import (
+    add_json,
+    add_model,
+    connect_model,
+    natural,
+    positive,
+)
+from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
+from suffice.cli.retrieval_options import (
+    OWN_OPTIONS,
+    add_clustering,
+    add_growing,
+    add_retrieval,
+    check_own_options,
+    connect_retrieval,
+)
+from suffice.datasets.example import Example
+from suffice.datasets.registry import DATASETS, load
+from suffice.errors import UsageError
+from suffice.pipelines.answers.prompts import PROMPTS
+from suffice.pipelines.live.choice import passage_filter
+from suffice.pipelines.loops.ranked import BudgetedSettings, settle_certainty
+from suffice.pipelines.loops.registry import LOOPS, AnySettings
+from suffice.pipelines.loops.searching import SearchSettings
+from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.pipelines.record.recorder import RecordSummary
+from suffice.pipelines.record.session import Progress
+from suffice.pipelines.record.splits import parse_splits
+from suffice.retrieval.pairs.training_record import trained_on
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "record",
+        help="record full-budget rounds of a data set",
+        description="Runs every question of a data set to the full budget and keeps each round. "
+        "Resumable: run the same command again and it goes on where it stopped, and tries failed "
+        "questions anew.",
+    )
+    parser.add_argument("--dataset", required=True, choices=sorted(DATASETS), help="which data set")
+    parser.add_argument("--data", metavar="PATH", help="its file, plain or .gz (generated: none)")
+    parser.add_argument(
+        "--out", required=True, metavar="TRACES", help="a directory, or a .parquet file"
+    )
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
+    parser.add_argument(
+        "--corpus",
+        choices=("own", "pooled"),
+        default="own",
+        help="rank each question's own paragraphs, or all paragraphs of the data set",
+    )
+    parser.add_argument(
+        "--splits",
+        default="tune=0.4,eval=0.6",
+        metavar="NAME=SHARE,...",
+        help="how questions are split (tune=0.4,eval=0.6)",
+    )
+    parser.add_argument("--seed", type=natural, default=42, help="of data, splits and samples (42)")
+    parser.add_argument(
+        "--skip-invalid", action="store_true", help="leave out questions without passages"
+    )
+    _add_rounds(parser)
+    add_retrieval(parser)
+    add_model(parser)
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_rounds(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("rounds")
+    group.add_argument(
+        "--pipeline",
+        choices=tuple(LOOPS),
+        default="cumulative",
+        help="cumulative: one more passage a round (default); budgeted: a few, then a few more, with "
+        "the signals that ab-rag reads; iterative: the model asks a follow-up question each round, with "
+        "the sampled answers that stop-rag learns from; chain: the same from its earlier questions and "
+        "answers alone; react: the model thinks, and chooses each round's query",
+    )
+    group.add_argument(
+        "--rounds",
+        type=positive,
+        metavar="R",
+        help="the full budget (5; budgeted and react 3, iterative and chain 10)",
+    )
+    group.add_argument(
+        "--samples",
+        type=natural,
+        metavar="M",
+        help="sampled answers a round beside the greedy one (0; iterative and chain 8); under "
+        "self_consistency those that the answer is chosen from (3)",
+    )
+    add_clustering(group)
+    group.add_argument(
+        "--filter",
+        metavar="POLICY",
+        help="drop passages by the filter of this micp policy file before the answerer sees them; the "
+        "questions it was calibrated on are left out",
+    )
+    group.add_argument(
+        "--closed-book",
+        action="store_true",
+        help="also record the answer without passages, as round 0",
+    )
+    group.add_argument(
+        "--judge",
+        action="store_true",
+        help="also ask the model after each round how well the evidence supports its answer: the "
+        "signal judge_support (later: suffice signals --llm)",
+    )
+    group.add_argument(
+        "--llm-stop",
+        action="store_true",
+        help="iterative and chain: also ask the model after each round whether it would stop: the signal "
+        "llm_stop (react always says)",
+    )
+    group.add_argument(
+        "--prompt",
+        choices=PROMPTS,
+        help="in what order answer and confidence are asked for (answer-first); bare: the answer alone "
+        "(the budgeted pipeline's)",
+    )
+    add_growing(group, "auto, the default: the first where the model gives log-probabilities")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, connect, record, summarise."""
+    chosen = None if arguments.filter is None else passage_filter(arguments.filter)
+    if chosen is not None and chosen.values and not chosen.question_ids:
+        say(
+            f"{arguments.filter} does not name the questions its filter was calibrated on, so none is left "
+            "out; name the policy file that the filter was fitted for, unless these are other questions"
+        )
+    examples = _examples(arguments, frozenset() if chosen is None else chosen.question_ids)
+    pool = None
+    if arguments.corpus == "pooled" and arguments.data is not None:
+        # --limit chooses questions, not what they are asked over
+        pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
+    model = connect_model(arguments)
+    settled = settings = _settings(arguments)
+    if isinstance(settings, BudgetedSettings):
+        settled, why = settle_certainty(settings, model)
+        say(f"certainty: {settled.certainty} ({why})")
+    retrieval, encoder = connect_retrieval(arguments, encode=arguments.pipeline == "budgeted")
+    recording = Recording(
+        dataset=arguments.dataset,
+        settings=settings,
+        retrieval=retrieval,
+        encoder=encoder,
+        passage_filter=chosen,
+        filter_document=None if chosen is None else chosen.stated(),
+        corpus=arguments.corpus,
+        pool=pool,
+        source=arguments.data,
+        splits=parse_splits(arguments.splits),
+        skip_invalid=arguments.skip_invalid,
+        on_encoded=ProgressLine("encoded").show,
+        on_start=partial(_tell_cost, settled),
+    )
+    line = ProgressLine("recorded")
+
+    def progress(now: Progress) -> None:
+        line.show(now.finished, now.planned, failed=now.failed)
+
+    summary = record_examples(examples, model, Path(arguments.out), recording, progress)
+    return show_summary(summary, arguments)
+
+
+def _examples(arguments: argparse.Namespace, filtered_by: Collection[str]) -> Sequence[Example]:
+    """The questions to record; those that trained the reranker or set the filter are not among them."""
+    seen = {
+        "on which the reranker was trained": trained_on(arguments.reranker),
+        "on which the passage filter was calibrated": frozenset(filtered_by),
+    }
+    if not any(seen.values()):
+        return load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
+    fresh = list(load(arguments.dataset, arguments.data, seed=arguments.seed))
+    for why, ids in seen.items():
+        before = len(fresh)
+        fresh = [each for each in fresh if each.question.id not in ids]
+        if len(fresh) < before:
+            say(f"{before - len(fresh)} questions {why} are left out")
+    return fresh[: arguments.limit]
+
+
+def _settings(arguments: argparse.Namespace) -> AnySettings:
+    """The loop's settings; what was not given is the loop's own default."""
+    names = ("rounds", "samples", "prompt", "seed", "closed_book", "judge", "cluster_cosine")
+    check_own_options(arguments, arguments.pipeline)
+    given = {
+        name: value
+        for name in (*names, *OWN_OPTIONS)
+        if (value := getattr(arguments, name)) is not None
+    }
+    kind = LOOPS[arguments.pipeline]
+    if arguments.llm_stop:
+        if not issubclass(kind, SearchSettings):
+            raise UsageError(
+                "--llm-stop is for --pipeline iterative, chain or react: other loops ask the model nothing "
+                "about stopping; --judge records its rating of the evidence"
+            )
+        given["verdicts"] = True
+    return kind(**given)
+
+
+def _tell_cost(settings: AnySettings, questions: int) -> None:
+    """Say, before it starts, what a recording will take for so many questions."""
+    if not questions:
+        return
+    rounds = questions * settings.rounds
+    calls = rounds * settings.calls + questions * settings.closed_book
+    sampled = f", {rounds * settings.samples:,} of them samples" if settings.samples else ""
+    more = ", and once each without passages" if settings.closed_book else ""
+    more += ", and more where one has to be repeated" if settings.own_calls else ""
+    say(
+        f"up to {calls:,} model calls{sampled}: {questions:,} questions x {settings.rounds} rounds x "
+        f"{settings.calls}{more}"
+    )
+
+
+def show_summary(summary: RecordSummary, arguments: argparse.Namespace) -> int:
+    """Print what a recording did; the exit code."""
+    if arguments.json:
+        print_json(
+            {
+                "out": arguments.out,
+                "recorded": summary.recorded,
+                "before": summary.before,
+                "failed": summary.failed,
+                "questions": summary.recorded + summary.before,
+                "interrupted": summary.interrupted,
+            }
+        )
+    else:
+        print(f"{arguments.out}: {summary.recorded + summary.before} questions", end="")
+        print(f" ({summary.recorded} recorded now, {summary.before} before)")
+    if summary.failed:
+        say(f"{summary.failed} questions failed, see failures.jsonl; run again to retry them")
+    if summary.interrupted:
+        say("interrupted; run the same command again to go on")
+        return INTERRUPTED
+    return 1 if summary.failed else 0

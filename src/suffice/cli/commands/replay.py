@@ -1,0 +1,79 @@
+"""``suffice replay``: score policies on recorded rounds."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from suffice.cli.options import (
+    add_json,
+    add_replay,
+    add_traces,
+    comparison_settings,
+    open_more,
+    open_traces,
+)
+from suffice.cli.output import print_json, say
+from suffice.replay.run.compare import compare
+from suffice.replay.run.macro import macro_means
+from suffice.replay.run.q_values import with_q_values
+from suffice.report.tables.comparison import comparison_table
+from suffice.report.tables.macro import macro_table
+from suffice.trace.rounds.writer import write_trace_set
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "replay",
+        help="score policies on recorded rounds",
+        description="Scores policies on recorded rounds: what each would have cost and scored, with "
+        "paired intervals.",
+    )
+    add_traces(parser)
+    add_replay(parser)
+    parser.add_argument(
+        "--macro",
+        action="append",
+        default=[],
+        metavar="TRACES2",
+        help="replay these traces too and average over the sets, each counting the same; questions "
+        "that stand in several sets are resampled together; may be given several times",
+    )
+    parser.add_argument(
+        "--per-question", action="store_true", help="with --json: the stop round of every question"
+    )
+    parser.add_argument(
+        "--write-signals",
+        metavar="TRACES2",
+        help="also write the traces with the values q_stop and q_cont of the one stop-rag policy replayed",
+    )
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay and print."""
+    settings = comparison_settings(arguments)
+    traces = open_traces(arguments, say)
+    comparison = compare(traces, settings)
+    if arguments.write_signals is not None:
+        written = write_trace_set(with_q_values(traces, comparison), arguments.write_signals)
+        say(f"wrote {written}")
+    others = [compare(open_more(path, arguments, say), settings) for path in arguments.macro]
+    macro = macro_means([comparison, *others]) if others else None
+    if arguments.json:
+        document = comparison.result.to_json(per_question=arguments.per_question)
+        print_json(document if macro is None else {**document, "macro": macro.to_json()})
+        for note in comparison.result.notes:
+            say(note)
+        return 0
+    for each in (comparison, *others):
+        if macro is not None:
+            print(f"{each.result.source}\n")
+        print(comparison_table(each.result))
+        if macro is not None:
+            print()
+    if macro is not None:
+        print(macro_table(macro))
+    return 0

@@ -1,0 +1,158 @@
+"""``suffice report``: one self-contained HTML file."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from suffice.cli.options import (
+    add_json,
+    add_replay,
+    add_traces,
+    comparison_settings,
+    names,
+    open_traces,
+)
+from suffice.cli.output import print_json, say
+from suffice.policies.fitting import FIT_SPLIT
+from suffice.replay.choose.formulas import FORMS
+from suffice.replay.choose.search import SearchSettings
+from suffice.replay.diagnose.question_histories import report_data
+from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
+from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.report.page.report import render_report
+from suffice.trace.durable import replace_file
+from suffice.trace.rounds.table import TraceSet
+
+
+def add_command(commands: Any) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "report",
+        help="compare policies in one HTML file",
+        description="Writes one self-contained HTML file: scores against calls, stop rounds, "
+        "reliability, cost, signals, calibrators, thresholds, selective prediction, guarantees, and "
+        "every question with where each policy stops and why. What a trace does not allow is left out, "
+        "and the report says why. Without --policy it shows every fixed-K, the oracles and, where the "
+        "trace allows, TASR.",
+    )
+    add_traces(parser)
+    add_replay(parser)
+    _add_parts(parser)
+    parser.add_argument("--out", required=True, metavar="FILE.html", help="where to write it")
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_parts(parser: argparse.ArgumentParser) -> None:
+    """What the report holds beside the comparison."""
+    group = parser.add_argument_group("parts")
+    group.add_argument(
+        "--parts",
+        type=_parts,
+        default=PARTS,
+        metavar="A,B,...",
+        help=f"which parts beside the comparison: {', '.join(PARTS)}, or none (default: all that the "
+        "trace allows)",
+    )
+    group.add_argument(
+        "--search",
+        type=names,
+        metavar="A,B,...",
+        help="search rules over these signals, as suffice search does",
+    )
+    group.add_argument(
+        "--form", choices=tuple(FORMS), default="or", help="of the rules searched (default: or)"
+    )
+    group.add_argument(
+        "--report-naive",
+        action="store_true",
+        help="also show the intervals that ignore how many rules were looked at",
+    )
+    group.add_argument(
+        "--confidence",
+        metavar="SIGNAL",
+        help="the signal at the stop that is a policy's confidence (default: the policy's own)",
+    )
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    wanted = () if text == "none" else names(text)
+    unknown = [each for each in wanted if each not in PARTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}, or none"
+        )
+    return wanted
+
+
+def usual_policies(traces: TraceSet, fit_on: TraceSet | None = None) -> tuple[str, ...]:
+    """Every fixed-K, the oracles, and TASR where it can be fitted (on ``fit_on``) and computed."""
+    fixed = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
+    fitting = traces if fit_on is None else fit_on
+    fittable = (
+        FIT_SPLIT in fitting.splits
+        and any(gold.answers for gold in fitting.only_split(FIT_SPLIT).gold)
+        and all(
+            each.has("tokens") or "answer_token_margin" in each.signal_names
+            for each in (fitting, traces)
+        )
+    )
+    tasr = ("tasr", "tasr-corrected") if fittable else ()
+    return (*fixed, *tasr, "oracle-em", "oracle-f1")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay, compute the parts and write the file."""
+    traces = open_traces(arguments, say)
+    settings = comparison_settings(arguments)
+    if not settings.policies and not settings.rules:
+        settings = replace(settings, policies=usual_policies(traces, settings.fit_on))
+    comparison = compare(traces, settings)
+    parts = report_parts(traces, comparison, _parts_settings(arguments, settings))
+    size = write_report(comparison, Path(arguments.out), parts)
+    if arguments.search and "search" in parts.left_out:
+        say(f"no search: {parts.left_out['search']}")
+    if arguments.json:
+        result = comparison.result
+        print_json(
+            {
+                "out": arguments.out,
+                "bytes": size,
+                "questions": result.questions,
+                "replay": result.to_json(),
+                "parts": parts.to_json(),
+            }
+        )
+    else:
+        print(f"wrote {arguments.out} ({size / 1e6:.1f} MB)")
+    return 0
+
+
+def _parts_settings(arguments: argparse.Namespace, settings: ComparisonSettings) -> PartsSettings:
+    wanted = None
+    if arguments.search is not None:
+        wanted = SearchSettings(
+            signals=arguments.search,
+            form=arguments.form,
+            cost=settings.cost,
+            cost_model=settings.cost_model,
+            baseline=settings.baseline,
+        )
+    return PartsSettings(
+        parts=arguments.parts,
+        search=wanted,
+        naive=arguments.report_naive,
+        confidence=arguments.confidence,
+    )
+
+
+def write_report(comparison: Comparison, out: Path, parts: ReportParts | None = None) -> int:
+    """Write the comparison's report with these parts; its size in bytes."""
+    text = render_report(report_data(comparison.traces, comparison.result, parts))
+    content = text.encode()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(out, content)
+    return len(content)

@@ -1,0 +1,1 @@
+"""Scores, signals and costs of a trace set, measured once."""

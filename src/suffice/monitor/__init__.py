@@ -1,0 +1,1 @@
+"""Promises in use: streams in, alarms out."""

@@ -1,0 +1,325 @@
+"""Watching a calibrated promise in use: one observation in, an alarm out.
+
+A promise of coverage holds while answers are exchangeable with the calibration questions. Two monitors
+test that. :class:`CoverageMonitor` needs to know whether answers covered, so their right answers; its
+alarm says that more miss than the promise and the luck of calibration explain.
+:class:`ExchangeabilityMonitor` needs only a score of each answer; its alarm says that questions,
+retriever or model changed, not that coverage fell. Both may be looked at after every answer: over an
+endless stream that is exchangeable, each raises an alarm with probability at most its level.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import DataError, UsageError
+from suffice.numbers.conformal.order_statistics import exact_level, lower_rank
+from suffice.numbers.fields import number
+from suffice.numbers.tests.e_process import Monitor, built, saved_fields, whole
+from suffice.numbers.tests.tails import beta_quantile
+
+_UNDEFINED = math.inf  # where NaN stands among scores: above every number
+_WORSE = (0.05, 0.1, 0.2, 0.4)  # miss rates bet on, as shares of the way from the limit to 1
+_MOST_SCORES = 50_000_000  # a wrong count may not take all memory
+_STAKES = (-0.9, -0.5, -0.2, 0.2, 0.5, 0.9)
+
+
+def miss_rate_limit(alpha: float, n_calibration: int, confidence: float) -> float:
+    """The greatest miss rate of a kept promise, given its calibration set, with this confidence.
+
+    Over calibration sets the miss rate of a threshold at rank l = floor(alpha (n + 1)) follows
+    Beta(l, n + 1 - l) where scores are continuous, and is less where they are tied (Vovk 2012). The
+    result is that law's quantile, and at least ``alpha``; rank 0 never misses.
+
+    Parameters
+    ----------
+    alpha, confidence
+        In (0, 1).
+    n_calibration
+        From 1.
+
+    >>> round(miss_rate_limit(0.1, 100, 0.975), 3)
+    0.164
+    """
+    rank = lower_rank(exact_level(alpha), n_calibration)
+    if rank == 0:
+        return alpha
+    return max(alpha, beta_quantile(rank, n_calibration + 1 - rank, confidence))
+
+
+class CoverageMonitor(Monitor):
+    """Whether answers still cover as promised; needs the right answers of a sample of them.
+
+    It bets that misses are more frequent than :func:`miss_rate_limit` at confidence
+    ``1 - level / 2``: half of the level pays for the luck of calibration, half for the bets. One miss
+    fewer never gains it anything, so the level holds for every miss rate up to the limit.
+
+    Parameters
+    ----------
+    alpha
+        The promised miss rate, in (0, 1).
+    n_calibration
+        How many questions the promise was calibrated on, from 1.
+    level
+        The probability of a false alarm, ever; in (0, 1).
+
+    Raises
+    ------
+    UsageError
+        For a value outside these ranges.
+
+    Notes
+    -----
+    The answers taken may be a sample, drawn without regard to whether they cover. Where several
+    thresholds share ``alpha``, the law behind the limit is an approximation.
+
+    >>> monitor = CoverageMonitor(0.1, 200)
+    >>> any(monitor.update(True) for _ in range(500))
+    False
+    >>> next(n for n in range(1, 100) if monitor.update(False))
+    10
+    """
+
+    kind = "coverage"
+    __slots__ = ("_alpha", "_factors", "_limit", "_misses", "_n")
+
+    def __init__(self, alpha: float, n_calibration: int, level: float = 0.05) -> None:
+        super().__init__(level, len(_WORSE))
+        exact_level(alpha)
+        if isinstance(n_calibration, bool) or not isinstance(n_calibration, int | np.integer):
+            raise UsageError(f"n_calibration must be a whole number, found {n_calibration!r}")
+        if n_calibration < 1:
+            raise UsageError(f"n_calibration must be at least 1, found {n_calibration}")
+        self._alpha, self._n = float(alpha), int(n_calibration)
+        self._limit = miss_rate_limit(self._alpha, self._n, 1.0 - self._level / 2.0)
+        rates = [self._limit + share * (1.0 - self._limit) for share in _WORSE]
+        self._factors = {
+            False: tuple(rate / self._limit for rate in rates),
+            True: tuple((1.0 - rate) / (1.0 - self._limit) for rate in rates),
+        }
+        self._misses = 0
+
+    def update(self, covered: bool | np.bool_) -> bool:  # noqa: FBT001 - an observation, no switch
+        """Take one answer whose right answer is known; whether there is or was an alarm.
+
+        Raises
+        ------
+        UsageError
+            Unless it is True or False.
+        """
+        if not isinstance(covered, bool | np.bool_):
+            raise UsageError(
+                f"covered must be True or False, found {covered!r}; leave out answers whose right "
+                "answer is unknown"
+            )
+        self._misses += not covered
+        return self._settle(self._factors[bool(covered)])
+
+    @property
+    def limit(self) -> float:
+        """The miss rate it bets against."""
+        return self._limit
+
+    @property
+    def misses(self) -> int:
+        """Answers taken that did not cover."""
+        return self._misses
+
+    @property
+    def p_value(self) -> float:
+        """A bound on the chance of as much evidence by now or ever, were all well; in (0, 1]."""
+        return min(1.0, self._level / 2.0 + 1.0 / self._capital.greatest)
+
+    def to_json(self) -> dict[str, Any]:
+        """All it needs to go on, as strict JSON."""
+        own = {"alpha": self._alpha, "n_calibration": self._n, "misses": self._misses}
+        return self._document(self.kind, own)
+
+    @classmethod
+    def from_json(cls, document: object) -> CoverageMonitor:
+        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is not what it must be, or for a newer version.
+        """
+        fields = saved_fields(document, cls.kind, ("alpha", "n_calibration", "misses"))
+        alpha, level = number(fields.get("alpha"), "alpha"), number(fields.get("level"), "level")
+        n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
+        found = built(lambda: cls(alpha, n_calibration, level))
+        found._resume(fields, len(_WORSE))  # noqa: SLF001 - its own class
+        found._misses = whole(fields.get("misses"), "misses")  # noqa: SLF001
+        if found.misses > found.seen:
+            raise DataError(f"more than the {found.seen} answers seen", column="misses")
+        return found
+
+
+class ExchangeabilityMonitor(Monitor):
+    """Whether answers still look like those calibrated on; needs no right answer.
+
+    Each score gets its rank among the calibration scores and the stream so far, ties broken at random:
+    a p-value, uniform and independent of earlier ones while all are exchangeable (Vovk, Gammerman and
+    Shafer 2005, "Algorithmic Learning in a Random World"). It bets that p-values gather high, low, in
+    the middle or at both ends. A change is seen against what came before it, so a slow one may pass.
+
+    Parameters
+    ----------
+    calibration_scores
+        (n_calibration,), from 1, in any order. NaN is undefined: a value of its own, above all
+        numbers, so that undefined scores that become more frequent are a change too.
+    level
+        The probability of a false alarm, ever; in (0, 1).
+    seed
+        Of the breaking of ties; the same seed and stream give the same capital.
+
+    Raises
+    ------
+    UsageError
+        For a value outside these ranges or an infinite score.
+
+    >>> monitor = ExchangeabilityMonitor([0.0, 0.0, 0.3, 0.5, 0.9] * 20, seed=1)
+    >>> next(n for n in range(1, 100) if monitor.update(0.9))
+    18
+    """
+
+    kind = "exchangeability"
+    __slots__ = ("_n", "_scores", "_seed", "_undefined")
+
+    def __init__(
+        self,
+        calibration_scores: Sequence[float] | NDArray[np.float64],
+        level: float = 0.05,
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(level, 2 * len(_STAKES))
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+            raise UsageError(f"seed must be a whole number, found {seed!r}")
+        self._seed = int(seed)
+        self._scores = sorted(_score(each) for each in calibration_scores)
+        self._n = len(self._scores)
+        if self._n == 0:
+            raise UsageError("needs at least one calibration score to compare with")
+        self._undefined = 0
+
+    def update(self, score: float | np.floating[Any]) -> bool:
+        """Take the score of one answer; whether there is or was an alarm.
+
+        Raises
+        ------
+        UsageError
+            Unless it is a finite number or NaN.
+        """
+        value = _score(score)
+        p = self._p_value_of(value)
+        insort(self._scores, value)
+        self._undefined += value == _UNDEFINED
+        once, twice = math.cos(math.pi * p), math.cos(2.0 * math.pi * p)
+        return self._settle([1.0 + stake * wave for wave in (once, twice) for stake in _STAKES])
+
+    def _p_value_of(self, value: float) -> float:
+        """The rank of a score among those so far, from above, in [0, 1]."""
+        low, high = bisect_left(self._scores, value), bisect_right(self._scores, value)
+        total = len(self._scores)
+        return (total - high + self._draw() * (high - low + 1)) / (total + 1)
+
+    def _draw(self) -> float:
+        """Uniform in [0, 1), by seed and number of the answer, so that there is no state to keep."""
+        digest = hashlib.blake2b(f"{self._seed} {self.seen}".encode(), digest_size=8).digest()
+        return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
+
+    @property
+    def n_calibration(self) -> int:
+        """Calibration scores it began with."""
+        return self._n
+
+    @property
+    def undefined(self) -> int:
+        """Answers taken whose score was undefined."""
+        return self._undefined
+
+    def to_json(self) -> dict[str, Any]:
+        """All it needs to go on, as strict JSON; as long as there are distinct scores."""
+        runs = [(value, sum(1 for _ in run)) for value, run in groupby(self._scores)]
+        own = {
+            "seed": self._seed,
+            "n_calibration": self._n,
+            "undefined": self._undefined,
+            "values": [None if value == _UNDEFINED else value for value, _ in runs],
+            "counts": [count for _, count in runs],
+        }
+        return self._document(self.kind, own)
+
+    @classmethod
+    def from_json(cls, document: object) -> ExchangeabilityMonitor:
+        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is not what it must be, or for a newer version.
+        """
+        own = ("seed", "n_calibration", "undefined", "values", "counts")
+        fields = saved_fields(document, cls.kind, own)
+        level, seed = number(fields.get("level"), "level"), fields.get("seed")
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise DataError(f"must be a whole number, found {seed!r}", column="seed")
+        scores = scores_by_count(fields.get("values"), fields.get("counts"))
+        found = built(lambda: cls(scores, level, seed=seed))
+        found._resume(fields, 2 * len(_STAKES))  # noqa: SLF001 - its own class
+        found._n = whole(fields.get("n_calibration"), "n_calibration", 1)  # noqa: SLF001
+        if found.n_calibration + found.seen != len(scores):
+            raise DataError(
+                f"n_calibration and the answers seen are {found.n_calibration + found.seen}, the "
+                f"counts add up to {len(scores)}",
+                column="counts",
+            )
+        found._undefined = whole(fields.get("undefined"), "undefined")  # noqa: SLF001
+        return found
+
+
+def scores_by_count(values: object, counts: object) -> list[float]:
+    """Scores from distinct values, null for undefined, and how often each occurs; NaN is undefined.
+
+    Raises
+    ------
+    DataError
+        Naming ``values`` or ``counts``.
+
+    >>> scores_by_count([0.0, 0.5], [2, 1])
+    [0.0, 0.0, 0.5]
+    """
+    if not isinstance(values, list) or not isinstance(counts, list) or len(values) != len(counts):
+        raise DataError("values and counts must be lists of one length", column="counts")
+    scores: list[float] = []
+    total = 0
+    for each, count in zip(values, counts, strict=True):
+        value = math.nan if each is None else number(each, "values")
+        if each is not None and not math.isfinite(value):
+            raise DataError(f"must be finite or null, found {each!r}", column="values")
+        total += whole(count, "counts", 1)
+        if total > _MOST_SCORES:
+            raise DataError(f"add up to more than {_MOST_SCORES} scores", column="counts")
+        scores.extend([value] * count)
+    return scores
+
+
+def _score(value: object) -> float:
+    """A score as it is compared: undefined above all numbers."""
+    if isinstance(value, bool | np.bool_) or not isinstance(
+        value, int | float | np.integer | np.floating
+    ):
+        raise UsageError(f"a score must be a number, NaN where undefined; found {value!r}")
+    score = float(value)
+    if math.isinf(score):
+        raise UsageError(f"a score must be finite, or NaN where undefined; found {score}")
+    return _UNDEFINED if math.isnan(score) else score

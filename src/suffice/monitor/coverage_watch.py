@@ -1,0 +1,367 @@
+"""Watching the coverage that a policy file promises, over answers as they arrive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from suffice.errors import DataError, UsageError
+from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor, scores_by_count
+from suffice.monitor.arrivals import Arrived, Grading
+from suffice.numbers.fields import map_fields
+from suffice.numbers.tests.e_process import whole
+from suffice.numbers.tests.tails import exact_interval
+from suffice.policies.file import policy_hash
+from suffice.policies.micp.policy import MiCPPolicy
+from suffice.protocols import StopPolicy
+
+_INTERVAL = 0.05
+_DECIMALS = 9  # of scores: tools that copy JSON change last digits, and ties would be none
+_COUNTS = ("answers", "labelled", "undecided", "misses")
+_KINDS = (CoverageMonitor.kind, ExchangeabilityMonitor.kind)
+_KEPT_FOR = {"promise": "policy", "level": "--level", "seed": "--seed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a policy file promises, and what its calibration questions looked like.
+
+    Parameters
+    ----------
+    alpha
+        The promised miss rate, in (0, 1).
+    n_calibration
+        Calibration questions behind it.
+    first_round_scores
+        Their scores at round 1 to nine decimals, NaN where undefined; empty: the file holds none.
+    stop_on, penalty
+        Which score that is; see :class:`~suffice.policies.micp.policy.MiCPPolicy`.
+    grading
+        When an answer set covers.
+    policy
+        The hash of the policy; empty: unknown.
+    """
+
+    alpha: float
+    n_calibration: int
+    first_round_scores: tuple[float, ...] = ()
+    stop_on: str = "entropy"
+    penalty: float = 0.0
+    grading: Grading = field(default_factory=Grading)
+    policy: str = ""
+
+    def score(self, arrived: Arrived) -> float | None:
+        """The answer's score at round 1 as calibrated on; NaN: undefined; ``None``: not told."""
+        found = arrived.score if arrived.first_round is None else self._scored(arrived.first_round)
+        return None if found is None else round(found, _DECIMALS)
+
+    def _scored(self, values: Mapping[str, float]) -> float | None:
+        entropy = values.get("normalized_entropy")
+        if self.stop_on == "entropy":
+            return entropy
+        top = values.get("top_cluster_confidence")
+        if top is None or not self.penalty:
+            return None if top is None else -top
+        return None if entropy is None else -(top - self.penalty * entropy)
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hexadecimal digits over all of it."""
+        scores = ["undefined" if math.isnan(each) else each for each in self.first_round_scores]
+        graded = [self.grading.match.f1, self.grading.shows_all]
+        parts = [self.alpha, self.n_calibration, scores, self.stop_on, self.penalty]
+        parts += [*graded, self.policy]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+def promise_of(policy: StopPolicy) -> Promise:
+    """What a fitted policy promises.
+
+    Raises
+    ------
+    UsageError
+        When it is no micp policy: others promise no coverage.
+    DataError
+        Naming the field of ``fitted_on`` that is missing or malformed.
+    """
+    if not isinstance(policy, MiCPPolicy):
+        raise UsageError(
+            f"a policy of kind {policy.kind!r} promises no coverage; only micp does: "
+            "suffice fit micp TRACES --out policy.json"
+        )
+    n = whole(policy.fitted_on.get("calibration_questions"), "fitted_on.calibration_questions", 1)
+    return Promise(
+        alpha=policy.alpha,
+        n_calibration=n,
+        first_round_scores=_first_round_scores(policy.fitted_on.get("first_round_scores"), n),
+        stop_on=policy.stop_on,
+        penalty=policy.penalty,
+        grading=Grading(match=policy.match, shows_all=policy.clusters.by == "string"),
+        policy=policy_hash(policy),
+    )
+
+
+def _first_round_scores(stored: object, n: int) -> tuple[float, ...]:
+    """The stored scores; calibration questions that have none are the undefined ones."""
+    if stored is None:
+        return ()
+    fields = map_fields(stored, "first_round_scores", ("values", "counts"))
+    scores = scores_by_count(fields.get("values"), fields.get("counts"))
+    if len(scores) > n:
+        raise DataError(
+            f"add up to {len(scores)}, more than the {n} calibration questions", column="counts"
+        )
+    undefined = n - len(scores)
+    rounded = [round(each, _DECIMALS) for each in scores]
+    return (*rounded, *(scores_by_count([None], [undefined]) if undefined else ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSettings:
+    """How to watch: the probability of a false alarm of each monitor, and the seed of its ties."""
+
+    level: float = 0.05
+    seed: int = 42
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedMonitor:
+    """Where a monitor stands.
+
+    ``taken`` answers it could use; ``alarmed_at`` counts those, ``alarmed_at_answer`` all answers read,
+    both from 1. ``limit`` is the miss rate that the coverage monitor bets against.
+    """
+
+    kind: str
+    taken: int
+    capital: float
+    p_value: float
+    alarmed_at: int | None
+    alarmed_at_answer: int | None
+    limit: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "kind": self.kind,
+            "taken": self.taken,
+            "capital": self.capital,
+            "p_value": self.p_value,
+            "alarm": self.alarmed_at is not None,
+            "alarmed_at": self.alarmed_at,
+            "alarmed_at_answer": self.alarmed_at_answer,
+            "limit": self.limit,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What was seen so far.
+
+    ``labelled`` answers are those whose right answer was known, ``undecided`` of them are sets of which
+    it is not known whether "Can't Answer" is right; they count as covered. ``coverage`` and its 95%
+    interval are ``None`` when nothing was labelled; the interval's low end counts undecided as misses.
+    The interval is for one look at the end, not for stopping when it looks bad: that is what monitors
+    are for.
+    """
+
+    promise: Promise
+    settings: WatchSettings
+    answers: int
+    labelled: int
+    undecided: int
+    misses: int
+    monitors: tuple[WatchedMonitor, ...]
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of the labelled answers that covered."""
+        return None if self.labelled == 0 else 1.0 - self.misses / self.labelled
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its exact 95% interval (Clopper and Pearson)."""
+        if self.labelled == 0:
+            return None
+        covered = self.labelled - self.misses
+        low, _ = exact_interval(covered - self.undecided, self.labelled, _INTERVAL)
+        return low, exact_interval(covered, self.labelled, _INTERVAL)[1]
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether any monitor raised an alarm."""
+        return any(each.alarmed_at is not None for each in self.monitors)
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        low, high = self.interval or (None, None)
+        return {
+            "alpha": self.promise.alpha,
+            "calibration_questions": self.promise.n_calibration,
+            "level": self.settings.level,
+            "answers": self.answers,
+            "labelled": self.labelled,
+            "undecided": self.undecided,
+            "misses": self.misses,
+            "coverage": {"estimate": self.coverage, "low": low, "high": high},
+            "alarm": self.alarmed,
+            "monitors": [each.to_json() for each in self.monitors],
+        }
+
+
+class Watch:
+    """Both monitors over one stream of answers.
+
+    Parameters
+    ----------
+    promise, settings
+        What is watched and how.
+
+    Raises
+    ------
+    UsageError
+        When the level does not lie in (0, 1).
+    """
+
+    def __init__(self, promise: Promise, settings: WatchSettings | None = None) -> None:
+        self._promise = promise
+        self._settings = settings or WatchSettings()
+        self._counts = dict.fromkeys(_COUNTS, 0)
+        self._alarms: dict[str, int] = {}
+        level, scores = self._settings.level, promise.first_round_scores
+        self._coverage = CoverageMonitor(promise.alpha, promise.n_calibration, level)
+        self._exchangeability = (
+            ExchangeabilityMonitor(scores, level, seed=self._settings.seed) if scores else None
+        )
+
+    def take(self, arrived: Arrived) -> tuple[str, ...]:
+        """Count one answer; the kinds of monitors that raised their alarm at it."""
+        self._counts["answers"] += 1
+        if arrived.covered is not None or arrived.undecided:
+            covered = arrived.covered is not False  # undecided can only delay an alarm
+            self._counts["labelled"] += 1
+            self._counts["undecided"] += arrived.undecided
+            self._counts["misses"] += not covered
+            self._coverage.update(covered)
+        score = self._promise.score(arrived)
+        if score is not None and self._exchangeability is not None:
+            self._exchangeability.update(score)
+        raised = tuple(
+            each.kind for each in self._monitors if each.alarmed and each.kind not in self._alarms
+        )
+        self._alarms |= dict.fromkeys(raised, self._counts["answers"])
+        return raised
+
+    @property
+    def answers(self) -> int:
+        """Answers taken."""
+        return self._counts["answers"]
+
+    @property
+    def _monitors(self) -> tuple[CoverageMonitor | ExchangeabilityMonitor, ...]:
+        if self._exchangeability is None:
+            return (self._coverage,)
+        return self._coverage, self._exchangeability
+
+    def result(self) -> Watched:
+        """What was seen so far."""
+        return Watched(
+            promise=self._promise,
+            settings=self._settings,
+            monitors=tuple(
+                WatchedMonitor(
+                    kind=each.kind,
+                    taken=each.seen,
+                    capital=each.capital,
+                    p_value=each.p_value,
+                    alarmed_at=each.alarmed_at,
+                    alarmed_at_answer=self._alarms.get(each.kind),
+                    limit=each.limit if isinstance(each, CoverageMonitor) else None,
+                )
+                for each in self._monitors
+            ),
+            **self._counts,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All it needs to go on, as strict JSON."""
+        return {
+            "suffice_watch": 1,
+            "promise": self._promise.fingerprint,
+            "level": self._settings.level,
+            "seed": self._settings.seed,
+            **self._counts,
+            "alarms": dict(self._alarms),
+            "monitors": [each.to_json() for each in self._monitors],
+        }
+
+    def resumed(self, state: object) -> Watch:
+        """The watch that gave ``state`` by :meth:`to_json`, of the same promise and settings.
+
+        Raises
+        ------
+        DataError
+            When the state is malformed, or that of another policy, level or seed.
+        """
+        found = Watch(self._promise, self._settings)
+        found._go_on(self._checked(state))
+        return found
+
+    def _checked(self, state: object) -> Mapping[str, Any]:
+        own = ("suffice_watch", "promise", "level", "seed", *_COUNTS, "alarms", "monitors")
+        fields = state if isinstance(state, Mapping) else {}
+        if fields.get("suffice_watch") != 1:
+            raise DataError(
+                f"must be 1, found {fields.get('suffice_watch')!r}: no state of suffice monitor, or "
+                "one of a newer version",
+                column="suffice_watch",
+            )
+        fields = map_fields(state, "a state of suffice monitor", own)
+        fresh = self.to_json()
+        for name in ("promise", "level", "seed"):
+            if fields.get(name) != fresh[name]:
+                raise DataError(
+                    f"the state was kept for another {_KEPT_FOR[name]} ({fields.get(name)!r}, now "
+                    f"{fresh[name]!r}); begin another state file",
+                    column=name,
+                )
+        return fields
+
+    def _go_on(self, fields: Mapping[str, Any]) -> None:
+        saved = fields.get("monitors")
+        if not isinstance(saved, list) or len(saved) != len(self._monitors):
+            raise DataError(f"must be a list of {len(self._monitors)} monitors", column="monitors")
+        self._counts = {name: whole(fields.get(name), name) for name in _COUNTS}
+        alarms = map_fields(fields.get("alarms"), "alarms", _KINDS)
+        self._alarms = {kind: whole(at, f"alarms.{kind}", 1) for kind, at in alarms.items()}
+        self._coverage = CoverageMonitor.from_json(saved[0])
+        if self._exchangeability is not None:
+            self._exchangeability = ExchangeabilityMonitor.from_json(saved[1])
+        for each in self._monitors:
+            if each.alarmed != (each.kind in self._alarms):
+                raise DataError(f"does not agree with the {each.kind} monitor", column="alarms")
+        if (self._coverage.seen, self._coverage.misses) != (
+            self._counts["labelled"],
+            self._counts["misses"],
+        ):
+            raise DataError("does not agree with the coverage monitor", column="labelled")
+
+
+def watch(
+    policy: StopPolicy, answers: Iterable[Arrived], settings: WatchSettings | None = None
+) -> Watched:
+    """Watch a policy's promise over these answers, in order of arrival.
+
+    Raises
+    ------
+    UsageError, DataError
+        When the policy promises no coverage or does not say on what; see :func:`promise_of`.
+    """
+    found = Watch(promise_of(policy), settings)
+    for each in answers:
+        found.take(each)
+    return found.result()

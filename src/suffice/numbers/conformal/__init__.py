@@ -1,0 +1,1 @@
+"""Order statistics that conformal prediction takes for thresholds."""

@@ -1,0 +1,94 @@
+"""Reading the fields of JSON documents; a fault is named by its field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from suffice.errors import DataError
+
+
+def map_fields(document: object, what: str, allowed: tuple[str, ...]) -> Mapping[str, Any]:
+    """The object itself, when it is one and has no other fields than ``allowed``."""
+    if not isinstance(document, Mapping):
+        raise DataError(f"{what} is an object with {', '.join(allowed)}; found {document!r}")
+    unknown = sorted(set(document) - set(allowed))
+    if unknown:
+        raise DataError(
+            f"unknown field of {what}; allowed: {', '.join(allowed)}", column=str(unknown[0])
+        )
+    return document
+
+
+def number(value: object, column: str) -> float:
+    """A number as a float; JSON's true and false are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(f"must be a number, found {value!r}", column=column)
+    try:
+        return float(value)
+    except OverflowError:
+        raise DataError(f"{value!r} is too large", column=column) from None
+
+
+def number_or_none(value: object, column: str) -> float | None:
+    """A number or null."""
+    return None if value is None else number(value, column)
+
+
+def numbers(values: object, column: str) -> tuple[float, ...]:
+    """A list of numbers."""
+    if not isinstance(values, list | tuple):
+        raise DataError(f"must be a list of numbers, found {values!r}", column=column)
+    return tuple(number(value, column) for value in values)
+
+
+def probability_or_none(value: float | None, column: str) -> None:
+    """Refuse what is neither ``None`` nor in [0, 1]."""
+    if value is not None and not 0.0 <= value <= 1.0:
+        raise DataError(f"must be null or in [0, 1], found {value!r}", column=column)
+
+
+def check_points(x: Sequence[float]) -> None:
+    """Refuse points of a map that are not finite and strictly increasing."""
+    for value in x:
+        if not math.isfinite(value):
+            raise DataError(f"must be finite, found {value!r}", column="x")
+    for before, after in pairwise(x):
+        if before >= after:
+            raise DataError(f"must increase strictly, found {after!r} after {before!r}", column="x")
+
+
+def field_of(document: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    """A field of that kind; absent or null it is the default."""
+    value = document.get(name, default)
+    if value is None and default is None:
+        return None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise DataError(f"must be a {kind.__name__}, found {value!r}", column=name)
+    return value
+
+
+def strings_of(document: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    """A list of strings; ``None`` where there is none."""
+    values = field_of(document, name, list)
+    if values is None:
+        return None
+    if not all(isinstance(value, str) for value in values):
+        raise DataError("must be a list of strings", column=name)
+    return tuple(values)
+
+
+def finite(value: object, column: str) -> float:
+    """A finite number."""
+    found = number(value, column)
+    if not math.isfinite(found):
+        raise DataError(f"must be finite, found {found!r}", column=column)
+    return found
+
+
+def finite_numbers(document: Mapping[str, Any], name: str) -> dict[str, float]:
+    """An object of finite numbers; empty where there is none."""
+    parts = field_of(document, name, dict, {})
+    return {key: finite(value, f"{name}.{key}") for key, value in parts.items()}

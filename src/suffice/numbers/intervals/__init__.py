@@ -1,0 +1,1 @@
+"""Bootstrap and simultaneous intervals, and what they are intervals of."""

@@ -1,0 +1,154 @@
+"""Intervals that hold for a whole family of policies at once, and tests corrected for its size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.numbers.intervals.bootstrap import resampled_counts
+from suffice.numbers.tests.tails import student_t_upper
+
+_BLOCK = 512  # columns resampled at a time
+_LEVEL = 0.95
+_KEPT_CELLS = 25_000_000  # resampling weights kept between blocks
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Means of many columns with intervals, each array (n_columns,).
+
+    ``low`` and ``high`` cover all means at once with 95% confidence: the estimate plus and minus
+    ``critical`` bootstrap standard errors, where ``critical`` is the 95% quantile of the greatest
+    standardised deviation over all columns. ``naive_low`` and ``naive_high`` are the percentile
+    intervals that look at one column at a time.
+    """
+
+    estimate: Array
+    low: Array
+    high: Array
+    naive_low: Array
+    naive_high: Array
+    critical: float
+
+
+def simultaneous_bands(
+    n_columns: int,
+    columns: Callable[[slice], Array],
+    references: Sequence[Array | None],
+    *,
+    resamples: int = 1000,
+    seed: int = 42,
+) -> tuple[Band, ...]:
+    """Bands of the columns' means, once for every reference that is subtracted first.
+
+    Parameters
+    ----------
+    n_columns
+        Size of the family.
+    columns
+        ``columns(slice)`` gives those columns, (n_questions, n), questions sorted by id. They are
+        asked for in blocks, so that a large family need not be held at once.
+    references
+        Each ``None`` or (n_questions,), subtracted from every column: paired differences.
+    resamples, seed
+        The draws of :func:`suffice.numbers.intervals.bootstrap.resampled_means`; all columns and references
+        share them.
+
+    Notes
+    -----
+    The maximum over the family follows White (2000), "A reality check for data snooping", with
+    standardised deviations. A column without spread has an interval of width 0 and does not enter
+    the maximum.
+    """
+    if n_columns < 1:
+        raise UsageError("a family needs at least one member")
+    parts: list[list[_Part]] = [[] for _ in references]
+    greatest = np.zeros((len(references), resamples))
+    first = columns(slice(0, 1))
+    weights = _Weights(first.shape[0], resamples, seed)
+    offsets = [None if each is None else weights.means(each[:, None]) for each in references]
+    for start in range(0, n_columns, _BLOCK):
+        block = columns(slice(start, min(start + _BLOCK, n_columns)))
+        draws = weights.means(block)
+        estimate = block.mean(axis=0)
+        for number, reference in enumerate(references):
+            offset = offsets[number]
+            shifted = draws if offset is None else draws - offset
+            centre = estimate if reference is None else estimate - reference.mean()
+            part, deviation = _part(shifted, centre)
+            parts[number].append(part)
+            np.maximum(greatest[number], deviation, out=greatest[number])
+    return tuple(
+        _band(part, float(np.quantile(most, _LEVEL)))
+        for part, most in zip(parts, greatest, strict=True)
+    )
+
+
+class _Weights:
+    """Resampling weights, kept where they are small."""
+
+    def __init__(self, n_questions: int, resamples: int, seed: int) -> None:
+        self._size = (n_questions, resamples, seed)
+        small = n_questions * resamples <= _KEPT_CELLS
+        self._kept = list(self._drawn()) if small else None
+
+    def _drawn(self) -> Iterator[Array]:
+        n_questions, resamples, seed = self._size
+        return resampled_counts(n_questions, resamples=resamples, seed=seed)
+
+    def means(self, values: Array) -> Array:
+        """Column means of every resample, (resamples, n_columns)."""
+        blocks = self._kept if self._kept is not None else self._drawn()
+        return np.concatenate([counts @ values for counts in blocks]) / self._size[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    estimate: Array
+    error: Array
+    naive: Array  # (2, n_columns)
+
+
+def _part(draws: Array, centre: Array) -> tuple[_Part, Array]:
+    """Estimate and errors of a block, and each resample's greatest standardised deviation."""
+    error = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.zeros(draws.shape[1])
+    spread = error > 1e-12  # rounding alone gives less
+    safe = np.where(spread, error, 1.0)
+    deviation = np.abs(draws - centre) / safe * spread
+    naive = np.percentile(draws, [2.5, 97.5], axis=0)
+    return _Part(centre, np.where(spread, error, 0.0), naive), deviation.max(axis=1)
+
+
+def _band(parts: Sequence[_Part], critical: float) -> Band:
+    estimate = np.concatenate([part.estimate for part in parts])
+    half = critical * np.concatenate([part.error for part in parts])
+    naive = np.concatenate([part.naive for part in parts], axis=1)
+    return Band(
+        estimate=estimate,
+        low=estimate - half,
+        high=estimate + half,
+        naive_low=naive[0],
+        naive_high=naive[1],
+        critical=critical,
+    )
+
+
+def paired_p_values(differences: Array) -> Array:
+    """Two-sided p-values of "the mean difference is 0", (n_columns,): Student's t, n - 1 degrees.
+
+    ``differences`` (n_questions, n_columns). A column of zeros gives 1, a constant other one 0; one
+    question gives 1.
+    """
+    n_questions = differences.shape[0]
+    if n_questions < 2:
+        return np.ones(differences.shape[1])
+    mean = differences.mean(axis=0)
+    error = differences.std(axis=0, ddof=1) / np.sqrt(n_questions)
+    some = error > 1e-15
+    t = np.where(some, np.abs(mean) / np.where(some, error, 1.0), np.where(mean == 0, 0.0, np.inf))
+    return np.minimum(1.0, 2.0 * student_t_upper(t, n_questions - 1))

@@ -1,0 +1,222 @@
+"""Logistic regression by Newton's method with a line search (Lin, Lin and Weng 2007)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from suffice.errors import DataError
+
+_STEPS = 100
+_HALVINGS = 40
+_FLAT = 1e-12  # gradient, in rows, below which the fit is done
+
+
+def sigmoid(logit: float) -> float:
+    """``1 / (1 + exp(-logit))`` in [0, 1], without overflow; NaN stays NaN."""
+    if logit < 0:
+        rising = math.exp(logit)
+        return rising / (1.0 + rising)
+    return 1.0 / (1.0 + math.exp(-logit))
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticFit:
+    """``P(y = 1) = sigmoid(intercept + features @ weights)``; weights per unit of each feature."""
+
+    intercept: float
+    weights: tuple[float, ...]
+
+
+def fit_logistic(
+    features: ArrayLike,
+    y: ArrayLike,
+    *,
+    penalty: float = 1.0,
+    row_weights: ArrayLike | None = None,
+) -> LogisticFit:
+    """Ridge logistic regression of ``y`` on standardised features.
+
+    Minimises the sum of the rows' cross-entropies plus ``penalty / 2`` times the squared weights of
+    the standardised features, the intercept free; as scikit-learn's ``LogisticRegression(C=1/penalty)``
+    behind a ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all
+    weights are 0 and the intercept is the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row
+    counts so often, in means, spreads and cross-entropies alike.
+
+    Parameters
+    ----------
+    features
+        (n, k), finite.
+    y
+        Outcomes in [0, 1], (n,).
+    penalty
+        Above 0, so that separable data give finite weights.
+    row_weights
+        Above 0, (n,); ``None``: all 1.
+
+    Raises
+    ------
+    DataError
+        For no rows, a value that is not finite, a y outside [0, 1], or a row weight that is not above 0.
+
+    >>> fit = fit_logistic([[0.0], [1.0], [0.0], [1.0]], [0, 1, 1, 1])
+    >>> fit.weights[0] > 0
+    True
+    """
+    x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
+    if x.ndim != 2 or targets.shape != (len(x),) or not len(x):
+        raise DataError(
+            f"needs (n, k) features and (n,) outcomes, found {x.shape}, {targets.shape}"
+        )
+    if not np.isfinite(x).all() or not ((targets >= 0) & (targets <= 1)).all():
+        raise DataError("features must be finite and outcomes lie in [0, 1]")
+    if not penalty > 0:
+        raise DataError(f"penalty must be above 0, found {penalty!r}")
+    counts = _row_weights(row_weights, len(x))
+    total, right = float(counts.sum()), float(counts @ targets)
+    if not targets.any() or (targets == 1.0).all():
+        share = (right + 1) / (total + 2)
+        return LogisticFit(math.log(share / (1 - share)), (0.0,) * x.shape[1])
+    centre = np.average(x, axis=0, weights=counts)
+    spread = np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
+    varying = spread > 1e-12 * np.maximum(np.abs(centre), 1.0)
+    scale = np.where(varying, spread, 1.0)
+    design = np.vstack([np.where(varying, (x - centre) / scale, 0.0).T, np.ones(len(x))])
+    ridge = np.append(np.full(x.shape[1], penalty), 0.0)
+    found = least_cross_entropy(design, targets, ridge, counts)
+    weights = np.where(varying, found[:-1] / scale, 0.0)
+    return LogisticFit(float(found[-1] - weights @ centre), tuple(weights.tolist()))
+
+
+def _row_weights(given: ArrayLike | None, n: int) -> NDArray[np.float64]:
+    if given is None:
+        return np.ones(n)
+    found = np.asarray(given, np.float64)
+    if found.shape != (n,) or not (np.isfinite(found) & (found > 0)).all():
+        raise DataError(f"row weights must be {n} numbers above 0")
+    return found
+
+
+def least_cross_entropy(
+    design: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    ridge: NDArray[np.float64],
+    row_weights: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Weights (k,) of least penalised cross-entropy; the loss falls at every step.
+
+    Parameters
+    ----------
+    design
+        (k, n); the last row is the intercept's, all ones.
+    targets
+        (n,), in [0, 1], neither all 0 nor all 1.
+    ridge
+        (k,), each weight's penalty: half of it times the weight squared is added to the loss.
+    row_weights
+        (n,), above 0; ``None``: all 1.
+    """
+    counts = np.ones(design.shape[1]) if row_weights is None else row_weights
+    mean = np.average(targets, weights=counts)
+    weights = np.zeros(len(design))
+    weights[-1] = np.log(mean / (1 - mean))
+
+    def loss_of(weights: NDArray[np.float64]) -> float:
+        logits = weights @ design
+        cross_entropy = counts @ (np.logaddexp(0.0, logits) - targets * logits)
+        return float(cross_entropy + 0.5 * (ridge * weights * weights).sum())
+
+    loss = loss_of(weights)
+    for _ in range(_STEPS):
+        predicted = 0.5 * (1 + np.tanh(0.5 * (weights @ design)))
+        gradient = design @ (counts * (predicted - targets)) + ridge * weights
+        if np.abs(gradient).max() < _FLAT * counts.sum():
+            break
+        curvature = (design * (counts * predicted * (1 - predicted))) @ design.T
+        curvature += np.diag(ridge + 1e-12)  # held off singular
+        step = np.linalg.solve(curvature, gradient)
+        share = 1.0
+        for _ in range(_HALVINGS):
+            moved = weights - share * step
+            lower = loss_of(moved)
+            if lower < loss:
+                break
+            share /= 2
+        else:
+            break
+        weights, loss = moved, lower
+    return weights
+
+
+_MOST_FEATURES = 8
+
+
+def fit_rising_logistic(
+    features: ArrayLike,
+    y: ArrayLike,
+    *,
+    penalty: float = 1.0,
+    row_weights: ArrayLike | None = None,
+) -> LogisticFit:
+    """:func:`suffice.numbers.logistic.fit_logistic` with every weight at least 0.
+
+    The loss is convex, so the constrained optimum is the unconstrained one over the features whose
+    weights are not 0 there: of all subsets whose own fit has no negative weight, the best one.
+
+    Parameters
+    ----------
+    features
+        (n, k), finite, at most 8 of them; each is taken to rise with P(y = 1) or to say nothing.
+    y, penalty, row_weights
+        As there.
+
+    Raises
+    ------
+    DataError
+        As there, and for more than 8 features.
+
+    >>> fit_rising_logistic([[0.0], [1.0], [0.0], [1.0]], [1, 0, 1, 1]).weights
+    (0.0,)
+    """
+    x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
+    if x.ndim != 2 or x.shape[1] > _MOST_FEATURES:
+        raise DataError(f"needs (n, k) features with k at most {_MOST_FEATURES}, found {x.shape}")
+    counts = None if row_weights is None else np.asarray(row_weights, np.float64)
+    best, least = LogisticFit(0.0, (0.0,) * x.shape[1]), np.inf
+    for kept in _subsets(x.shape[1]):
+        fit = fit_logistic(x[:, kept], targets, penalty=penalty, row_weights=counts)
+        if min(fit.weights, default=0.0) < 0.0:
+            continue
+        weights = np.zeros(x.shape[1])
+        weights[kept] = fit.weights
+        loss = _cross_entropy(targets, fit.intercept + x @ weights, counts)
+        loss += 0.5 * penalty * float(np.square(weights * _spread(x, counts)).sum())
+        if loss < least:
+            best, least = LogisticFit(fit.intercept, tuple(weights.tolist())), loss
+    return best
+
+
+def _subsets(k: int) -> Iterator[list[int]]:
+    """All of them, larger ones first, so that equal losses keep the most features."""
+    for size in range(k, -1, -1):
+        yield from (list(each) for each in combinations(range(k), size))
+
+
+def _spread(x: NDArray[np.float64], counts: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    centre = np.average(x, axis=0, weights=counts)
+    spread: NDArray[np.float64] = np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
+    return spread
+
+
+def _cross_entropy(
+    targets: NDArray[np.float64],
+    logits: NDArray[np.float64],
+    counts: NDArray[np.float64] | None,
+) -> float:
+    each = np.logaddexp(0.0, logits) - targets * logits
+    return float(each.sum() if counts is None else counts @ each)

@@ -1,0 +1,231 @@
+"""Isotonic regression: the non-decreasing map from a signal to P(EM = 1) that fits best.
+
+Breakpoints and interpolation are those of scikit-learn's ``IsotonicRegression(y_min=0, y_max=1,
+out_of_bounds="clip")``, which the tests compare with.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from suffice.errors import DataError
+from suffice.numbers.fields import (
+    check_points,
+    map_fields,
+    number_or_none,
+    numbers,
+    probability_or_none,
+)
+from suffice.numbers.maps.fitting_rows import MINIMUM_ROWS, fit_rows
+
+_BLOCK = 1 << 15  # values looked up together; the temporaries stay in the cache
+_FIELDS = ("x", "y", "undefined")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsotonicMap:
+    """A fitted non-decreasing map into [0, 1]: linear between breakpoints, constant outside.
+
+    Parameters
+    ----------
+    x
+        Breakpoints, finite and strictly increasing. One makes a constant; none maps everything to
+        ``undefined``.
+    y
+        Values at the breakpoints, in [0, 1], not decreasing.
+    undefined
+        What NaN maps to; ``None`` leaves it NaN (the published preset of paper 0 says 0.5).
+
+    Raises
+    ------
+    DataError
+        When the numbers are no such map.
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    undefined: float | None = None
+
+    def __post_init__(self) -> None:
+        # Adding 0.0 turns -0.0 into 0.0, which arithmetic would do on one path only.
+        object.__setattr__(self, "x", tuple(float(each) + 0.0 for each in self.x))
+        object.__setattr__(self, "y", tuple(float(each) + 0.0 for each in self.y))
+        _check_breakpoints(self.x, self.y)
+        probability_or_none(self.undefined, "undefined")
+
+    def predict_one(self, value: float) -> float:
+        """The map at one value; bit for bit what :meth:`predict` gives."""
+        x, y = self.x, self.y
+        if math.isnan(value) or not x:
+            return math.nan if self.undefined is None else self.undefined
+        right = bisect_right(x, value)
+        if right == 0:
+            return y[0]
+        if right == len(x):
+            return y[-1]
+        left = right - 1
+        share = (float(value) - x[left]) / (x[right] - x[left])
+        # Rounding may lift the end of a segment above the next breakpoint.
+        return min(share * (y[right] - y[left]) + y[left], y[right])
+
+    def predict(self, values: ArrayLike) -> NDArray[np.float64]:
+        """The map at every value, shape kept."""
+        flat = np.asarray(values, np.float64)
+        undefined = math.nan if self.undefined is None else self.undefined
+        result = np.full(flat.size, undefined)
+        if self.x:
+            source = flat.ravel()
+            for start in range(0, flat.size, _BLOCK):
+                result[start : start + _BLOCK] = self._block(source[start : start + _BLOCK])
+            if self.undefined is not None:
+                result[np.isnan(source)] = undefined
+        return result.reshape(flat.shape)
+
+    def _block(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """NaN stays NaN. A flat segment of width 1 behind the last breakpoint ends the map."""
+        x, y = np.array(self.x), np.array(self.y)
+        width, height = np.append(np.diff(x), 1.0), np.append(np.diff(y), 0.0)
+        values = np.clip(values, x[0], x[-1])
+        left = np.minimum(np.searchsorted(x, values, side="right"), len(x)) - 1
+        share = (values - x[left]) / width[left]
+        rising = share * height[left] + y[left]
+        found: NDArray[np.float64] = np.minimum(rising, np.append(y[1:], y[-1])[left])
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; :meth:`from_json` gives back the same bits."""
+        return {"x": list(self.x), "y": list(self.y), "undefined": self.undefined}
+
+    @classmethod
+    def from_json(cls, document: object) -> IsotonicMap:
+        """The map of a JSON object.
+
+        Raises
+        ------
+        DataError
+            When it is none, naming the field.
+        """
+        fields = map_fields(document, "an isotonic map", _FIELDS)
+        return cls(
+            x=numbers(fields.get("x"), "x"),
+            y=numbers(fields.get("y"), "y"),
+            undefined=number_or_none(fields.get("undefined"), "undefined"),
+        )
+
+
+def _check_breakpoints(x: Sequence[float], y: Sequence[float]) -> None:
+    if len(x) != len(y):
+        raise DataError(f"needs one y for each x, found {len(x)} x and {len(y)} y", column="y")
+    check_points(x)
+    for value in y:
+        if not 0.0 <= value <= 1.0:
+            raise DataError(f"must be in [0, 1], found {value!r}", column="y")
+    for before, after in pairwise(y):
+        if before > after:
+            raise DataError(f"must not decrease, found {after!r} after {before!r}", column="y")
+    if x and math.isinf(x[-1] - x[0]):
+        raise DataError(f"{x[0]!r} to {x[-1]!r} is wider than a float can say", column="x")
+
+
+def constant_map(mean: float, undefined: float | None = None) -> IsotonicMap:
+    """The map of rounds that cannot be fitted: ``mean`` everywhere; an empty map for NaN.
+
+    When ``undefined`` is set, NaN maps to the constant too, as the published code of paper 0 does.
+    """
+    if math.isnan(mean):
+        return IsotonicMap(x=(), y=(), undefined=undefined)
+    return IsotonicMap(x=(0.0,), y=(mean,), undefined=None if undefined is None else mean)
+
+
+def fit_isotonic(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    minimum_rows: int = MINIMUM_ROWS,
+    undefined: float | None = None,
+) -> IsotonicMap:
+    """Least-squares non-decreasing fit of ``y`` on ``x``.
+
+    Rows with equal x are averaged first; then neighbours that fall are pooled. With fewer than
+    ``minimum_rows`` rows where both are defined, or one distinct x, the map is the constant mean of
+    y over all labelled rows, those without x included; without a labelled row it is empty and maps
+    everything to ``undefined``.
+
+    Parameters
+    ----------
+    x
+        Signal values, (n,); NaN and infinities are left out.
+    y
+        Outcomes in [0, 1], (n,); NaN: unlabelled.
+    minimum_rows
+        How many rows make a fit.
+    undefined
+        What the map gives for NaN; ``None``: NaN. When it is set, a constant map gives its constant
+        for NaN too, as the published code of paper 0 does.
+
+    Raises
+    ------
+    DataError
+        For a y outside [0, 1], or lengths that differ.
+
+    >>> fit_isotonic([1, 2, 3, 4, 5], [0, 1, 0, 1, 1])
+    IsotonicMap(x=(1.0, 2.0, 3.0, 4.0, 5.0), y=(0.0, 0.5, 0.5, 1.0, 1.0), undefined=None)
+    """
+    rows = fit_rows(x, y)
+    distinct, group = np.unique(rows.values, return_inverse=True)
+    if len(rows.values) < minimum_rows or len(distinct) < 2:
+        return constant_map(rows.mean, undefined)
+    counts = np.bincount(group).astype(np.float64)
+    sums = np.bincount(group, weights=rows.outcomes).astype(np.float64)
+    fitted = _pooled(sums, counts)
+    corner = np.ones(len(distinct), bool)
+    corner[1:-1] = (fitted[1:-1] != fitted[:-2]) | (fitted[1:-1] != fitted[2:])
+    return IsotonicMap(
+        x=tuple(distinct[corner].tolist()), y=tuple(fitted[corner].tolist()), undefined=undefined
+    )
+
+
+def _pooled(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Pool adjacent violators: a block grows while the mean of the one before is not below."""
+    blocks: list[tuple[float, float, int]] = []  # sum, count, how many distinct x
+    for group_sum, group_count in zip(sums.tolist(), counts.tolist(), strict=True):
+        total, count, length = group_sum, group_count, 1
+        while blocks and blocks[-1][0] / blocks[-1][1] >= total / count:
+            before = blocks.pop()
+            total, count, length = total + before[0], count + before[1], length + before[2]
+        blocks.append((total, count, length))
+    # Rounding may lift a mean of ones and fractions above 1.
+    means = [min(total / count, 1.0) for total, count, _ in blocks]
+    return np.repeat(means, [length for _, _, length in blocks])
+
+
+def fit_per_round(
+    values: NDArray[np.float64],
+    em: NDArray[np.float64],
+    *,
+    minimum_rows: int = MINIMUM_ROWS,
+    undefined: float | None = None,
+) -> tuple[IsotonicMap, ...]:
+    """One :func:`fit_isotonic` a round (paper 0).
+
+    Parameters
+    ----------
+    values
+        The signal, (n_questions, n_rounds), NaN where undefined.
+    em
+        Exact match, (n_questions, n_rounds), NaN where unlabelled or not recorded.
+    """
+    if values.shape != em.shape:
+        raise DataError(f"signal of shape {values.shape} for outcomes of shape {em.shape}")
+    return tuple(
+        fit_isotonic(signal, outcome, minimum_rows=minimum_rows, undefined=undefined)
+        for signal, outcome in zip(values.T, em.T, strict=True)
+    )

@@ -1,0 +1,153 @@
+"""Platt scaling: a logistic curve from a signal to P(EM = 1), two numbers a round.
+
+Targets are smoothed as Platt (1999) has it. The tests compare with scikit-learn's sigmoid calibration.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from suffice.errors import DataError
+from suffice.numbers.fields import map_fields, number, number_or_none, probability_or_none
+from suffice.numbers.logistic import least_cross_entropy, sigmoid
+from suffice.numbers.maps.fitting_rows import MINIMUM_ROWS, FitRows, fit_rows
+from suffice.numbers.maps.isotonic import IsotonicMap, constant_map
+
+_FIELDS = ("kind", "slope", "intercept", "undefined")
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogisticMap:
+    """A fitted map ``1 / (1 + exp(-(slope * value + intercept)))``, into [0, 1].
+
+    Unlike a piecewise map it goes on towards 0 and 1 outside the values it was fitted on.
+
+    Parameters
+    ----------
+    slope
+        Per unit of the signal. Negative: on the fitting questions high values went with wrong
+        answers. For a signal that is high when an answer is shaky (an entropy) that is as it should
+        be; for any other it says that the signal does not mean what its name says on this data, and
+        a rule ``calibrated(signal) > c`` then fires on its low values.
+    intercept
+        At value 0, in logits.
+    undefined
+        What NaN maps to; ``None`` leaves it NaN.
+
+    Raises
+    ------
+    DataError
+        When slope or intercept is not finite, or ``undefined`` outside [0, 1].
+    """
+
+    slope: float
+    intercept: float
+    undefined: float | None = None
+
+    def __post_init__(self) -> None:
+        for column in ("slope", "intercept"):
+            value = float(getattr(self, column))
+            object.__setattr__(self, column, value)
+            if not math.isfinite(value):
+                raise DataError(f"must be finite, found {value!r}", column=column)
+        probability_or_none(self.undefined, "undefined")
+
+    def predict_one(self, value: float) -> float:
+        """The map at one value; bit for bit what :meth:`predict` gives."""
+        if math.isnan(value):
+            return math.nan if self.undefined is None else self.undefined
+        # an infinity times a slope of 0 would be undefined
+        within = min(max(float(value), -_LARGEST), _LARGEST)
+        return sigmoid(self.slope * within + self.intercept)
+
+    def predict(self, values: ArrayLike) -> NDArray[np.float64]:
+        """The map at every value, shape kept.
+
+        One value at a time on purpose: an array's exponential may differ from a number's in the last
+        bit, and a replayed decision must be the live one. Ten million values take a few seconds.
+        """
+        flat = np.asarray(values, np.float64)
+        found = np.fromiter(map(self.predict_one, flat.ravel().tolist()), np.float64, flat.size)
+        return found.reshape(flat.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; :meth:`from_json` gives back the same bits."""
+        return {
+            "kind": "logistic",
+            "slope": self.slope,
+            "intercept": self.intercept,
+            "undefined": self.undefined,
+        }
+
+    @classmethod
+    def from_json(cls, document: object) -> LogisticMap:
+        """The map of a JSON object.
+
+        Raises
+        ------
+        DataError
+            When it is none, naming the field.
+        """
+        fields = map_fields(document, "a logistic map", _FIELDS)
+        return cls(
+            slope=number(fields.get("slope"), "slope"),
+            intercept=number(fields.get("intercept"), "intercept"),
+            undefined=number_or_none(fields.get("undefined"), "undefined"),
+        )
+
+
+def fit_platt(
+    x: ArrayLike, y: ArrayLike, *, undefined: float | None = None
+) -> LogisticMap | IsotonicMap:
+    """Logistic fit of ``y`` on ``x`` by maximum likelihood with Platt's smoothed targets.
+
+    A right answer counts as ``(N1 + 1) / (N1 + 2)`` and a wrong one as ``1 / (N0 + 2)``, where N1 and
+    N0 are their numbers, so that separable data give finite numbers. With fewer than five rows where
+    both are defined, one distinct x or one class of outcome, the map is the constant mean of y over
+    all labelled rows, as in :func:`~suffice.numbers.maps.isotonic.fit_isotonic`. The direction of the
+    signal is found, not assumed: see ``slope`` of :class:`LogisticMap`.
+
+    Parameters
+    ----------
+    x
+        Signal values, (n,); NaN and infinities are left out.
+    y
+        Outcomes in [0, 1], (n,); NaN: unlabelled. A fraction counts as that share of a right answer.
+    undefined
+        What the map gives for NaN; ``None``: NaN.
+
+    Raises
+    ------
+    DataError
+        For a y outside [0, 1], or lengths that differ.
+    """
+    rows = fit_rows(x, y)
+    fitted = _fit(rows, undefined)
+    return constant_map(rows.mean, undefined) if fitted is None else fitted
+
+
+def _fit(rows: FitRows, undefined: float | None) -> LogisticMap | None:
+    right = float(rows.outcomes.sum())
+    wrong = len(rows.outcomes) - right
+    if len(rows.values) < MINIMUM_ROWS or right == 0 or wrong == 0:
+        return None
+    low, high = float(rows.values.min()), float(rows.values.max())
+    # the fit runs on [-1, 1], where any unit of the signal is well conditioned
+    centre, half = low / 2 + high / 2, high / 2 - low / 2
+    if half == 0.0:
+        return None
+    targets = rows.outcomes * ((right + 1) / (right + 2)) + (1 - rows.outcomes) / (wrong + 2)
+    with np.errstate(over="ignore"):
+        design = np.stack([(rows.values - centre) / half, np.ones_like(targets)])
+        scaled_slope, offset = least_cross_entropy(design, targets, np.zeros(2)).tolist()
+        slope = float(np.float64(scaled_slope) / half)
+        intercept = float(offset - np.float64(slope) * centre)
+    if not (math.isfinite(slope) and math.isfinite(intercept)):
+        return None  # values too close for a slope that a float can hold
+    return LogisticMap(slope=slope, intercept=intercept, undefined=undefined)

@@ -1,0 +1,157 @@
+"""How good probabilities are: Brier score, log loss, expected calibration error.
+
+Each takes predicted probabilities and outcomes of any like shape. Rows where either is NaN are left
+out; without a row left the result is NaN. Lower is better for all three.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from suffice.errors import DataError, UsageError
+
+BucketKind = Literal["equal-size", "equal-width"]
+CLIP = 1e-15
+
+
+def squared_errors(predicted: ArrayLike, outcome: ArrayLike) -> NDArray[np.float64]:
+    """The squared difference of every row, in the shape given; NaN where either is.
+
+    Raises
+    ------
+    DataError
+        For a value outside [0, 1], or shapes that differ.
+    """
+    probabilities, outcomes = _checked(predicted, outcome)
+    return np.asarray((probabilities - outcomes) ** 2, np.float64)
+
+
+def brier(predicted: ArrayLike, outcome: ArrayLike) -> float:
+    """Mean squared difference of probability and outcome, in [0, 1]; NaN rows left out.
+
+    Raises
+    ------
+    DataError
+        For a value outside [0, 1], or shapes that differ.
+
+    >>> brier([0.0, 0.5, 1.0], [0, 1, 1])
+    0.08333333333333333
+    """
+    errors = squared_errors(predicted, outcome)
+    return _mean(errors[~np.isnan(errors)])
+
+
+def log_loss(predicted: ArrayLike, outcome: ArrayLike) -> float:
+    """Mean negative log-likelihood in nats, from 0; NaN rows left out.
+
+    Probabilities are clipped to [1e-15, 1 - 1e-15]: a certain prediction that is wrong costs 34.5,
+    not infinity. An isotonic map gives 0 and 1 freely, so a few such rows can decide its log loss.
+
+    Raises
+    ------
+    DataError
+        For a value outside [0, 1], or shapes that differ.
+
+    >>> round(log_loss([0.5, 0.25], [1, 0]), 4)
+    0.4904
+    """
+    probabilities, outcomes = _usable(predicted, outcome)
+    clipped = np.clip(probabilities, CLIP, 1 - CLIP)
+    return _mean(-(outcomes * np.log(clipped) + (1 - outcomes) * np.log1p(-clipped)))
+
+
+def expected_calibration_error(
+    predicted: ArrayLike,
+    outcome: ArrayLike,
+    *,
+    buckets: int = 10,
+    kind: BucketKind = "equal-size",
+) -> float:
+    """Mean over rows of ``|mean probability - share right|`` of their bucket; NaN rows left out.
+
+    It is biased upwards on few rows, and more buckets find more error: compare equal numbers of
+    both. A constant that equals the base rate scores 0.
+
+    Parameters
+    ----------
+    predicted, outcome
+        Probabilities and outcomes in [0, 1].
+    buckets
+        How many, at most: equal probabilities are never split, so ties make fewer.
+    kind
+        ``equal-size``: as many rows in each; ``equal-width``: [0, 0.1), [0.1, 0.2), ... with 1 in the
+        last.
+
+    Raises
+    ------
+    DataError
+        For a value outside [0, 1], or shapes that differ.
+    UsageError
+        For fewer than one bucket, or another kind.
+
+    >>> round(expected_calibration_error([0.2, 0.4, 0.6, 0.8], [0, 0, 1, 1], buckets=2), 9)
+    0.3
+    """
+    if buckets < 1:
+        raise UsageError(f"buckets must be at least 1, found {buckets}")
+    if kind not in get_args(BucketKind):
+        raise UsageError(f"unknown buckets {kind!r}; known: {', '.join(get_args(BucketKind))}")
+    probabilities, outcomes = _usable(predicted, outcome)
+    if not probabilities.size:
+        return float("nan")
+    order = np.argsort(probabilities, kind="stable")
+    gaps = (probabilities - outcomes)[order]
+    if kind == "equal-size":
+        edges = np.array(equal_size_edges(probabilities[order], buckets))
+    else:
+        number = np.minimum((probabilities[order] * buckets).astype(int), buckets - 1)
+        edges = np.append(np.flatnonzero(np.diff(number, prepend=-1)), len(gaps))
+    # a bucket's share of the rows times its mean gap is its sum of gaps over all rows
+    return float(np.abs(np.add.reduceat(gaps, edges[:-1])).sum() / len(gaps))
+
+
+def equal_size_edges(ordered: NDArray[np.float64], count: int) -> tuple[int, ...]:
+    """Where ``count`` buckets of equal size begin, and the end, in increasing values.
+
+    An edge inside a run of equal values moves behind the run; edges that meet become one.
+    """
+    size = len(ordered)
+    edges = {0, size}
+    for part in range(1, count):
+        edge = round(part * size / count)
+        while 0 < edge < size and ordered[edge] == ordered[edge - 1]:
+            edge += 1
+        edges.add(edge)
+    return tuple(sorted(edges))
+
+
+def _checked(
+    predicted: ArrayLike, outcome: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    probabilities, outcomes = np.asarray(predicted, np.float64), np.asarray(outcome, np.float64)
+    if probabilities.shape != outcomes.shape:
+        raise DataError(
+            f"probabilities of shape {probabilities.shape} for outcomes of shape {outcomes.shape}"
+        )
+    for column, values in (("predicted", probabilities), ("outcome", outcomes)):
+        outside = (values < 0) | (values > 1)
+        if outside.any():
+            raise DataError(
+                f"must be in [0, 1], found {float(values[outside][0])!r}", column=column
+            )
+    return probabilities, outcomes
+
+
+def _usable(
+    predicted: ArrayLike, outcome: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    probabilities, outcomes = _checked(predicted, outcome)
+    defined = ~(np.isnan(probabilities) | np.isnan(outcomes))
+    return probabilities[defined], outcomes[defined]
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    return float(values.mean()) if values.size else float("nan")

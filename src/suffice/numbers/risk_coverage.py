@@ -1,0 +1,132 @@
+"""Risk against coverage: the mean loss of the most confident share of the answers.
+
+Among equal confidences no order is better than another: the risk inside such a group is the mean over
+all its orders, so a confidence that never varies has the same risk at every coverage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_POINTS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskCoverage:
+    """Shares answered (n_questions,), 1/n to 1, and the risk there by the name of the score.
+
+    ``confidence`` (n_questions,) is that of the least confident answer given: declining below it gives
+    that coverage. NaN: answers without a confidence are among them.
+    """
+
+    coverage: NDArray[np.float64]
+    confidence: NDArray[np.float64]
+    risk: Mapping[str, NDArray[np.float64]]
+
+    def to_json(self) -> dict[str, list[Any]]:
+        """Strict JSON, thinned evenly to at most about 100 points, the last among them."""
+        count = len(self.coverage)
+        kept = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
+        return {
+            "coverage": self.coverage[kept].tolist(),
+            "confidence": [
+                None if math.isnan(each) else each for each in self.confidence[kept].tolist()
+            ],
+            **{f"risk_{name}": values[kept].tolist() for name, values in self.risk.items()},
+        }
+
+
+def risk_coverage(
+    confidence: NDArray[np.float64],
+    losses: Mapping[str, NDArray[np.float64]],
+    *,
+    sign: float = 1.0,
+) -> RiskCoverage:
+    """The curve of a confidence (n_questions,) for losses of that shape.
+
+    High is answered first, with ``sign`` -1 low; undefined ones come last.
+    """
+    count = len(confidence)
+    ordered = np.where(np.isnan(confidence), -np.inf, sign * confidence)
+    return RiskCoverage(
+        coverage=np.arange(1, count + 1) / count,
+        confidence=confidence[np.argsort(-ordered, kind="stable")],
+        risk={name: _risks(ordered, values) for name, values in losses.items()},
+    )
+
+
+def _groups(confidence: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The number of each answer's group of equal confidence, the most confident first."""
+    _, inverse = np.unique(-confidence, return_inverse=True)
+    return np.asarray(inverse.reshape(-1), np.int64)
+
+
+def _risks(confidence: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    groups = _groups(confidence)
+    sizes = np.bincount(groups)
+    means = np.bincount(groups, weights=losses) / sizes
+    return np.asarray(np.cumsum(np.repeat(means, sizes)) / np.arange(1, len(losses) + 1))
+
+
+def aurc(confidence: NDArray[np.float64], losses: NDArray[np.float64]) -> float:
+    """Mean risk over coverages 1/n, 2/n, ..., 1, in [0, 1], low is good (Geifman et al., 2019, Eq. 2).
+
+    >>> aurc(np.array([0.9, 0.8]), np.array([0.0, 1.0])), aurc(np.ones(2), np.array([0.0, 1.0]))
+    (0.25, 0.5)
+    """
+    return float(_risks(confidence, losses).mean())
+
+
+def optimal_aurc(losses: NDArray[np.float64]) -> float:
+    """The least area for these losses: every lower loss answered first.
+
+    >>> optimal_aurc(np.array([1.0, 0.0]))
+    0.25
+    """
+    return aurc(-losses, losses)
+
+
+class ResampledAurc:
+    """The area and its excess over the optimal one, of the same answers under many resamples.
+
+    Parameters
+    ----------
+    confidence, losses
+        (n_questions,), confidence without NaN.
+    """
+
+    def __init__(self, confidence: NDArray[np.float64], losses: NDArray[np.float64]) -> None:
+        area = aurc(confidence, losses)
+        self.plain = (area, area - optimal_aurc(losses))
+        self._orders = (
+            (_groups(confidence), losses),
+            (_groups(-losses), losses),
+        )
+
+    def __call__(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(2, n_draws): area and excess for ``counts`` (n_draws, n_questions)."""
+        found = np.empty((2, len(counts)))
+        coverage = np.arange(1, counts.shape[1] + 1)
+        for number, weights in enumerate(counts):
+            area, least = (
+                (np.cumsum(_drawn(groups, losses, weights)) / coverage).mean()
+                for groups, losses in self._orders
+            )
+            found[:, number] = area, area - least
+        return found
+
+
+def _drawn(
+    groups: NDArray[np.int64], losses: NDArray[np.float64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Expected losses in the order of answering, (n_questions,): as many as were drawn."""
+    sizes = np.bincount(groups, weights=weights)
+    sums = np.bincount(groups, weights=weights * losses)
+    means = sums / np.where(sizes > 0, sizes, 1.0)
+    return np.repeat(means, sizes.astype(np.int64))

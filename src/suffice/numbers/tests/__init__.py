@@ -1,0 +1,1 @@
+"""p-values, multiple testing, exact tails and e-processes."""

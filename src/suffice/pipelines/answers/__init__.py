@@ -1,0 +1,1 @@
+"""What a round asks the model, and how its reply is read."""

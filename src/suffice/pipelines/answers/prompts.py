@@ -1,0 +1,232 @@
+"""Prompts that let a server reuse its prefix: instructions, examples, evidence so far, question last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from suffice.protocols import Message
+from suffice.signals.evidence import evidence_text, one_line
+from suffice.trace.rounds.records import Passage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkedExample:
+    """Evidence as (title, text), empty for an answer from memory, and the reply it should get."""
+
+    evidence: tuple[tuple[str, str], ...]
+    question: str
+    answer: str
+    confidence: int
+
+
+EXAMPLES: tuple[WorkedExample, ...] = (
+    WorkedExample(
+        evidence=(
+            (
+                "Saltmere",
+                "Saltmere is a harbour in Hanno, at the mouth of the river Iver. Saltmere "
+                "was granted market rights in 1302.",
+            ),
+            (
+                "Wexcombe",
+                "Wexcombe is a village in Hanno, at the mouth of the river Orrin. Wexcombe "
+                "was granted market rights in 1417.",
+            ),
+            (
+                "Gullhaven",
+                "Gullhaven is a harbour in Hanno, at the mouth of the river Teal. Gullhaven "
+                "was granted market rights in 1266.",
+            ),
+        ),
+        question="In what year was Wexcombe granted market rights?",
+        answer="1417",
+        confidence=5,
+    ),
+    WorkedExample(
+        evidence=(
+            (
+                "The Quiet Orchard",
+                "The Quiet Orchard is a film directed by Bram Essiwick. It was shot in nine "
+                "weeks in Wexcombe.",
+            ),
+            (
+                "The Ferry",
+                "The Ferry is a film directed by Ama Tolliver. It was shot in Saltmere.",
+            ),
+            (
+                "Ama Tolliver",
+                "Ama Tolliver was a film director, born in Gullhaven in 1893. The brother of"
+                " Tolliver was Piers Tolliver.",
+            ),
+            (
+                "Bram Essiwick",
+                "Bram Essiwick was a film director, born in Port Lanyard in 1889. The "
+                "brother of Essiwick was Dorrit Essiwick.",
+            ),
+        ),
+        question="Who was the brother of the director of the film The Quiet Orchard?",
+        answer="Dorrit Essiwick",
+        confidence=4,
+    ),
+    WorkedExample(
+        evidence=(
+            (
+                "Hollin Bridge",
+                "The Hollin Bridge crosses a gorge. It was opened in 1877 by Dorrit Vane.",
+            ),
+            (
+                "Saltmere Bridge",
+                "The Saltmere Bridge carries a road over the Iver. It was opened in 1851 by "
+                "Piers Okonwe.",
+            ),
+        ),
+        question="Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
+        answer="Piers Okonwe",
+        confidence=3,
+    ),
+    WorkedExample(
+        evidence=(
+            (
+                "Ostrel Lighthouse",
+                "The Ostrel Lighthouse stands on Cape Hanno. The keeper of the Ostrel "
+                "Lighthouse is Jora Pell.",
+            ),
+            (
+                "Jora Pell",
+                "Jora Pell was born in Wexcombe and lives in Saltmere.",
+            ),
+        ),
+        question="Where does the keeper of the Ostrel Lighthouse live?",
+        answer="Saltmere",
+        confidence=4,
+    ),
+)
+
+UNANSWERABLE = WorkedExample(
+    evidence=(
+        (
+            "Port Lanyard",
+            "Port Lanyard is a harbour in Hanno. Its lifeboat was built in 1921.",
+        ),
+        (
+            "Tolliver Hall",
+            "Tolliver Hall is a concert hall in Gullhaven, named after Ama Tolliver.",
+        ),
+    ),
+    question="Which architect designed Tolliver Hall?",
+    answer="unknown",
+    confidence=1,
+)
+"""The evidence speaks of what is asked about and does not say it."""
+
+CLOSED_BOOK_EXAMPLES: tuple[WorkedExample, ...] = (
+    WorkedExample(
+        evidence=(), question="What is the capital of Norway?", answer="Oslo", confidence=5
+    ),
+    WorkedExample(
+        evidence=(),
+        question="Who was born first, Johann Sebastian Bach or Wolfgang Amadeus Mozart?",
+        answer="Johann Sebastian Bach",
+        confidence=4,
+    ),
+    WorkedExample(
+        evidence=(), question="In what year did the Titanic sink?", answer="1912", confidence=5
+    ),
+    WorkedExample(
+        evidence=(),
+        question="In which town was the painter of The Potato Eaters born?",
+        answer="Zundert",
+        confidence=2,
+    ),
+)
+
+
+PromptName = Literal["answer-first", "confidence-first", "bare"]
+"""In what order answer and confidence are asked for; ``bare``: the answer and nothing else."""
+PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
+
+_RATING = "Then rate from 1 (a guess) to 5 (certain) how sure you are."
+_FORM = f"with a short phrase and nothing else. {_RATING}"
+_INSTRUCTIONS = f"Answer each question from the evidence above it, {_FORM}"
+_CLOSED_BOOK = f"Answer each question from memory, {_FORM}"
+_BARE_FORM = "in a few words, with the answer alone and no sentence around it."
+_BARE_INSTRUCTIONS = (
+    "Read the evidence and answer the question below it. Rely on the evidence only, not on what you "
+    f"know besides. Answer {_BARE_FORM} If the evidence does not settle the question, answer: unknown"
+)
+_BARE_CLOSED_BOOK = f"Answer the question from memory, {_BARE_FORM}"
+# the first and the last leave the strongest trace in a small model: neither of them gives up
+_BARE_EXAMPLES = (EXAMPLES[0], UNANSWERABLE, *EXAMPLES[1:])
+
+
+def reply_form(name: PromptName, answer: str, confidence: str) -> str:
+    """Answer and rating in the order in which they are asked for."""
+    if name == "bare":
+        return f"Answer: {answer}"
+    lines = [f"Answer: {answer}", f"Confidence: {confidence}"]
+    return "\n".join(lines if name == "answer-first" else reversed(lines))
+
+
+def _example(name: PromptName, example: WorkedExample) -> str:
+    evidence = "".join(f"[{title}] {text}\n" for title, text in example.evidence)
+    reply = reply_form(name, example.answer, str(example.confidence))
+    shown = f"Evidence:\n{evidence}" if evidence else ""
+    return f"{shown}Question: {example.question}\n{reply}"
+
+
+def _examples(name: PromptName, examples: Sequence[WorkedExample]) -> str:
+    return "\n\n".join(_example(name, example) for example in examples)
+
+
+def _completion(
+    instructions: str, name: PromptName, examples: Sequence[WorkedExample], asked: str
+) -> str:
+    # a bare answer is asked for by its label, so that what is generated is the answer alone
+    label = "Answer:" if name == "bare" else ""
+    return f"{instructions}\n\n{_examples(name, examples)}\n\n{asked}\n{label}"
+
+
+def _chat(instructions: str, name: PromptName, asked: str) -> tuple[Message, ...]:
+    form = ""
+    if name != "bare":
+        form = (
+            f" Reply with exactly these two lines:\n{reply_form(name, '<short phrase>', '<1-5>')}"
+        )
+    return (Message(role="user", content=f"{instructions}{form}\n\n{asked}"),)
+
+
+def render_prompt(
+    question: str,
+    passages: Sequence[Passage],
+    *,
+    api: Literal["chat", "completion"],
+    name: PromptName = "answer-first",
+) -> str | tuple[Message, ...]:
+    """The prompt over the passages so far.
+
+    Two prompts of which the second shows further passages share everything up to the end of the
+    first's last passage. A completion model continues after the question; a chat model gets one user
+    message. White space is squeezed, and title, text and question are cut after 4,000 characters
+    each.
+    """
+    evidence, asked = evidence_text(passages), f"Question: {one_line(question)}"
+    bare = name == "bare"
+    instructions = _BARE_INSTRUCTIONS if bare else _INSTRUCTIONS
+    if api == "completion":
+        return _completion(
+            instructions, name, _BARE_EXAMPLES if bare else EXAMPLES, f"{evidence}\n{asked}"
+        )
+    return _chat(instructions, name, f"{evidence}\n\n{asked}")
+
+
+def render_closed_book(
+    question: str, *, api: Literal["chat", "completion"], name: PromptName = "answer-first"
+) -> str | tuple[Message, ...]:
+    """The prompt without passages: what the model answers from memory alone (round 0)."""
+    asked = f"Question: {one_line(question)}"
+    instructions = _BARE_CLOSED_BOOK if name == "bare" else _CLOSED_BOOK
+    if api == "completion":
+        return _completion(instructions, name, CLOSED_BOOK_EXAMPLES, asked)
+    return _chat(instructions, name, asked)

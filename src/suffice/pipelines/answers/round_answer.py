@@ -1,0 +1,147 @@
+"""What every round of every loop does with its evidence: answer, and measure beside the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from suffice.errors import UsageError
+from suffice.pipelines.answers.calls import AnswerCall, LoopSettings, ask_greedy, ask_majority
+from suffice.pipelines.answers.prompts import render_closed_book, render_prompt
+from suffice.protocols import ChatModel, Encoder, Message, PassageFilter
+from suffice.signals.asking.evidence_models import with_evidence
+from suffice.signals.asking.judge_support import judged
+from suffice.signals.asking.meaning_clusters import check_clustering, with_clusters
+from suffice.signals.asking.memo import KeptEncoder
+from suffice.trace.rounds.records import LoopView, Passage, Question, Round
+
+
+class Answerer:
+    """Answers over evidence; safe to use from several threads.
+
+    Parameters
+    ----------
+    model
+        Answers, and judges where the settings say so.
+    settings
+        How it is asked.
+    encoder
+        Compares each round's answer with its evidence: rounds then carry the signals of
+        :mod:`suffice.signals.asking.evidence_models`, and ``sample_clusters`` where the settings say at
+        which cosine. ``None``: they do not.
+    passage_filter
+        Drops passages before they are shown; ``None``: all are.
+
+    Raises
+    ------
+    UsageError
+        When samples are to be clustered and there is no encoder, or there are no samples.
+    MissingExtra
+        When samples are to be clustered and scikit-learn is not installed.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: LoopSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        if settings.cluster_cosine is not None:
+            _check_clusters(settings, settings.cluster_cosine, encoder)
+        self._model = model
+        self._loop = settings
+        self._encoder = None if encoder is None else KeptEncoder(encoder)
+        self._filter = passage_filter
+
+    def kept(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """Those the filter lets through."""
+        return tuple(passages if self._filter is None else self._filter.keep(passages))
+
+    def answer(self, question: Question, number: int, shown: Sequence[Passage]) -> Round:
+        """Round ``number`` over all the passages shown so far; it names no passage itself.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        prompt = render_prompt(question.text, shown, api=self._model.api, name=self._loop.prompt)
+        return self.ask(question, number, prompt)
+
+    def ask(self, question: Question, number: int, prompt: str | tuple[Message, ...]) -> Round:
+        """Round ``number`` by a prompt of the loop's own; it names no passage itself.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        loop = self._loop
+        call = AnswerCall(prompt=prompt, question_id=question.id, number=number)
+        ask = ask_majority if loop.majority else ask_greedy
+        return ask(self._model, call, loop, samples=loop.samples)
+
+    def beside(self, question: Question, rounds: tuple[Round, ...]) -> Round:
+        """The last round with what the encoder and the judge find.
+
+        Raises
+        ------
+        BackendError
+            When the model or the encoder fails.
+        """
+        if self._encoder is not None:
+            started = time.perf_counter()
+            encoded = with_evidence(LoopView(question.text, rounds), self._encoder)
+            if self._loop.cluster_cosine is not None:
+                encoded = with_clusters(encoded, self._encoder, self._loop.cluster_cosine)
+            rounds = (*rounds[:-1], timed(encoded, started))
+        if self._loop.judge:
+            return judged(LoopView(question.text, rounds), self._model)
+        return rounds[-1]
+
+    def closed_book(self, question: Question) -> Round:
+        """Round 0: the model's answer without passages, one greedy call.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        started = time.perf_counter()
+        prompt = render_closed_book(question.text, api=self._model.api, name=self._loop.prompt)
+        call = AnswerCall(prompt=prompt, question_id=question.id, number=0)
+        found = ask_greedy(self._model, call, self._loop)
+        return timed(replace(found, passages=()), started)
+
+
+def _check_clusters(settings: LoopSettings, cosine: float, encoder: Encoder | None) -> None:
+    """Refuse, before the model is asked, clusters that could not be made."""
+    if encoder is None:
+        raise UsageError(
+            "clustering samples (cluster_cosine) needs an encoder; type --encoder minilm"
+        )
+    if not settings.samples:
+        raise UsageError("there are no samples to cluster (cluster_cosine); type --samples 5")
+    check_clustering(cosine)
+
+
+def retrieved(finished: Round, query: str, ranked: Sequence[Passage]) -> Round:
+    """The round with what its query gave and cost."""
+    # a reranker leaves its own order; these are the retriever's scores, best first
+    scores = sorted((each.score for each in ranked if each.score is not None), reverse=True)
+    reranked = any(each.rerank_score is not None for each in ranked)
+    return replace(
+        finished,
+        query=query,
+        candidate_scores=tuple(scores),
+        usage=replace(finished.usage, retrievals=1, rerank_calls=int(reranked)),
+    )
+
+
+def timed(finished: Round, started: float) -> Round:
+    """The round with the seconds since ``started`` added to its latency."""
+    latency = (finished.usage.latency_s or 0.0) + time.perf_counter() - started
+    return replace(finished, usage=replace(finished.usage, latency_s=latency))

@@ -1,0 +1,1 @@
+"""Running a policy live: the controller and whatever answers with it."""

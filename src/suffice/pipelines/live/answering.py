@@ -1,0 +1,215 @@
+"""Answer one question over a corpus, stopping when a policy says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from suffice.errors import InternalError, SufficeError, UsageError
+from suffice.pipelines.live.budgets import Budgets, Meter
+from suffice.pipelines.live.controller import Controller
+from suffice.pipelines.live.requirements import check_confidence
+from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
+from suffice.pipelines.loops.registry import AnySettings, make_pipeline
+from suffice.protocols import (
+    AnswerSet,
+    ChatModel,
+    Decision,
+    Encoder,
+    PassageFilter,
+    Retriever,
+    SetPolicy,
+    StopPolicy,
+)
+from suffice.trace.rounds.records import Question, Round
+
+DECLINED = "no confident answer"
+CANNOT_ANSWER = "cannot answer"
+StoppedBy = Literal["policy", "budget", "end", "error"]
+Choice = Literal["latest", "most-confident"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """How a question is answered.
+
+    Parameters
+    ----------
+    loop
+        Settings of the loop; their class says which.
+    budgets
+        Limits beside the policy and the loop's rounds.
+    encoder
+        For policies that compare answers with their evidence.
+    passage_filter
+        Drops passages before the answerer sees them.
+    choose
+        Which round's answer is returned when not the policy ended the loop: the ``latest``, or that of
+        the round the policy is most confident in (of equal ones the latest).
+    decline_below
+        Without at least this confidence, in [0, 1], in the returned round, the answer is
+        :data:`DECLINED`. ``None``: every answer is returned.
+    """
+
+    loop: AnySettings = field(default_factory=CumulativeSettings)
+    budgets: Budgets = field(default_factory=Budgets)
+    encoder: Encoder | None = None
+    passage_filter: PassageFilter | None = None
+    choose: Choice = "latest"
+    decline_below: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.decline_below is not None and not 0.0 <= self.decline_below <= 1.0:
+            raise UsageError(
+                f"a confidence to decline below lies in [0, 1], found {self.decline_below!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The answer with the rounds behind it.
+
+    Parameters
+    ----------
+    answer
+        Of round ``answer_round``, or :data:`DECLINED`, or :data:`CANNOT_ANSWER`.
+    rounds
+        As they happened.
+    decisions
+        ``decisions[t - 1]`` was taken after round t.
+    stopped_by
+        The policy, a budget, the end of the passages, or an error after at least one round.
+    reason
+        More about it.
+    answer_round
+        From 1.
+    confidence
+        The policy's in that round; ``None``: undefined, or a policy without one.
+    declined
+        Whether it was too low, or the policy's answer set holds no answer.
+    answer_set
+        Of a policy that promises the right answer among several; ``None``: another policy.
+    usd
+        What it cost; ``None`` without prices.
+    """
+
+    answer: str
+    rounds: tuple[Round, ...]
+    decisions: tuple[Decision, ...]
+    stopped_by: StoppedBy
+    reason: str
+    answer_round: int
+    confidence: float | None
+    declined: bool
+    answer_set: AnswerSet | None = None
+    usd: float | None = None
+
+
+def answer(
+    question: str,
+    retriever: Retriever,
+    model: ChatModel,
+    controller: Controller,
+    settings: Answering,
+) -> Answered:
+    """Run the loop until the controller, a budget or the passages end it.
+
+    Raises
+    ------
+    BackendError, UsageError, DataError
+        As model, retriever and encoder raise them before the policy decided about a first round; a
+        later one returns an answer of the rounds decided about, with ``stopped_by = "error"``.
+    UsageError
+        For a question without text, a policy without confidence where one is needed, and when the
+        retriever gives no passage at all.
+    InternalError
+        A defect is never an answer.
+    """
+    if not question.strip():
+        raise UsageError("the question is empty; type what you want to know")
+    check_confidence(
+        controller.policy, choose=settings.choose, decline_below=settings.decline_below
+    )
+    meter = Meter(model, settings.budgets)
+    loop = _settled(settings.loop, model)
+    decisions: list[Decision] = []
+
+    def ended(stopped_by: StoppedBy, reason: str) -> Answered:
+        decided = controller.rounds[: len(decisions)]
+        found = _answered(decided, decisions, (stopped_by, reason), settings, meter.usd)
+        return _with_answer_set(found, controller.policy)
+
+    controller.start(question)
+    try:
+        asked = Question(id="ask", text=question)
+        pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
+        for finished in pipeline.rounds(asked, retriever):
+            meter.add(finished.usage)
+            decision = controller.observe(finished)
+            decisions.append(decision)
+            if decision.stop:
+                return ended(decision.stopped_by or "policy", decision.reason)
+            spent = meter.spent()
+            if spent:
+                return ended("budget", spent)
+    except SufficeError as error:
+        if isinstance(error, InternalError) or not decisions:
+            raise
+        return ended("error", str(error))
+    if not controller.rounds:
+        raise UsageError("the corpus gave no passage for this question")
+    if len(controller.rounds) >= loop.rounds:
+        return ended("budget", f"the budget of {loop.rounds} rounds is spent")
+    return ended("end", "pool exhausted: no passage is left to show")
+
+
+def _settled(loop: AnySettings, model: ChatModel) -> AnySettings:
+    """The settings without ``auto``; the model itself is asked, since a probe is no part of the answer."""
+    return settle_certainty(loop, model)[0] if isinstance(loop, BudgetedSettings) else loop
+
+
+def _answered(
+    rounds: tuple[Round, ...],
+    decisions: Sequence[Decision],
+    ending: tuple[StoppedBy, str],
+    settings: Answering,
+    usd: float | None,
+) -> Answered:
+    stopped_by, reason = ending
+    chosen = len(rounds)
+    if settings.choose == "most-confident" and stopped_by != "policy":
+        chosen = _most_confident(decisions)
+    confidence = decisions[chosen - 1].confidence
+    least = settings.decline_below
+    declined = least is not None and (confidence is None or confidence < least)
+    return Answered(
+        answer=DECLINED if declined else rounds[chosen - 1].answer,
+        rounds=rounds,
+        decisions=tuple(decisions),
+        stopped_by=stopped_by,
+        reason=reason,
+        answer_round=chosen,
+        confidence=confidence,
+        declined=declined,
+        usd=usd,
+    )
+
+
+def _with_answer_set(found: Answered, policy: StopPolicy) -> Answered:
+    if not isinstance(policy, SetPolicy):
+        return found
+    held = policy.answer_set(found.rounds, stopped=found.stopped_by == "policy")
+    if held.answers:
+        return replace(found, answer_set=held)
+    return replace(found, answer_set=held, answer=CANNOT_ANSWER, declined=True)
+
+
+def _most_confident(decisions: Sequence[Decision]) -> int:
+    """The round, from 1, of the highest confidence, the latest of equal ones; the last without any."""
+    best, found = -math.inf, len(decisions)
+    for number, each in enumerate(decisions, start=1):
+        if each.confidence is not None and each.confidence >= best:
+            best, found = each.confidence, number
+    return found

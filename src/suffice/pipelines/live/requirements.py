@@ -1,0 +1,155 @@
+"""Whether a policy can run over what a loop produces; refused before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.pipelines.loops.registry import AnySettings
+from suffice.protocols import ConfidentPolicy, Signal, StopPolicy
+from suffice.signals.model_confidence import (
+    ANSWER_TOKEN_MARGIN,
+    MARGIN_MEAN,
+    MARGIN_MEDIAN,
+    MARGIN_MIN,
+    MARGIN_P10,
+)
+from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
+from suffice.signals.registry import SIGNALS
+
+_PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
+_MARGINS = frozenset(
+    each.name for each in (ANSWER_TOKEN_MARGIN, MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
+)
+_AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
+_MISSING: Mapping[str, str] = MappingProxyType(
+    {
+        "--encoder": "no encoder is loaded; type --encoder minilm",
+        "--reranker": "no reranker scores the passages; type --retriever hybrid+rerank --reranker PATH",
+        "--nli": "this loop asks no entailment model",
+        "--llm": "this loop asks no judge, so there is no recorded value",
+    }
+)
+_NO_LABEL = "the bare prompt asks for no {}; type --prompt answer-first"
+
+
+def check_policy(
+    policy: StopPolicy,
+    settings: AnySettings,
+    *,
+    logprobs: bool,
+    encoder: bool = False,
+    reranker: bool = False,
+) -> None:
+    """Refuse, before the first call, a policy that reads what this loop does not produce.
+
+    Parameters
+    ----------
+    policy
+        What is to decide.
+    settings
+        Of the loop, with its certainty settled.
+    logprobs
+        Whether the model gives log-probabilities.
+    encoder
+        Whether the loop compares answers with their evidence.
+    reranker
+        Whether its passages carry a reranker's scores.
+
+    Raises
+    ------
+    UsageError
+        Naming the signal, what it needs and what to type or use instead.
+    """
+    columns, asked = set(_PROVIDED), set()
+    if settings.samples:
+        columns.add("samples")
+    if settings.cluster_cosine is not None:
+        columns.add("sample_clusters")
+    if settings.prompt != "bare":
+        columns.add("verbalized_confidence")
+    if logprobs and not settings.majority:
+        columns.add("tokens")
+    for option, there in (
+        ("--encoder", encoder),
+        ("--reranker", reranker),
+        ("--llm", settings.judge),
+    ):
+        if there:
+            asked.add(option)
+    for spec in policy.specs:
+        if spec.name in settings.writes:
+            continue
+        why = _missing(spec, columns, asked, bare=settings.prompt == "bare")
+        if why:
+            instead = f"; use {spec.instead} instead" if spec.instead else ""
+            raise UsageError(f"the policy reads {spec.name!r}, but {why}{instead}")
+
+
+def _missing(spec: Signal, columns: set[str], asked: set[str], *, bare: bool) -> str:
+    """Why the loop cannot give a signal; empty when it can."""
+    asks = SIGNALS[spec.name].asks if spec.name in SIGNALS else ""
+    if asks and asks not in asked:
+        return _MISSING[asks]
+    if spec.name in _AGENTS:
+        return (
+            "only a loop whose model chooses the queries records it; type --pipeline react, iterative or "
+            "chain"
+        )
+    if spec.recorded_only and not asks:
+        return "this loop does not produce a recorded value"
+    for column in spec.needs:
+        if column not in columns:
+            return _lacks(column, bare=bare)
+    return _NO_LABEL.format("answer line") if bare and spec.name in _MARGINS else ""
+
+
+def _lacks(column: str, *, bare: bool) -> str:
+    if column == "tokens":
+        return "the model's server gives no log-probabilities, or the answers are sampled"
+    if column == "verbalized_confidence" and bare:
+        return _NO_LABEL.format("confidence")
+    return f"this loop does not produce {column}"
+
+
+@dataclass(frozen=True, slots=True)
+class _NoQuestions:
+    """A table without rows: what a policy says of it, it says of every table."""
+
+    n_questions: int = 0
+    n_rounds: int = 1
+    question_ids: tuple[str, ...] = ()
+
+    def signal(self, _name: str) -> NDArray[np.float64]:
+        return np.empty((0, 1))
+
+
+def has_confidence(policy: StopPolicy) -> bool:
+    """Whether the policy estimates how likely its answers are right."""
+    return isinstance(policy, ConfidentPolicy) and policy.confidence(_NoQuestions()) is not None
+
+
+def check_confidence(
+    policy: StopPolicy, *, choose: str = "latest", decline_below: float | None = None
+) -> None:
+    """Refuse to go by the confidence of a policy that has none.
+
+    Raises
+    ------
+    UsageError
+        Saying what to use instead.
+    """
+    wanted = "--answer most-confident" if choose == "most-confident" else ""
+    if decline_below is not None:
+        wanted = "--decline-below"
+    if wanted and not has_confidence(policy):
+        raise UsageError(
+            f"{wanted} goes by the policy's confidence, and one of kind {policy.kind!r} without "
+            "calibrated parts has none; use --policy ab-rag, or a fitted one: suffice fit tasr TRACES "
+            "--out policy.json"
+        )

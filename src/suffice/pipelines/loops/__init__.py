@@ -1,0 +1,1 @@
+"""The loops: what each round retrieves."""

@@ -1,0 +1,263 @@
+"""Loops that ask follow-up questions, read what each finds, and answer from the whole of it (METHODS 2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from suffice.pipelines.answers.calls import check_least, usage_of
+from suffice.pipelines.answers.follow_up_prompts import (
+    FOLLOW_UP,
+    VERDICT,
+    FollowUpPrompts,
+    Prompt,
+    render_reading,
+)
+from suffice.pipelines.loops.roles import Choice, Reading, Roles, SearchStep, Verdict, usage_sum
+from suffice.pipelines.loops.searching import SearchingLoop, SearchSettings
+from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
+from suffice.scoring import normalize_answer
+from suffice.signals.evidence import one_line
+from suffice.trace.rounds.records import Passage, Usage
+
+_NEXT_STEP = ("\n\n", "\nMain question:", "\nDocument:", f"\n{FOLLOW_UP}")
+_TAGS = re.compile(r"<(STOP|CONTINUE)>")
+_LABEL = re.compile(rf"^\s*(?:{FOLLOW_UP}|Question:)\s*", re.IGNORECASE)
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUpSettings(SearchSettings):
+    """How rounds are made: a follow-up question, at most ``step`` new passages, what they answer.
+
+    Parameters
+    ----------
+    max_query_tokens, max_intermediate_tokens, max_verdict_tokens
+        Length limits of a follow-up question, of its answer, and of a verdict with its analysis.
+
+    The others are those of :class:`suffice.pipelines.loops.searching.SearchSettings`. The samples are the
+    final answers that Stop-RAG's rewards are scored from: 8 a round at temperature 0.7 and top-p 0.9.
+    """
+
+    sees_documents: ClassVar[bool]
+    """Whether the next follow-up question is asked for with the earlier documents in view."""
+
+    rounds: int = 10
+    samples: int = 8
+    temperature: float = 0.7
+    top_p: float = 0.9
+    verdicts: bool = False
+    max_query_tokens: int = 48
+    max_intermediate_tokens: int = 32
+    max_verdict_tokens: int = 160
+
+    def __post_init__(self) -> None:
+        SearchSettings.__post_init__(self)  # super() does not reach over slots
+        names = ("max_query_tokens", "max_intermediate_tokens", "max_verdict_tokens")
+        check_least(self, dict.fromkeys(names, 1))
+
+    @property
+    def own_calls(self) -> int:
+        """Calls a round that do not answer: its follow-up question, what that finds, the verdict."""
+        return 2 + self.verdicts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterativeSettings(FollowUpSettings):
+    """The loop of Stop-RAG (paper 1, section 4.1): one passage a round, all earlier ones in view."""
+
+    pipeline: ClassVar[str] = "iterative"
+    sees_documents: ClassVar[bool] = True
+
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainSettings(FollowUpSettings):
+    """A chain in the manner of CoRAG (Wang et al. 2025), greedy.
+
+    The next follow-up question is asked for from the questions and answers so far, without their
+    documents; a question is answered from ``step`` passages; the final answer sees all of it.
+    """
+
+    pipeline: ClassVar[str] = "chain"
+    sees_documents: ClassVar[bool] = False
+
+    step: int = 3
+
+
+class FollowUpAgent:
+    """Chooses queries by asking for the next follow-up question; safe to use from several threads.
+
+    One greedy call a choice, of which the first line counts. A question that was asked before is asked
+    for once more, with a reminder; if it is repeated all the same it is sent again, and finds what ranks
+    next. An empty reply makes the main question the query, and is counted.
+    """
+
+    def __init__(self, model: ChatModel, prompts: FollowUpPrompts, *, max_tokens: int) -> None:
+        self._model = model
+        self._prompts = prompts
+        self._max_tokens = max_tokens
+
+    def choose(
+        self, question: str, steps: Sequence[SearchStep], *, refused: Choice | None = None
+    ) -> Choice:
+        """The follow-up question after these steps; see :class:`suffice.pipelines.loops.roles.QueryChooser`.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        del refused  # it never ends by itself
+        prompt = self._prompts.next_query(question, steps)
+        query, text, usage = self._ask(prompt)
+        if query and normalize_answer(query) in {normalize_answer(each.query) for each in steps}:
+            again, more, spent = self._ask(self._prompts.another_query(prompt, query))
+            query, text, usage = again or query, f"{text}\n\n{more}", usage_sum(usage, spent)
+        return Choice(
+            query=query or one_line(question),
+            said=query,
+            action=text,
+            usage=usage,
+            unread=not query,
+        )
+
+    def _ask(self, prompt: Prompt) -> tuple[str, str, Usage]:
+        """The follow-up question in the reply, the reply, and what it cost."""
+        stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
+        text, usage = _ask(self._model, prompt, self._max_tokens, stop)
+        return one_line(_LABEL.sub("", _first_line(text))), text, usage
+
+
+class DocumentReader:
+    """Answers a follow-up question from its documents alone; safe to use from several threads.
+
+    Where nothing new was found the answer is "unknown" and no call is made.
+    """
+
+    def __init__(self, model: ChatModel, *, max_tokens: int) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
+
+    def read(self, query: str, found: Sequence[Passage]) -> Reading:
+        """The intermediate answer; see :class:`suffice.pipelines.loops.roles.QueryReader`.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        if not found:
+            nothing = Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
+            return Reading(answer=_UNKNOWN, usage=nothing)
+        prompt = render_reading(query, found, api=self._model.api)
+        stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
+        text, usage = _ask(self._model, prompt, self._max_tokens, stop)
+        answer = one_line(_first_line(text).removeprefix("Answer:"))
+        return Reading(answer=answer or _UNKNOWN, usage=usage)
+
+
+class SufficiencyAsker:
+    """Asks the model whether to stop: LLM-Stop (paper 1, section 5.2); safe to use from several threads."""
+
+    def __init__(self, model: ChatModel, prompts: FollowUpPrompts, *, max_tokens: int) -> None:
+        self._model = model
+        self._prompts = prompts
+        self._max_tokens = max_tokens
+
+    def ask(self, question: str, steps: Sequence[SearchStep]) -> Verdict:
+        """The verdict after these steps; see :class:`suffice.pipelines.loops.roles.StopAsker`.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        prompt = self._prompts.verdict(question, steps)
+        text, usage = _ask(
+            self._model, prompt, self._max_tokens, ("\n\n", "\nMain question:", f"\n{FOLLOW_UP}")
+        )
+        said = f"{VERDICT}{text}" if isinstance(prompt, str) else text
+        stops = parse_verdict(said)
+        return Verdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)
+
+
+def parse_verdict(text: str) -> bool | None:
+    r"""Whether the last ``<STOP>`` or ``<CONTINUE>`` after ``Decision:`` is the first; ``None``: neither.
+
+    >>> parse_verdict("Analysis: the year is missing, no <STOP>.\nDecision: <CONTINUE>")
+    False
+    >>> parse_verdict("Everything is there. <STOP>") is None
+    True
+    """
+    _, decided, rest = text.partition("Decision:")
+    tags = _TAGS.findall(rest)
+    return tags[-1] == "STOP" if decided and tags else None
+
+
+class FollowUpPipeline(SearchingLoop):
+    """The loop of :class:`suffice.pipelines.loops.searching.SearchingLoop` with follow-up questions."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: FollowUpSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        prompts = FollowUpPrompts(
+            api=model.api, documents=settings.sees_documents, form=settings.prompt
+        )
+        roles = Roles(
+            chooser=FollowUpAgent(model, prompts, max_tokens=settings.max_query_tokens),
+            reader=DocumentReader(model, max_tokens=settings.max_intermediate_tokens),
+            asker=SufficiencyAsker(model, prompts, max_tokens=settings.max_verdict_tokens),
+            prompt=prompts.answer,
+        )
+        super().__init__(model, settings, roles, encoder=encoder, passage_filter=passage_filter)
+
+
+class IterativePipeline(FollowUpPipeline):
+    """The loop of :class:`IterativeSettings`."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: IterativeSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        super().__init__(model, settings, encoder=encoder, passage_filter=passage_filter)
+        self.settings = settings
+
+
+class ChainPipeline(FollowUpPipeline):
+    """The loop of :class:`ChainSettings`."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: ChainSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        super().__init__(model, settings, encoder=encoder, passage_filter=passage_filter)
+        self.settings = settings
+
+
+def _ask(
+    model: ChatModel, prompt: Prompt, max_tokens: int, stop: tuple[str, ...]
+) -> tuple[str, Usage]:
+    """The greedy reply and what it cost."""
+    reply = model.generate(GenerationRequest(prompt=prompt, max_tokens=max_tokens, stop=stop))
+    return reply.completions[0].text, usage_of(reply, calls=1)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0]

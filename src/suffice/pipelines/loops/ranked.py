@@ -1,0 +1,216 @@
+"""Loops that rank once and show a growing head of the ranking: cumulative and budgeted (METHODS 1, 3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, get_args
+
+from suffice.errors import UsageError
+from suffice.pipelines.answers.calls import LoopSettings, check_least
+from suffice.pipelines.answers.prompts import PromptName
+from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
+from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.trace.rounds.records import Question, Round
+
+
+class GrowingLoop:
+    """Runs the loop over one question at a time; safe to use from several threads.
+
+    Parameters
+    ----------
+    model, encoder
+        See :class:`suffice.pipelines.answers.round_answer.Answerer`.
+    settings
+        How rounds are made.
+    passage_filter
+        Filters the ranking, once, before its head is shown. ``None``: all of it is shown.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: LoopSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        self._loop = settings
+        self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
+
+    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
+        """Rounds as they happen, up to the budget or until a round would add no passage.
+
+        Where passages were found and the filter drops them all, round 1 answers without any.
+
+        Raises
+        ------
+        BackendError
+            When the model, the retriever or the encoder fails.
+        """
+        loop, answerer = self._loop, self._answerer
+        started = time.perf_counter()
+        ranked = tuple(
+            retriever.retrieve(question.text, max(loop.candidates, loop.shown(loop.rounds)))
+        )
+        kept = answerer.kept(ranked)
+        finished: tuple[Round, ...] = ()
+        before = 0
+        for number in range(1, loop.rounds + 1):
+            shown = kept[: loop.shown(number)]
+            if len(shown) == before and not (number == 1 and ranked):
+                return
+            latest = replace(answerer.answer(question, number, shown), passages=shown[before:])
+            if number == 1:
+                latest = retrieved(latest, question.text, ranked)
+            latest = answerer.beside(question, (*finished, timed(latest, started)))
+            finished, before = (*finished, latest), len(shown)
+            yield latest
+            started = time.perf_counter()
+
+    def closed_book(self, question: Question) -> Round:
+        """Round 0: the model's answer without passages, one greedy call.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        return self._answerer.closed_book(question)
+
+
+CertaintyChoice = Literal["auto", "token_probability", "self_consistency"]
+CERTAINTY_CHOICES: tuple[CertaintyChoice, ...] = get_args(CertaintyChoice)
+VOTES = 3
+"""Answers drawn a round under ``self_consistency`` unless ``samples`` says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetedSettings(LoopSettings):
+    """How rounds are made: round t shows the first ``start + (t - 1) * step`` passages (paper 2).
+
+    Parameters
+    ----------
+    start, step
+        Passages of round 1, and passages more in each later round.
+    certainty
+        Where S1 comes from. ``token_probability``: one greedy call a round, whose tokens carry it, and
+        ``samples`` stochastic answers beside it. ``self_consistency``: the round's answer is the most
+        frequent of ``samples`` stochastic ones (0: three), and the samples carry it. ``auto``: the first
+        where the model gives log-probabilities, else the second.
+    samples
+        See ``certainty``. Under ``self_consistency`` these are the answering calls: ``llm_calls``
+        counts them, ``sample_calls`` is 0, and the plain token counts hold all of them.
+
+    The others are those of :class:`suffice.pipelines.answers.calls.LoopSettings`.
+    """
+
+    pipeline: ClassVar[str] = "budgeted"
+
+    rounds: int = 3
+    prompt: PromptName = "bare"
+    candidates: int = 40
+    temperature: float = 0.7
+    top_p: float = 1.0
+    max_tokens: int = 64
+    max_sample_tokens: int = 64
+    start: int = 5
+    step: int = 5
+    certainty: CertaintyChoice = "auto"
+
+    def __post_init__(self) -> None:
+        LoopSettings.__post_init__(self)  # super() does not reach over slots
+        check_least(self, {"start": 1, "step": 1})
+        if self.certainty not in CERTAINTY_CHOICES:
+            raise UsageError(
+                f"unknown certainty {self.certainty!r}; known: {', '.join(CERTAINTY_CHOICES)}"
+            )
+
+    @property
+    def majority(self) -> bool:
+        """Whether a round's answer is the most frequent of its samples, not the greedy one."""
+        return self.certainty == "self_consistency"
+
+    def shown(self, number: int) -> int:
+        """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
+        return self.start + (number - 1) * self.step
+
+
+def settle_certainty(settings: BudgetedSettings, model: ChatModel) -> tuple[BudgetedSettings, str]:
+    """The settings without ``auto``, and why S1 comes from where it does.
+
+    Asks the model whether it gives log-probabilities, unless ``self_consistency`` was chosen.
+
+    Raises
+    ------
+    UsageError
+        When ``token_probability`` was chosen and the model gives no log-probabilities.
+    BackendError
+        When the model cannot be asked.
+    """
+    if settings.certainty == "self_consistency":
+        return _by_majority(settings), "as asked"
+    supports = getattr(model, "supports_logprobs", None)
+    given = None if supports is None else bool(supports())
+    if settings.certainty == "token_probability":
+        if given is False:
+            raise UsageError(
+                f"model {model.name!r} gives no log-probabilities, so there is no token_probability; "
+                "use --certainty self_consistency, or auto"
+            )
+        return settings, "as asked"
+    if given:
+        why = "the model gives log-probabilities"
+        return replace(settings, certainty="token_probability"), why
+    says = "gives no" if given is False else "does not say whether it gives"
+    return _by_majority(settings), f"the model {says} log-probabilities"
+
+
+def _by_majority(settings: BudgetedSettings) -> BudgetedSettings:
+    return replace(settings, certainty="self_consistency", samples=settings.samples or VOTES)
+
+
+class BudgetedPipeline(GrowingLoop):
+    """The loop of :class:`suffice.pipelines.loops.ranked.GrowingLoop`, a few passages more a round.
+
+    ``settings`` are those given with the certainty settled, and ``why`` says what settled it.
+
+    Raises
+    ------
+    UsageError, BackendError
+        See :func:`settle_certainty`.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: BudgetedSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        self.settings, self.why = settle_certainty(settings, model)
+        super().__init__(model, self.settings, encoder=encoder, passage_filter=passage_filter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CumulativeSettings(LoopSettings):
+    """How rounds are made: round t shows the first t passages."""
+
+    pipeline: ClassVar[str] = "cumulative"
+
+
+class CumulativePipeline(GrowingLoop):
+    """The loop of :class:`suffice.pipelines.loops.ranked.GrowingLoop`, one passage more a round."""
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: CumulativeSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        super().__init__(model, settings, encoder=encoder, passage_filter=passage_filter)
+        self.settings = settings

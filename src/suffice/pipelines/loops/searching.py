@@ -1,0 +1,297 @@
+"""The mechanism of loops in which every round sends a query of its own, chosen from what was found so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from suffice.errors import InternalError
+from suffice.pipelines.answers.calls import LoopSettings, check_least
+from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
+from suffice.pipelines.loops.roles import Choice, Roles, SearchStep, Verdict, usage_sum
+from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.signals.asking.judge_support import add_judge_calls
+from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
+from suffice.trace.rounds.records import Passage, Question, Round, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings(LoopSettings):
+    """How rounds are made: each sends one query and shows what it finds that is new.
+
+    Parameters
+    ----------
+    step
+        At most so many passages more in each round.
+    verdicts
+        Whether the model is asked after each round, the last one too, whether it would end: the signal
+        ``llm_stop``. Where a chooser says so itself, what it says is then also the next round's choice,
+        so this changes no later round.
+
+    The others are those of :class:`suffice.pipelines.answers.calls.LoopSettings`; ``candidates`` is how
+    many passages each query asks for at least.
+    """
+
+    step: int = 3
+    verdicts: bool = True
+
+    def __post_init__(self) -> None:
+        LoopSettings.__post_init__(self)  # super() does not reach over slots
+        check_least(self, {"step": 1})
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Names of the recorded signals that the rounds carry."""
+        return frozenset({MALFORMED_ACTIONS.name, *([LLM_STOP.name] if self.verdicts else [])})
+
+    @property
+    def own_calls(self) -> int:
+        """Calls a round that do not answer, at most: the one that chooses its query, and one more.
+
+        That is the search of an agent that would have ended, or the verdict after the last round.
+        """
+        return 2
+
+    def shown(self, number: int) -> int:
+        """The most passages that rounds 1 to ``number`` show."""
+        return number * self.step
+
+
+@dataclass(slots=True)
+class _Trail:
+    """What one question's searches have found: all of it, and what of it the answerer was shown.
+
+    ``unread`` counts the choices and verdicts so far of which nothing could be read.
+    """
+
+    steps: tuple[SearchStep, ...] = ()
+    shown: tuple[Passage, ...] = ()
+    unread: int = 0
+    _found: set[str] = field(default_factory=set)
+
+    def look(
+        self, ranked: Sequence[Passage], most: int
+    ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+        """The first ``most`` passages not found before, and what may be shown, in rank order.
+
+        That is those, and what was dropped before and ranks among them now: its score for this query
+        may be better.
+        """
+        shown = {each.id for each in self.shown}
+        new: list[Passage] = []
+        offered: list[Passage] = []
+        for each in ranked:
+            if len(new) == most:
+                break
+            if any(each.id == other.id for other in offered):
+                continue  # a retriever may return a passage twice
+            if each.id not in self._found:
+                new.append(each)
+                offered.append(each)
+            elif each.id not in shown:
+                offered.append(each)
+        self._found.update(each.id for each in new)
+        return tuple(new), tuple(offered)
+
+    def add(self, step: SearchStep) -> None:
+        """Take in a step."""
+        self.steps = (*self.steps, step)
+        self.shown = (*self.shown, *step.shown)
+
+
+class SearchingLoop:
+    """Runs the loop over one question at a time; safe to use from several threads.
+
+    A round sends the query the chooser wants, adds at most ``step`` passages, has them read where there
+    is a reader, and answers over everything so far. ``candidate_scores`` are those of everything the
+    query found, ``action`` is what the chooser generated and, after a blank line, what an asker said.
+    The calls and tokens of chooser and reader count with the round that they made, those of a verdict
+    as a judge's.
+
+    Parameters
+    ----------
+    model, encoder
+        See :class:`suffice.pipelines.answers.round_answer.Answerer`.
+    settings
+        How rounds are made.
+    roles
+        Who chooses, reads and is asked. The chooser sees everything found, whatever the filter drops,
+        so that queries do not depend on the filter.
+    passage_filter
+        Drops passages before they are shown to the answerer. One that was dropped may be found again
+        and kept, at its score for that later query.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: SearchSettings,
+        roles: Roles,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        self._loop = settings
+        self._roles = roles
+        self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
+
+    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
+        """Rounds as they happen, up to the budget, also those that find nothing new.
+
+        Where the chooser would end it is made to search once more: whether to stop is for a policy.
+
+        Raises
+        ------
+        BackendError
+            When the model, the retriever or the encoder fails.
+        """
+        loop, trail = self._loop, _Trail()
+        finished: tuple[Round, ...] = ()
+        choice: Choice | None = None
+        for number in range(1, loop.rounds + 1):
+            choice = self._searching(question.text, trail.steps, choice)
+            latest = self._round(question, retriever, trail, choice)
+            choice = None
+            if loop.verdicts and self._roles.asker is not None:
+                latest = _with_asked(latest, self._ask(question.text, trail))
+            elif loop.verdicts:
+                choice = self._choose(question.text, trail.steps)
+                latest = _with_wish(latest, choice, last=number == loop.rounds)
+            malformed = {MALFORMED_ACTIONS.name: float(trail.unread)}
+            latest = replace(latest, signals={**latest.signals, **malformed})
+            latest = self._answerer.beside(question, (*finished, latest))
+            finished = (*finished, latest)
+            yield latest
+
+    def _round(
+        self, question: Question, retriever: Retriever, trail: _Trail, choice: Choice
+    ) -> Round:
+        """Search, read, answer."""
+        loop, number = self._loop, len(trail.steps) + 1
+        started = time.perf_counter()
+        ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
+        found, offered = trail.look(ranked, loop.step)
+        shown = self._answerer.kept(offered)
+        spent, reading = choice.usage, None
+        if self._roles.reader is not None:
+            reading = self._roles.reader.read(choice.query, found)
+            spent = usage_sum(spent, _untimed(reading.usage))
+        trail.unread += choice.unread
+        trail.add(
+            SearchStep(
+                said=choice.said,
+                query=choice.query,
+                found=found,
+                shown=shown,
+                answer="" if reading is None else reading.answer,
+            )
+        )
+        answered = retrieved(self._answered(question, trail), choice.query, ranked)
+        return timed(
+            replace(
+                answered,
+                passages=shown,
+                action=choice.action,
+                intermediate_answer=None if reading is None else reading.answer,
+                usage=usage_sum(_untimed(answered.usage), spent),
+            ),
+            started,
+        )
+
+    def _answered(self, question: Question, trail: _Trail) -> Round:
+        number = len(trail.steps)
+        if self._roles.prompt is None:
+            return self._answerer.answer(question, number, trail.shown)
+        prompt = self._roles.prompt(question.text, trail.steps)
+        return self._answerer.ask(question, number, prompt)
+
+    def _ask(self, question: str, trail: _Trail) -> Verdict:
+        """The asker's verdict, with its seconds."""
+        if self._roles.asker is None:
+            raise InternalError("nobody is there to be asked")
+        started = time.perf_counter()
+        verdict = self._roles.asker.ask(question, trail.steps)
+        trail.unread += verdict.unread
+        seconds = time.perf_counter() - started
+        return replace(verdict, usage=replace(verdict.usage, latency_s=seconds))
+
+    def closed_book(self, question: Question) -> Round:
+        """Round 0: the model's answer without passages, one greedy call.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        return self._answerer.closed_book(question)
+
+    def _searching(
+        self, question: str, steps: tuple[SearchStep, ...], choice: Choice | None
+    ) -> Choice:
+        """A choice that searches, and what it took to get it."""
+        first = choice or self._choose(question, steps)
+        if not first.finishes:
+            return first
+        second = self._choose(question, steps, refused=first)
+        return replace(
+            second,
+            action=f"{first.action}\n\n{second.action}",
+            usage=usage_sum(first.usage, second.usage),
+            finishes=False,
+        )
+
+    def _choose(
+        self, question: str, steps: tuple[SearchStep, ...], *, refused: Choice | None = None
+    ) -> Choice:
+        """The chooser's choice, with its seconds."""
+        started = time.perf_counter()
+        choice = self._roles.chooser.choose(question, steps, refused=refused)
+        seconds = time.perf_counter() - started
+        return replace(choice, usage=replace(choice.usage, latency_s=seconds))
+
+
+def _untimed(usage: Usage) -> Usage:
+    """For calls whose seconds the round's own clock counts; a choice comes before that clock starts."""
+    return replace(usage, latency_s=0.0)
+
+
+def _with_wish(finished: Round, choice: Choice, *, last: bool) -> Round:
+    """The round with what the chooser wished after it.
+
+    That is a ``judge_call`` where it chose no query: where the chooser would end, and after the last
+    round. Elsewhere it is the next round's choice and costs a policy nothing more.
+    """
+    usage = finished.usage
+    if choice.finishes or last:
+        usage = _judged(usage, choice.usage)
+    return replace(
+        finished,
+        usage=usage,
+        signals={**finished.signals, LLM_STOP.name: float(choice.finishes)},
+    )
+
+
+def _with_asked(finished: Round, verdict: Verdict) -> Round:
+    """The round with the verdict that was asked for after it, whose seconds count with it."""
+    usage = _judged(finished.usage, verdict.usage)
+    latency = (usage.latency_s or 0.0) + (verdict.usage.latency_s or 0.0)
+    return replace(
+        finished,
+        action=f"{finished.action}\n\n{verdict.said}",
+        usage=replace(usage, latency_s=latency),
+        signals={**finished.signals, LLM_STOP.name: float(verdict.stops)},
+    )
+
+
+def _judged(usage: Usage, verdict: Usage) -> Usage:
+    """A round's usage with a verdict's calls and tokens as a judge's."""
+    return add_judge_calls(
+        usage,
+        Usage(
+            judge_calls=verdict.llm_calls,
+            judge_prompt_tokens=verdict.prompt_tokens,
+            judge_cached_tokens=verdict.cached_tokens,
+            judge_completion_tokens=verdict.completion_tokens,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""A planning agent, what it is told, how its words are read, and its recorder."""

@@ -1,0 +1,98 @@
+"""Which agent decides when to retrieve: the five variants of paper 4 (section 6.2), as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from suffice.errors import UsageError
+from suffice.policies.gate.settings import GateSettings
+
+Upfront = Literal["never", "first-step", "every-step"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentControl:
+    """When an agent retrieves.
+
+    Parameters
+    ----------
+    name
+        As recorded.
+    upfront
+        Before which steps it retrieves without looking at candidates.
+    reviews
+        Whether the model is asked YES or NO after each step, and YES retrieves.
+    k
+        Documents such a retrieval asks for.
+    gate
+        Decides by the candidates instead; brings its own number of documents. ``None``: no gate, every
+        step is executed.
+
+    Raises
+    ------
+    UsageError
+        For a ``k`` below 1, an unknown ``upfront``, and a gate beside another way to retrieve.
+    """
+
+    name: str
+    upfront: Upfront = "never"
+    reviews: bool = False
+    k: int = 6
+    gate: GateSettings | None = None
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise UsageError(f"k must be at least 1, found {self.k}")
+        if self.upfront not in get_args(Upfront):
+            known = ", ".join(get_args(Upfront))
+            raise UsageError(f"upfront must be one of {known}, found {self.upfront!r}")
+        if self.gate is not None and (self.upfront != "never" or self.reviews):
+            raise UsageError("a gate decides when to retrieve; leave upfront and reviews out")
+
+    def retrieves_before(self, number: int) -> bool:
+        """Whether it retrieves before step ``number`` is drawn."""
+        return self.upfront == "every-step" or (self.upfront == "first-step" and number == 1)
+
+
+GATED = "confidence-gated"
+AGENTS: Mapping[str, AgentControl] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            AgentControl(name="vanilla"),
+            AgentControl(name="fixed-top-k", upfront="first-step"),
+            AgentControl(name="always-retrieve", upfront="every-step"),
+            AgentControl(name="self-rag", reviews=True),
+            AgentControl(name=GATED),
+        )
+    }
+)
+"""By name; ``confidence-gated`` still wants its gate: :func:`agent_control`."""
+
+
+def gated(gate: GateSettings, name: str = GATED) -> AgentControl:
+    """The agent of a gate."""
+    return AgentControl(name=name, gate=gate)
+
+
+def agent_control(name: str, gate: GateSettings | None = None, *, k: int = 6) -> AgentControl:
+    """A variant by name; ``gate`` for ``confidence-gated``, the published one where none is given.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, listing the known ones.
+
+    Warns
+    -----
+    SufficeWarning
+        From the published gate, about actions it can never choose.
+    """
+    if name not in AGENTS:
+        raise UsageError(f"unknown agent {name!r}; known: {', '.join(AGENTS)}")
+    if name == GATED:
+        return gated(GateSettings.published() if gate is None else gate)
+    return replace(AGENTS[name], k=k)

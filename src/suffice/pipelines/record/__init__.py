@@ -1,0 +1,1 @@
+"""Recording a data set to its full budget, resumable."""

@@ -1,0 +1,205 @@
+"""Record a data set: from examples and a model to a trace set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from suffice._version import VERSION
+from suffice.datasets.example import Example
+from suffice.errors import DataError, UsageError
+from suffice.pipelines.loops.indexes import IndexMaker
+from suffice.pipelines.loops.ranked import BudgetedPipeline, CumulativeSettings
+from suffice.pipelines.loops.registry import AnyPipeline, AnySettings, make_pipeline
+from suffice.pipelines.loops.sources import (
+    OwnParagraphs,
+    Retrieval,
+    pooled_passages,
+    pooled_retriever,
+)
+from suffice.pipelines.record.recorder import (
+    CERTAINTY_REASON,
+    RecorderSettings,
+    RecordSummary,
+    Task,
+    record,
+)
+from suffice.pipelines.record.session import Progress
+from suffice.pipelines.record.splits import assign_splits
+from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.signals.asking.meaning_clusters import clustering_stated
+from suffice.trace.rounds.records import Passage
+
+# a recording begun before these existed goes on as one without them
+_STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What to record and how.
+
+    Parameters
+    ----------
+    dataset
+        Its name.
+    settings
+        Of the loop; their class says which.
+    retrieval
+        Which retriever.
+    encoder
+        Gives each round the signals that compare its answer with its evidence; ``None``: left out.
+    passage_filter
+        Drops passages before the answerer sees them.
+    filter_document
+        What the run document says of the filter; needed where there is one.
+    corpus
+        Rank each question's own paragraphs, or those of all questions pooled.
+    pool
+        Where the pooled paragraphs come from; ``None``: the examples recorded. It does not depend on
+        how many questions are recorded, so that more can be added to a recording.
+    source
+        The file of the examples, named in errors.
+    concurrency
+        Questions under way at once; ``None``: what the model says suits it.
+    on_encoded
+        Told how many pooled passages of how many are encoded.
+    on_start
+        Told how many questions are still to be recorded, once nothing speaks against it.
+    """
+
+    dataset: str
+    settings: AnySettings = field(default_factory=CumulativeSettings)
+    retrieval: Retrieval = field(default_factory=Retrieval)
+    encoder: Encoder | None = None
+    passage_filter: PassageFilter | None = None
+    filter_document: Mapping[str, Any] | None = None
+    corpus: Literal["own", "pooled"] = "own"
+    pool: Sequence[Example] | None = None
+    source: str | None = None
+    splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
+    concurrency: int | None = None
+    skip_invalid: bool = False
+    on_encoded: Callable[[int, int], None] | None = None
+    on_start: Callable[[int], None] | None = None
+
+
+def record_examples(
+    examples: Sequence[Example],
+    model: ChatModel,
+    out: Path,
+    recording: Recording,
+    on_progress: Callable[[Progress], None],
+) -> RecordSummary:
+    """Record every example that ``out`` does not hold yet.
+
+    Raises
+    ------
+    DataError
+        For an example without passages, naming it, unless they are skipped; nothing is recorded then.
+    UsageError
+        When the model gives no log-probabilities and they were asked for.
+    """
+    usable = _usable(examples, recording)
+    labels = assign_splits(len(usable), recording.splits, seed=recording.settings.seed)
+    shown = recording.settings.shown(recording.settings.rounds)
+    recording = replace(recording, retrieval=recording.retrieval.reaching(shown))
+    pipeline = make_pipeline(model, recording.settings, recording.encoder, recording.passage_filter)
+    passages = None
+    if recording.corpus == "pooled":
+        pool = usable if recording.pool is None else recording.pool
+        passages = pooled_passages(each.passages for each in pool)
+    pooled = None if passages is None else _pooled(passages, recording, out)
+    tasks = [
+        Task(
+            question=replace(each.question, split=label),
+            gold=each.gold,
+            retriever=pooled or OwnParagraphs(each.passages, recording.retrieval),
+        )
+        for each, label in zip(usable, labels, strict=True)
+    ]
+    return record(
+        tasks,
+        pipeline,
+        out,
+        RecorderSettings(
+            run=_run_document(model, recording, pipeline, passages),
+            concurrency=recording.concurrency or int(getattr(model, "concurrency", 1)),
+            on_start=recording.on_start,
+            on_progress=on_progress,
+            closed_book=pipeline.closed_book if recording.settings.closed_book else None,
+        ),
+    )
+
+
+def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
+    empty = [row for row, each in enumerate(examples) if not each.passages]
+    if not empty or recording.corpus == "pooled":
+        usable = list(examples)
+    elif recording.skip_invalid:
+        usable = [each for each in examples if each.passages]
+    else:
+        row = empty[0]
+        more = f" ({len(empty) - 1} more)" if len(empty) > 1 else ""
+        raise DataError(
+            f"question {examples[row].question.id!r} has no passages{more}, so nothing can be "
+            "retrieved for it; mend the file, or pass --skip-invalid or --corpus pooled",
+            file=recording.source or recording.dataset,
+            row=row,
+            column="passages",
+        )
+    if not usable:
+        raise UsageError("no question to record")
+    return usable
+
+
+def _pooled(passages: tuple[Passage, ...], recording: Recording, out: Path) -> Retriever:
+    folder = out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
+    make = IndexMaker(encoder=recording.retrieval.encoder)
+    if recording.on_encoded is not None:
+        make = replace(make, on_progress=recording.on_encoded)
+    return pooled_retriever(passages, recording.retrieval, folder, make)
+
+
+def _run_document(
+    model: ChatModel,
+    recording: Recording,
+    pipeline: AnyPipeline,
+    passages: tuple[Passage, ...] | None,
+) -> dict[str, Any]:
+    retrieval = recording.retrieval
+    encoder = recording.encoder or retrieval.encoder
+    stated: dict[str, Any] = {}
+    # a recording must not go on over another corpus without anybody noticing
+    if passages is not None:
+        stated["corpus_fingerprint"] = corpus_fingerprint(passages)
+    if encoder is not None:
+        stated["encoder"] = encoder.name
+        stated["evidence_consistency"] = recording.encoder is not None
+    cosine = pipeline.settings.cluster_cosine
+    if recording.encoder is not None and cosine is not None:
+        stated["sample_clusters"] = clustering_stated(recording.encoder, cosine)
+    if retrieval.reranks:
+        stated["reranker"] = retrieval.reranker_name
+    if recording.filter_document is not None:
+        stated["passage_filter"] = dict(recording.filter_document)
+    settings = asdict(pipeline.settings)
+    for name in _STATED_WHEN_ON:
+        if not settings[name]:
+            del settings[name]
+    if isinstance(pipeline, BudgetedPipeline):
+        stated[CERTAINTY_REASON] = pipeline.why
+    return {
+        "dataset": recording.dataset,
+        "model": model.name,
+        "api": model.api,
+        "pipeline": pipeline.settings.pipeline,
+        "retriever": retrieval.name,
+        "corpus": recording.corpus,
+        **stated,
+        "splits": dict(recording.splits),
+        **settings,
+        "version": VERSION,
+    }

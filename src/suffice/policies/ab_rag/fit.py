@@ -1,0 +1,307 @@
+"""Build AB-RAG on a record: which signals it holds, and the corrected weights learned on tune."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import SufficeWarning, UsageError
+from suffice.numbers.logistic import LogisticFit, fit_logistic
+from suffice.policies.ab_rag.policy import (
+    CERTAINTIES,
+    PUBLISHED_THRESHOLD,
+    SPREAD,
+    SUPPORTS,
+    ABRagPolicy,
+    Certainty,
+    Combination,
+    Support,
+    combined_confidence,
+)
+from suffice.policies.fitting import N_FOLDS, FitData, abstention_of, folds
+from suffice.policies.rules.columns import first_stops
+from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, score_stops
+from suffice.protocols import Signal
+from suffice.signals.abstained import ABSTAINED, abstained_signal
+from suffice.signals.registry import resolve
+from suffice.signals.table import missing_inputs, signal_table
+from suffice.trace.rounds.table import TraceSet
+
+THRESHOLDS = tuple(round(0.02 * step, 2) for step in range(1, 51))  # at 1 it never stops
+_MOST_SAMPLES = 20
+_ROUNDED = 6e-5
+_PENALTY = 1.0
+
+
+class _Held:
+    """What a record holds of some signals, read in one pass."""
+
+    def __init__(self, traces: TraceSet, names: Sequence[str]) -> None:
+        self.source = traces.origin.source
+        self._missing = {name: missing_inputs(resolve(name), traces) for name in names}
+        table = signal_table(traces, [name for name in names if not self._missing[name]])
+        self._values = {name: values[traces.exists] for name, values in table.values.items()}
+
+    def values(self, name: str) -> NDArray[np.float64]:
+        """Of the recorded rounds, defined ones only; none where it cannot be computed."""
+        found = self._values.get(name, np.empty(0))
+        return found[np.isfinite(found)]
+
+    def share(self, name: str) -> float:
+        """Of the recorded rounds, those in which it is defined."""
+        rounds = len(self._values.get(name, ()))
+        return len(self.values(name)) / rounds if rounds else 0.0
+
+    def remark(self, name: str) -> str:
+        """Where it is undefined, for the end of a sentence; empty when nowhere."""
+        share = self.share(name)
+        return "" if share == 1.0 else f" (undefined in {1.0 - share:.1%} of the rounds)"
+
+    def require(self, name: str) -> None:
+        """Refuse a record that gives the signal nowhere."""
+        if self.share(name):
+            return
+        spec, missing = resolve(name), self._missing[name]
+        if missing and not spec.recorded_only:
+            lacks = f"needs column {' and '.join(missing)}, which {self.source} does not hold"
+        else:
+            lacks = f"is defined in no round of {self.source}"
+        by = f"; compute it with suffice signals {spec.asks}" if spec.asks else ""
+        raise UsageError(f"ab-rag reads {name!r}, which {lacks}{by}")
+
+
+def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
+    """S1, and a line that says which and why.
+
+    Token probabilities where the record holds them, else the agreement of samples (paper 2, III-D); of
+    the two the one that is defined in more rounds, token probabilities where both are alike.
+    """
+    if wanted is not None:
+        held.require(wanted)
+        return wanted, f"S1 is {wanted}, as asked{held.remark(wanted)}"
+    best = max(CERTAINTIES, key=held.share)  # of equal ones the first
+    if not held.share(best):
+        raise UsageError(
+            f"ab-rag needs token_probability or self_consistency for S1, and {held.source} holds neither "
+            "tokens nor samples; record with a server that gives log-probabilities, or with --samples 3"
+        )
+    if best == "token_probability":
+        why = "the record holds token probabilities"
+    elif held.share("token_probability"):
+        why = "the record holds samples in more rounds than token probabilities"
+    else:
+        why = "the record holds no token probabilities"
+    return best, f"S1 is {best}: {why}{held.remark(best)}"
+
+
+def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
+    """S2 of the corrected preset: ``answer_in_evidence``, or what the record gives in its place."""
+    if wanted is not None:
+        held.require(wanted)
+        return wanted, f"S2 is {wanted}, as asked{held.remark(wanted)}"
+    for name in SUPPORTS:
+        if held.share(name):
+            instead = "" if name == SUPPORTS[0] else f": {SUPPORTS[0]} needs the passages' texts"
+            return name, f"S2 is {name}{instead}{held.remark(name)}"
+    raise UsageError(
+        f"ab-rag needs {', '.join(SUPPORTS[:-1])} or {SUPPORTS[-1]} for S2, and {held.source} holds no "
+        "passages' texts to compute one from"
+    )
+
+
+def published_ab_rag(
+    traces: TraceSet, *, certainty: Certainty | None = None, threshold: float | None = None
+) -> ABRagPolicy:
+    """The published preset with the S1 that these traces hold; nothing is fitted.
+
+    Raises
+    ------
+    UsageError
+        When the record holds one of the three signals nowhere.
+    """
+    others = ("evidence_consistency", SPREAD)
+    held = _Held(traces, (*CERTAINTIES, *others))
+    chosen, note = _certainty(held, certainty)
+    for name in others:
+        held.require(name)
+    return ABRagPolicy.published(
+        chosen,
+        threshold=PUBLISHED_THRESHOLD if threshold is None else threshold,
+        levels=_levels(held, chosen),
+        notes=(note, *(f"{name}{held.remark(name)}" for name in others if held.remark(name))),
+    )
+
+
+def _levels(held: _Held, certainty: Certainty) -> tuple[float, ...]:
+    """Shares that so many samples can agree in; none for token probabilities, or where it varies."""
+    if certainty != "self_consistency":
+        return ()
+    found = np.unique(held.values(certainty))
+    for count in range(1, _MOST_SAMPLES + 1):
+        # stored shares may be rounded to a few digits
+        if np.allclose(found * count, np.round(found * count), atol=_ROUNDED * count):
+            return tuple(agreeing / count for agreeing in range(1, count + 1))
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ABRagSignals:
+    """Which signals the corrected preset reads on a record, and what is remarked about them.
+
+    ``levels`` are the values S1 can take, where they are few; ``gold`` all gold answers of the split:
+    "none" counts as an abstention only when it is not one.
+    """
+
+    certainty: Certainty
+    support: Support
+    levels: tuple[float, ...] = ()
+    gold: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def specs(self) -> tuple[Signal, ...]:
+        """S1, S2, S3 and whether the answer abstains."""
+        phrases = abstention_of(self.gold)
+        abstained = ABSTAINED if phrases is None else abstained_signal(phrases)
+        return (*map(resolve, (self.certainty, self.support, SPREAD)), abstained)
+
+
+def choose_signals(
+    traces: TraceSet, certainty: Certainty | None = None, support: Support | None = None
+) -> ABRagSignals:
+    """What the corrected preset reads on these traces, which hold the fitting questions only.
+
+    Raises
+    ------
+    UsageError
+        When the record lacks one of the three.
+    """
+    held = _Held(traces, (*CERTAINTIES, *SUPPORTS, SPREAD))
+    first, why_first = _certainty(held, certainty)
+    second, why_second = _support(held, support)
+    held.require(SPREAD)
+    spread = (f"{SPREAD}{held.remark(SPREAD)}",) if held.remark(SPREAD) else ()
+    return ABRagSignals(
+        certainty=first,
+        support=second,
+        levels=_levels(held, first),
+        gold=tuple(answer for each in traces.gold for answer in each.answers),
+        notes=(why_first, why_second, *spread),
+    )
+
+
+def fit_ab_rag(
+    data: FitData, signals: ABRagSignals, *, threshold: float | None = None
+) -> ABRagPolicy:
+    """Learn the corrected preset's weights, and its threshold unless one is given.
+
+    Logistic regression (:func:`~suffice.numbers.logistic.fit_logistic`) of exact match on the
+    three signals over all rounds of the labelled questions, abstentions left out. A signal that is
+    undefined in some of them (``answer_in_evidence`` for yes and no) gets an own number for that. The
+    threshold is the cheapest whose F1 with out-of-fold weights is within one standard error of the
+    best.
+
+    Parameters
+    ----------
+    data
+        Signals and outcomes of the fitting split, with the signals' :attr:`ABRagSignals.specs`.
+    signals
+        Of :func:`choose_signals`.
+    threshold
+        Confidence at which to stop; ``None``: chosen as said.
+
+    Warns
+    -----
+    SufficeWarning
+        When all answers are right or all are wrong: the weights are 0 then; and when fewer questions are
+        labelled than there are folds.
+    """
+    names = (signals.certainty, signals.support, SPREAD)
+    weights = _fit(data, names, np.ones(data.table.n_questions, np.bool_))
+    _warn_of_little(data)
+    if threshold is None:
+        scores = sweep_confidence(_out_of_fold(data, names, weights), data, THRESHOLDS)
+        threshold = cheapest_within_one_error(scores).threshold
+    return ABRagPolicy(
+        weights=weights.weights,
+        undefined=weights.undefined,
+        intercept=weights.intercept,
+        link="logistic",
+        threshold=threshold,
+        reads_abstention=True,
+        abstention=abstention_of(signals.gold),
+        preset="corrected",
+        levels=signals.levels,
+        fitted_on=dict(data.provenance),
+        notes=signals.notes,
+    )
+
+
+def _warn_of_little(data: FitData) -> None:
+    em = data.outcomes.em[np.isfinite(data.outcomes.em)]
+    labelled = int(data.outcomes.labelled.sum())
+    if labelled < N_FOLDS:
+        warnings.warn(
+            f"only {labelled} questions of split {data.provenance.get('split')!r} are labelled, fewer than "
+            f"the {N_FOLDS} folds: ab-rag's weights and threshold rest on next to nothing",
+            SufficeWarning,
+            stacklevel=3,
+        )
+    if em.min() == em.max():
+        warnings.warn(
+            f"all answers of the labelled questions are {'right' if em[0] else 'wrong'}: ab-rag's "
+            "weights are 0, its confidence is one number",
+            SufficeWarning,
+            stacklevel=3,
+        )
+
+
+class _Weights:
+    """A fit in the policy's terms."""
+
+    def __init__(self, names: Sequence[str], absent: Sequence[str], fit: LogisticFit) -> None:
+        self.intercept = fit.intercept
+        self.weights: Mapping[str, float] = dict(zip(names, fit.weights, strict=False))
+        tail = fit.weights[len(names) :]
+        self.undefined: Mapping[str, float] = dict(zip(absent, tail, strict=True))
+
+
+def _fit(data: FitData, names: Sequence[str], rows: NDArray[np.bool_]) -> _Weights:
+    """Weights over all rounds of the questions in ``rows`` (n_questions,)."""
+    em = data.outcomes.em[rows]
+    used = np.isfinite(em) & (data.table.signal(ABSTAINED.name)[rows] != 1.0)
+    values = np.stack([data.table.signal(name)[rows][used] for name in names], axis=1)
+    absent = np.isnan(values)
+    some = [index for index in range(len(names)) if absent[:, index].any()]
+    features = np.hstack([np.where(absent, 0.0, values), absent[:, some]])
+    if not len(features):
+        return _Weights(names, (), LogisticFit(0.0, (0.0,) * len(names)))
+    fit = fit_logistic(features, em[used], penalty=_PENALTY)
+    return _Weights(names, [names[index] for index in some], fit)
+
+
+def _out_of_fold(data: FitData, names: Sequence[str], whole: _Weights) -> NDArray[np.float64]:
+    """Confidence of every question from weights fitted without its fold, (n_questions, n_rounds)."""
+    fold = folds(data.table.n_questions)
+    found = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
+    for number in np.unique(fold):
+        held_out = fold == number
+        fitted = whole if held_out.all() else _fit(data, names, ~held_out)
+        parts = Combination(fitted.weights, fitted.undefined, fitted.intercept, "logistic")
+        confidence = combined_confidence(data.table, parts, reads_abstention=True)
+        found[held_out] = confidence[held_out]
+    return found
+
+
+def sweep_confidence(
+    confidence: NDArray[np.float64], data: FitData, thresholds: Sequence[float]
+) -> tuple[ThresholdScore, ...]:
+    """What stopping at each threshold, above 0, of a confidence (n_questions, n_rounds) scores."""
+    return tuple(
+        score_stops(each, first_stops(confidence >= each, data.table.exists), data.outcomes)
+        for each in thresholds
+    )

@@ -1,0 +1,347 @@
+"""AB-RAG: stop when a confidence made of three signals reaches a threshold (paper 2).
+
+``published``: Conf = clip(0.70 S1 + 0.05 S2 + 0.25 S3, 0, 1), stop when Conf >= 0.6. S1 is the mean
+token probability, or the agreement of samples where the model gives no probabilities; S2 the cosine
+of answer and evidence; S3 the variance of the reranker's scores. Conf cannot pass 0.8125, since S3
+cannot pass 1/4. ``corrected``: Conf = sigmoid(b + sum of w S) with weights and threshold learned on the
+tune split, S2 is whether the evidence holds the answer, and an answer that says it does not know has
+confidence 0.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import SufficeWarning, UsageError
+from suffice.numbers.logistic import sigmoid
+from suffice.protocols import Action, Decision, PolicyTable, PolicyView, Signal
+from suffice.signals.abstained import abstained_signal
+from suffice.signals.registry import resolve
+
+Certainty = Literal["token_probability", "self_consistency"]
+Support = Literal["answer_in_evidence", "evidence_entailment", "evidence_consistency"]
+Link = Literal["clip", "logistic"]
+CERTAINTIES: tuple[Certainty, ...] = get_args(Certainty)
+SUPPORTS: tuple[Support, ...] = get_args(Support)
+SPREAD = "rerank_variance"
+PUBLISHED_WEIGHTS = (0.70, 0.05, 0.25)
+PUBLISHED_THRESHOLD = 0.6
+_ABSTAINED = "abstained"
+
+
+@dataclass(frozen=True, slots=True)
+class Plateau:
+    """Thresholds above ``low`` and up to ``high`` stop exactly where ``signal`` is at least ``level``."""
+
+    low: float
+    high: float
+    signal: str
+    level: float
+
+    def __str__(self) -> str:
+        return (
+            f"any threshold above {self.low:.4g} and up to {self.high:.4g} stops exactly where "
+            f"{self.signal} is at least {self.level:.4g}: the other signals do not decide there"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """How signals become a confidence; the parts are those of :class:`ABRagPolicy`."""
+
+    weights: Mapping[str, float]
+    undefined: Mapping[str, float]
+    intercept: float
+    link: Link
+
+
+def combined_confidence(
+    table: PolicyTable, parts: Combination, *, reads_abstention: bool
+) -> NDArray[np.float64]:
+    """The confidence in every round, (n_questions, n_rounds), NaN where undefined."""
+    # round by round, as signals are stored
+    total = np.full((table.n_rounds, table.n_questions), parts.intercept)
+    for name, weight in parts.weights.items():
+        values = table.signal(name).T
+        part = weight * values
+        if name in parts.undefined:
+            part = np.where(np.isnan(values), parts.undefined[name], part)
+        total += part
+    if parts.link == "logistic":
+        # one at a time: an array's exponential may differ from a number's in the last bit
+        linked = np.fromiter(map(sigmoid, total.ravel().tolist()), np.float64, total.size)
+        total = linked.reshape(total.shape)
+    else:
+        np.clip(total, 0.0, 1.0, out=total)
+    if reads_abstention:
+        total[table.signal(_ABSTAINED).T == 1.0] = 0.0
+    return total.T
+
+
+@dataclass(frozen=True, kw_only=True)
+class ABRagPolicy:
+    """Stops at the first round whose confidence is at least ``threshold``.
+
+    Build the published one with :meth:`published`; fit the corrected one with ``fit_method("ab-rag", ...)``.
+
+    Parameters
+    ----------
+    weights
+        By signal, S1 first, added up in this order.
+    threshold
+        Confidence at which to stop.
+    link
+        ``clip``: the weighted sum, held in [0, 1]. ``logistic``: its sigmoid, P(EM = 1).
+    intercept
+        Added to the sum.
+    undefined
+        What a signal adds where it is undefined, in place of its weighted value. A signal that is
+        undefined and not named here leaves the confidence undefined, and an undefined one never stops.
+    reads_abstention
+        Whether an answer that says it does not know has confidence 0.
+    abstention
+        Phrases that say so; ``None``: the usual ones.
+    levels
+        The values S1 can take where it is the agreement of samples: (1/3, 2/3, 1) for three. Decides
+        nothing.
+    fitted_on
+        Where the weights come from; decides nothing.
+
+    Raises
+    ------
+    UsageError
+        When built: no weights, an unknown signal, numbers that are not finite.
+
+    Warns
+    -----
+    SufficeWarning
+        When built: a threshold that no confidence reaches, or that every one does.
+
+    Examples
+    --------
+    >>> policy = ABRagPolicy.published("self_consistency")
+    >>> [f"{each.low:.4f} {each.high:.2f}" for each in policy.plateaus]
+    ['0.3458 0.47', '0.5792 0.70']
+    """
+
+    weights: Mapping[str, float]
+    threshold: float = PUBLISHED_THRESHOLD
+    link: Link = "clip"
+    intercept: float = 0.0
+    undefined: Mapping[str, float] = field(default_factory=dict)
+    reads_abstention: bool = False
+    abstention: tuple[str, ...] | None = None
+    preset: str | None = None
+    levels: tuple[float, ...] = ()
+    fitted_on: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            raise UsageError("ab-rag needs a weight for at least one signal")
+        if self.link not in get_args(Link):
+            raise UsageError(f"no link {self.link!r}; allowed: {', '.join(get_args(Link))}")
+        numbers = {
+            **self.weights,
+            **{f"undefined {name}": value for name, value in self.undefined.items()},
+            "intercept": self.intercept,
+            "threshold": self.threshold,
+        }
+        for name, value in numbers.items():
+            if not math.isfinite(value):
+                raise UsageError(f"{name} of ab-rag must be a finite number, found {value!r}")
+        low, high = self.reachable
+        if self.threshold > high:
+            warnings.warn(
+                f"the threshold {self.threshold:g} of ab-rag can never be reached: its confidence is at "
+                f"most {high:.4f}, so the loop always runs to its budget",
+                SufficeWarning,
+                stacklevel=3,
+            )
+        elif self.threshold <= low:
+            unless = ", unless the answer abstains" if self.reads_abstention else ""
+            warnings.warn(
+                f"the threshold {self.threshold:g} of ab-rag is always reached: its confidence is at "
+                f"least {low:.4f}, so the loop always stops after round 1{unless}",
+                SufficeWarning,
+                stacklevel=3,
+            )
+
+    @classmethod
+    def published(
+        cls,
+        certainty: Certainty = "token_probability",
+        *,
+        threshold: float = PUBLISHED_THRESHOLD,
+        levels: Sequence[float] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> ABRagPolicy:
+        """The paper's weights; ``certainty`` is S1.
+
+        ``levels`` are the values ``self_consistency`` can take; ``None``: those of three samples.
+        """
+        if certainty not in CERTAINTIES:
+            raise UsageError(f"no S1 {certainty!r}; allowed: {', '.join(CERTAINTIES)}")
+        if levels is None:
+            levels = (1 / 3, 2 / 3, 1.0) if certainty == "self_consistency" else ()
+        names = (certainty, "evidence_consistency", SPREAD)
+        return cls(
+            weights=dict(zip(names, PUBLISHED_WEIGHTS, strict=True)),
+            threshold=threshold,
+            preset="published",
+            levels=tuple(levels),
+            notes=notes,
+        )
+
+    @property
+    def kind(self) -> str:
+        """What its policy file calls it."""
+        return "ab-rag"
+
+    @cached_property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals it reads."""
+        return (*self.weights, *((_ABSTAINED,) if self.reads_abstention else ()))
+
+    @cached_property
+    def specs(self) -> tuple[Signal, ...]:
+        """Declarations of those signals, with this policy's settings."""
+        return tuple(
+            abstained_signal(self.abstention)
+            if name == _ABSTAINED and self.abstention is not None
+            else resolve(name)
+            for name in self.signals
+        )
+
+    @property
+    def summary(self) -> str:
+        """The rule in one line."""
+        terms = [
+            f"{weight:.3g} {name}"
+            + (f" (undefined: {self.undefined[name]:.3g})" if name in self.undefined else "")
+            for name, weight in self.weights.items()
+        ]
+        if self.intercept:
+            terms.insert(0, f"{self.intercept:.3g}")
+        return f"{self.link}({' + '.join(terms)}) >= {self.threshold:.4g}".replace("+ -", "- ")
+
+    # --- what can be reached ---------------------------------------------------------------------
+    @property
+    def reachable(self) -> tuple[float, float]:
+        """Lowest and highest confidence that its signals' ranges allow, abstentions left out."""
+        low, high = self._range(self.weights)
+        return self._linked(low), self._linked(high)
+
+    def _range(self, names: Iterable[str]) -> tuple[float, float]:
+        """Bounds of the sum over these signals, intercept included."""
+        low = high = self.intercept
+        for name in names:
+            spec, weight = resolve(name), self.weights[name]
+            ends = [weight * spec.low, weight * spec.high] if weight else [0.0]
+            ends += [self.undefined[name]] if name in self.undefined else []
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    @cached_property
+    def plateaus(self) -> tuple[Plateau, ...]:
+        """Ranges of the threshold in which S1 alone decides, for a first signal of few ``levels``."""
+        name, weight = next(iter(self.weights.items()))
+        if not self.levels or weight <= 0 or name in self.undefined:
+            return ()
+        low, high = self._range([each for each in self.weights if each != name])
+        found = []
+        for below, level in pairwise(sorted(self.levels)):
+            most, least = self._linked(high + weight * below), self._linked(low + weight * level)
+            if most < least:
+                found.append(Plateau(most, least, name, level))
+        return tuple(found)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What whoever uses it should know: how it was built, and thresholds that change nothing."""
+        return (*self.notes, *map(str, self.plateaus))
+
+    # --- deciding --------------------------------------------------------------------------------
+    def _linked(self, total: float) -> float:
+        if self.link == "logistic":
+            return sigmoid(total)
+        return total if math.isnan(total) else min(max(total, 0.0), 1.0)
+
+    def _one(self, values: Mapping[str, float]) -> float:
+        if self.reads_abstention and values[_ABSTAINED] == 1.0:
+            return 0.0
+        total = self.intercept
+        for name, weight in self.weights.items():
+            value = values[name]
+            absent = math.isnan(value) and name in self.undefined
+            total += self.undefined[name] if absent else weight * value
+        return self._linked(total)
+
+    def decide(self, view: PolicyView) -> Decision:
+        """Whether the confidence reaches the threshold, with the signals behind it."""
+        values = {name: float(view.signals[name][-1]) for name in self.signals}
+        confidence = self._one(values)
+        abstained = self.reads_abstention and values[_ABSTAINED] == 1.0
+        stop = confidence >= self.threshold and not abstained
+        shown: dict[str, float | None] = {
+            name: None if math.isnan(value) else value for name, value in values.items()
+        }
+        known = None if math.isnan(confidence) else confidence
+        listed = ", ".join(
+            f"{name} = {'undefined' if value is None else format(value, '.4g')}"
+            for name, value in shown.items()
+        )
+        said = "is undefined" if known is None else f"{known:.4g} {'>=' if stop else '<'}"
+        against = "" if known is None else f" {self.threshold:g}"
+        return Decision(
+            action=Action.STOP if stop else Action.CONTINUE,
+            reason=f"confidence {said}{against} at round {view.round}: {listed}",
+            values={**shown, "confidence": known},
+            confidence=known,
+        )
+
+    def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
+        """Conf (paper 2, Eq. 4), (n_questions, n_rounds) in [0, 1], NaN where undefined."""
+        return combined_confidence(
+            table,
+            Combination(self.weights, self.undefined, self.intercept, self.link),
+            reads_abstention=self.reads_abstention,
+        )
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        """The first round whose confidence reaches the threshold, (n_questions,); else ``n_rounds``."""
+        fires = self.confidence(table) >= self.threshold
+        if self.reads_abstention:  # a threshold of 0 holds them too
+            fires &= table.signal(_ABSTAINED) != 1.0
+        first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
+        return np.asarray(first, np.int16)
+
+    # --- its part of a policy file -----------------------------------------------------------------
+    def to_json(self) -> dict[str, Any]:
+        """The body of its policy file."""
+        body: dict[str, Any] = {
+            "preset": self.preset,
+            "link": self.link,
+            "intercept": self.intercept,
+            "weights": dict(self.weights),
+            "undefined": dict(self.undefined),
+            "threshold": self.threshold,
+            "reads_abstention": self.reads_abstention,
+            "abstention": None if self.abstention is None else list(self.abstention),
+            "levels": list(self.levels),
+            "fitted_on": dict(self.fitted_on),
+            "notes": list(self.notes),
+        }
+        unsaid = {name for name in ("undefined", "levels", "fitted_on", "notes") if not body[name]}
+        return {
+            name: value for name, value in body.items() if value is not None and name not in unsaid
+        }

@@ -1,0 +1,257 @@
+"""The gate as a stopping policy for question answering: stop where it would EXECUTE."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.numbers.logistic import sigmoid
+from suffice.policies.gate.gate import chosen_action
+from suffice.policies.gate.risk import remaining_share
+from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction
+from suffice.protocols import Action, Decision, PolicyTable, PolicyView
+from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
+from suffice.signals.spec import SignalSpec
+
+_REMAINING = "remaining_share"
+_MOST_ROUNDS = int(np.iinfo(np.int16).max)
+PUBLISHED_CANDIDATES = 2
+
+
+def executes(
+    settings: GateSettings, confidence: NDArray[np.float64], contradiction: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Where :func:`chosen_action` with every retrieval allowed is EXECUTE; never where undefined.
+
+    The arrays have one shape, which is the result's.
+    """
+    calm = ~(contradiction > settings.kappa)
+    wanted = confidence <= settings.tau_low
+    fires: NDArray[np.bool_] = calm & ~wanted & (confidence >= settings.tau_high)
+    return fires
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatePolicy:
+    """Stops at the first round after which the gate would EXECUTE (paper 4, Eqs. 13-18).
+
+    The rounds of a loop stand for the steps of a plan and a round's samples for the candidates: SC is
+    ``candidate_agreement`` of the samples, CD is ``contradiction`` of the answer and the previous one,
+    DR = (R - t) / R after round t of R, 0 beyond. A loop can stop or go on, so only EXECUTE stops, and
+    RETRIEVE, REPLAN, ASK and STOP all take another round; every round is a retrieval, so the retrieval
+    budget and the cool-down of the settings do not apply. Confidence is undefined, and the loop
+    goes on, where SC is (no samples) or CD is (this answer or the previous one is empty).
+
+    ``published``: c = sigmoid(-R) is at most 0.5 and tau_high is 0.75, so that it equals the full
+    budget and says so. ``corrected``: weights and intercept fitted to P(EM = 1), thresholds from costs.
+
+    Parameters
+    ----------
+    settings
+        The gate's numbers.
+    rounds
+        R, the full budget of the loop. ``None``: of a gate fitted on plan traces, which guides
+        a planning agent and refuses to stop a loop.
+    samples
+        How many samples a round SC is taken over: what a live loop draws.
+
+    Raises
+    ------
+    UsageError
+        When built: rounds or samples below 1, or, with ``rounds``, another detector than the markers.
+        When it decides: without ``rounds``.
+
+    Examples
+    --------
+    >>> from suffice.policies.gate.risk import RiskModel
+    >>> from suffice.policies.gate.settings import GateCosts
+    >>> settings = GateSettings.corrected(
+    ...     RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=1.0),
+    ...     GateCosts(retrieval=1, failure=2),
+    ... )
+    >>> GatePolicy(settings=settings, rounds=4).summary
+    'stop when sigmoid(1 - 3 (1 - SC) - 1 CD - 0.5 DR) > 0.5 and CD <= 0.5'
+    """
+
+    settings: GateSettings
+    rounds: int | None = None
+    samples: int = PUBLISHED_CANDIDATES
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "samples"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= _MOST_ROUNDS:
+                raise UsageError(f"{name} must be from 1 to {_MOST_ROUNDS}, found {value!r}")
+        if self.rounds is not None and self.settings.detector != MARKERS:
+            raise UsageError(
+                f"a gate that stops a loop finds contradictions by {MARKERS!r}, found the detector "
+                f"{self.settings.detector!r}; fit it on question traces: suffice fit gate TRACES"
+            )
+
+    @property
+    def kind(self) -> str:
+        """What its policy file calls it."""
+        return "gate"
+
+    @property
+    def preset(self) -> str | None:
+        """Where its numbers come from."""
+        return self.settings.preset
+
+    @property
+    def fitted_on(self) -> Mapping[str, Any]:
+        """Where its numbers were learned; decides nothing."""
+        return self.settings.fitted_on
+
+    @property
+    def specs(self) -> tuple[SignalSpec, ...]:
+        """SC and CD; DR follows from the round."""
+        return (CANDIDATE_AGREEMENT, CONTRADICTION)
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(spec.name for spec in self.specs)
+
+    @property
+    def summary(self) -> str:
+        """The rule in one line."""
+        chosen, model = self.settings, self.settings.risk
+        low, high = chosen.tau_low, chosen.tau_high
+        reached = f"> {low:.4g}" if low >= high else f">= {high:.4g}"
+        return (
+            f"stop when sigmoid({model.intercept:.3g} - {model.disagreement:.3g} (1 - SC) "
+            f"- {model.contradiction:.3g} CD - {model.remaining:.3g} DR) {reached} and "
+            f"CD <= {chosen.kappa:.4g}"
+        )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What whoever reads its figures should know: where it can never stop early."""
+        why = self._never
+        return () if why is None else (f"it equals the full budget: {why}",)
+
+    @property
+    def _never(self) -> str | None:
+        """Why no signal stops it before the last round; ``None``: some do."""
+        if self.rounds is None or self.rounds == 1:
+            return None
+        chosen = self.settings
+        if chosen.kappa < 0.0:
+            return f"every contradiction is above kappa {chosen.kappa:g}, so EXECUTE can never be chosen"
+        calmest = chosen.risk.risk(
+            agreement=1.0,
+            contradiction=0.0,
+            remaining=remaining_share(self.rounds - 1, self.rounds),
+        )
+        most = chosen.risk.confidence(calmest)
+        if chosen_action(chosen, most, 0.0, may_retrieve=True) is PlanAction.EXECUTE:
+            return None
+        limit = max(
+            ("tau_high", chosen.tau_high), ("tau_low", chosen.tau_low), key=lambda it: it[1]
+        )
+        return (
+            f"EXECUTE can never be chosen before the last round, since confidence is at most {most:.3g} "
+            f"there and {limit[0]} is {limit[1]:g}"
+        )
+
+    # --- deciding --------------------------------------------------------------------------------
+    def full_budget(self) -> int:
+        """R, the rounds of the loop it stops.
+
+        Raises
+        ------
+        UsageError
+            For a gate fitted on plan traces, which stops none.
+        """
+        if self.rounds is None:
+            raise UsageError(
+                "this gate was fitted on plan traces and guides a planning agent; to stop a loop that "
+                "answers questions, fit one on question traces: suffice fit gate TRACES --out policy.json"
+            )
+        return self.rounds
+
+    def decide(self, view: PolicyView) -> Decision:
+        """Whether the gate would EXECUTE after this round, with what it saw."""
+        agreed, conflict = (float(view.signals[name][-1]) for name in self.signals)
+        model = self.settings.risk
+        remaining = remaining_share(view.round, self.full_budget())
+        risk = model.risk(agreement=agreed, contradiction=conflict, remaining=remaining)
+        confidence = model.confidence(risk)
+        seen = {
+            "candidate_agreement": agreed,
+            "contradiction": conflict,
+            "remaining_share": remaining,
+            "risk": risk,
+            "confidence": confidence,
+        }
+        values = {name: None if math.isnan(value) else value for name, value in seen.items()}
+        if math.isnan(confidence):
+            missing = " and ".join(name for name in self.signals if values[name] is None)
+            return Decision(
+                action=Action.CONTINUE,
+                reason=f"confidence is undefined at round {view.round}: {missing} is undefined",
+                values=values,
+            )
+        action = chosen_action(self.settings, confidence, conflict, may_retrieve=True)
+        return Decision(
+            action=Action.STOP if action is PlanAction.EXECUTE else Action.CONTINUE,
+            reason=self._reason(action, seen, view.round),
+            values=values,
+            confidence=confidence,
+        )
+
+    def _reason(self, action: PlanAction, seen: Mapping[str, float], number: int) -> str:
+        chosen, never = self.settings, self._never
+        limits = {
+            PlanAction.EXECUTE: f"reaches tau_high {chosen.tau_high:g}",
+            PlanAction.RETRIEVE: f"is at or below tau_low {chosen.tau_low:g}",
+            PlanAction.REPLAN: f"does not count: contradiction is above kappa {chosen.kappa:g}",
+        }
+        limit = limits.get(action, f"is below tau_high {chosen.tau_high:g}")
+        listed = ", ".join(f"{name} = {seen[name]:.4g}" for name in (*self.signals, _REMAINING))
+        return (
+            f"{action} at round {number}: confidence {seen['confidence']:.4g} {limit}; {listed}"
+            + ("" if never is None else f"; {never}")
+        )
+
+    def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
+        """C (paper 4, Eq. 17), (n_questions, n_rounds) in (0, 1), NaN where undefined."""
+        model, budget = self.settings.risk, self.full_budget()
+        # round by round, as signals are stored
+        agreed, conflict = (table.signal(name).T for name in self.signals)
+        shares = [remaining_share(number, budget) for number in range(1, table.n_rounds + 1)]
+        remaining = np.array(shares, np.float64)[:, None]
+        risk = (
+            model.disagreement * (1.0 - agreed)
+            + model.contradiction * conflict
+            + model.remaining * remaining
+        )
+        logits = model.intercept - risk
+        # one at a time: an array's exponential may differ from a number's in the last bit
+        linked = np.fromiter(map(sigmoid, logits.ravel().tolist()), np.float64, logits.size)
+        return linked.reshape(logits.shape).T
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        """The first round after which the gate would EXECUTE, (n_questions,); else ``n_rounds``."""
+        fires = executes(self.settings, self.confidence(table), table.signal(CONTRADICTION.name))
+        first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
+        return np.asarray(first, np.int16)
+
+    # --- its part of a policy file -----------------------------------------------------------------
+    def to_json(self) -> dict[str, Any]:
+        """The body of its policy file: the settings, with what decides nothing of them beside."""
+        settings = self.settings.to_json()
+        beside = {name: settings.pop(name) for name in ("preset", "costs", "fitted_on")}
+        return {
+            "rounds": self.rounds,
+            "samples": self.samples,
+            "settings": settings,
+            **{name: value for name, value in beside.items() if value},
+        }

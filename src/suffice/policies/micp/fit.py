@@ -1,0 +1,379 @@
+"""Fit MiCP on recorded rounds: read the samples, divide the budget, calibrate (paper 3)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import SufficeWarning, UsageError
+from suffice.numbers.conformal.order_statistics import NEVER, exact_level
+from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.method import Preset
+from suffice.policies.micp.notes import few_notes, filter_notes, tie_notes, unsampled_notes
+from suffice.policies.micp.policy import STOP_ON, Clusters, Match, MiCPPolicy, StopOn
+from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.policies.micp.relevance_fit import fit_filter, scored_by
+from suffice.policies.micp.samples import read_samples, samples_a_round
+from suffice.policies.micp.search import Allocation, search_allocation
+from suffice.policies.micp.stage2 import (
+    OBJECTIVES,
+    Objective,
+    Sampled,
+    Stage2,
+    budget_spent,
+    calibrate,
+)
+from suffice.scoring import normalize_answer
+from suffice.signals.asking.meaning_clusters import clustered_by
+from suffice.signals.samples import CLUSTERINGS, Clustering
+from suffice.trace.rounds.table import TraceSet
+
+OPTIMIZE, CALIBRATE = "optimize", "calibrate"
+DEFAULT_ROUNDS = 3
+DEFAULT_SHARE = 1 / 3
+DEFAULT_ALPHA_RETRIEVAL = 0.1
+LOOP_FACTS = ("model", "pipeline", "retriever", "prompt", "step", "temperature", "top_p")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MiCPSettings:
+    """How MiCP is fitted.
+
+    Parameters
+    ----------
+    alpha
+        Total error of stopping and answer set, in (0, 1).
+    rounds
+        T; ``None``: 3 (the paper's), or as many as the traces hold if fewer.
+    alpha_retrieval
+        Error of the first stage (the paper's value is lost; 0.1 is ours).
+    allocation
+        Error levels of rounds 1..T-1 by hand; ``None``: searched.
+    steps
+        Parts the budget is divided in for the search.
+    objective, weight
+        What the search minimises, and lambda_c of the composite.
+    stop_on, penalty, clusters, match
+        See :class:`suffice.policies.micp.policy.MiCPPolicy`.
+    share
+        Of the questions to fit on, how many optimise where the traces name no ``optimize`` and
+        ``calibrate`` splits.
+    seed
+        Of that division and of the lots.
+    """
+
+    alpha: float = 0.1
+    rounds: int | None = None
+    alpha_retrieval: float = DEFAULT_ALPHA_RETRIEVAL
+    allocation: tuple[float, ...] | None = None
+    steps: int = 10
+    objective: Objective = "composite"
+    weight: float = 1.0
+    stop_on: StopOn = "entropy"
+    penalty: float = 0.0
+    clusters: Clustering = "string"
+    match: Match = field(default_factory=Match)
+    share: float = DEFAULT_SHARE
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        exact_level(self.alpha, "alpha")
+        exact_level(self.alpha_retrieval, "alpha_retrieval")
+        if self.rounds is not None and self.rounds < 1:
+            raise UsageError(f"rounds must be at least 1, found {self.rounds}")
+        if self.steps < 1:
+            raise UsageError(f"the grid needs at least 1 step, found {self.steps}")
+        if self.objective not in get_args(Objective):
+            raise UsageError(f"no objective {self.objective!r}; known: {', '.join(OBJECTIVES)}")
+        if self.stop_on not in STOP_ON:
+            raise UsageError(f"no stop_on {self.stop_on!r}; known: {', '.join(STOP_ON)}")
+        if self.clusters not in CLUSTERINGS:
+            raise UsageError(f"no clusters by {self.clusters!r}; known: {', '.join(CLUSTERINGS)}")
+        if not 0.0 < self.share < 1.0:
+            raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
+        if not math.isfinite(self.weight):
+            raise UsageError(f"the weight must be a number, found {self.weight!r}")
+        if not all(0.0 <= level <= 1.0 for level in self.allocation or ()):
+            raise UsageError(f"levels of an allocation lie in [0, 1], found {self.allocation!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitParts:
+    """Two disjoint sets of labelled questions: one divides the budget, the other sets thresholds.
+
+    ``splits`` are where they come from, ``how`` says it in words.
+    """
+
+    optimize: TraceSet
+    calibrate: TraceSet
+    splits: tuple[str, ...] = ()
+    how: str = "as given"
+
+    def __post_init__(self) -> None:
+        shared = {normalize_answer(each.text) for each in self.optimize.questions} & {
+            normalize_answer(each.text) for each in self.calibrate.questions
+        } - {""}
+        if shared:
+            warnings.warn(
+                f"{len(shared)} questions stand both among those to optimise and those to calibrate on, "
+                f"for example {min(shared)!r}: the promise needs them disjoint",
+                SufficeWarning,
+                stacklevel=4,
+            )
+
+
+def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
+    """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``.
+
+    A ``split`` other than tune is divided whatever other splits there are.
+
+    Raises
+    ------
+    UsageError
+        When the traces have neither, one part holds no labelled question, or a share is given and
+        nothing is divided.
+    """
+    if split == FIT_SPLIT and {OPTIMIZE, CALIBRATE} <= set(traces.splits):
+        if settings.share != DEFAULT_SHARE:
+            raise UsageError(
+                f"{traces.origin.source} names splits {OPTIMIZE!r} and {CALIBRATE!r}, so there is "
+                "nothing to divide; leave share out"
+            )
+        splits: tuple[str, ...] = (OPTIMIZE, CALIBRATE)
+        parts = traces.only_split(OPTIMIZE), traces.only_split(CALIBRATE)
+        how = f"splits {OPTIMIZE!r} and {CALIBRATE!r}"
+    elif split in traces.splits:
+        splits, chosen = (split,), traces.only_split(split)
+        order = np.random.default_rng(settings.seed).permutation(chosen.n_questions)
+        first = np.zeros(chosen.n_questions, bool)
+        first[order[: round(settings.share * chosen.n_questions)]] = True
+        parts = chosen.take(first), chosen.take(~first)
+        how = f"split {split!r}, {settings.share:.3g} of it by seed {settings.seed} to optimise"
+    else:
+        lacking = f"neither splits {OPTIMIZE!r} and {CALIBRATE!r} nor {split!r}"
+        if split != FIT_SPLIT:
+            lacking = f"no split {split!r}"
+        raise UsageError(
+            f"{traces.origin.source} has {lacking}; "
+            f"splits found: {', '.join(traces.splits) or 'none'}; record with --splits "
+            f"{OPTIMIZE}=0.2,{CALIBRATE}=0.4,eval=0.4, or name one with --split"
+        )
+    optimize, calibration = (
+        each.take(np.array([bool(gold.answers) for gold in each.gold], bool)) for each in parts
+    )
+    for name, each in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
+        if not each.n_questions:
+            raise UsageError(
+                f"no labelled question to {name} on in {traces.origin.source} ({how}); micp needs "
+                "gold answers in both parts"
+            )
+    return FitParts(optimize=optimize, calibrate=calibration, splits=splits, how=how)
+
+
+# --- fitting --------------------------------------------------------------------------------------
+def fit_micp(
+    traces: TraceSet, preset: Preset, split: str, settings: MiCPSettings | None = None
+) -> MiCPPolicy:
+    """Fit on the splits ``optimize`` and ``calibrate``, or on a division of ``split``.
+
+    Raises
+    ------
+    UsageError
+        For settings that cannot be met: more rounds than recorded, an allocation that overspends.
+    DataError
+        For a record that micp cannot be fitted on.
+
+    Warns
+    -----
+    SufficeWarning
+        With too few questions for ``alpha``, naming the number needed, and when no right answer was
+        ever sampled.
+    """
+    settings = settings or MiCPSettings()
+    return fit_on(fit_parts(traces, split, settings), preset, settings)
+
+
+def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolicy:
+    """The same on parts of one's own.
+
+    Raises
+    ------
+    UsageError, DataError
+        See :func:`fit_micp`.
+    """
+    chosen, filtered = _filter(parts.calibrate, preset, settings)
+    draft = replace(
+        draft_policy([parts.optimize, parts.calibrate], settings),
+        preset=preset,
+        filter=chosen,
+        filtered=filtered,
+    )
+    alpha = exact_level(settings.alpha)
+    data = read_samples(parts.optimize, draft)
+    levels, found = _levels(data, alpha, preset, settings)
+    held = read_samples(parts.calibrate, draft)
+    thresholds = calibrate(held, alpha, levels, preset)
+    warned = unsampled_notes(held) or few_notes((data.n, held.n), alpha, thresholds)
+    for each in warned:
+        warnings.warn(each, SufficeWarning, stacklevel=3)
+    questions = data.n + held.n
+    return replace(
+        draft,
+        stops=thresholds.stops,
+        final=thresholds.final,
+        budget=_budget(thresholds, found, settings),
+        fitted_on={
+            "source": parts.calibrate.origin.source,
+            "split": " and ".join(parts.splits) or parts.how,
+            "splits": list(parts.splits),
+            "division": parts.how,
+            "questions": questions,
+            "labelled": questions,
+            "rounds": draft.rounds,
+            "loop": _loop_of(parts.calibrate),
+            "optimize_questions": data.n,
+            "calibration_questions": held.n,
+            "first_round_scores": _counted(held.score[:, 0]),
+        },
+        notes=(*warned, *filter_notes(draft), *tie_notes(held, thresholds, preset)),
+    )
+
+
+def draft_policy(parts: Sequence[TraceSet], settings: MiCPSettings) -> MiCPPolicy:
+    """A policy without thresholds or filter, as these records allow it.
+
+    Raises
+    ------
+    UsageError
+        For more rounds than recorded, or records without samples or with different numbers of them.
+    DataError
+        Where the number of samples differs within one, or not all are clustered.
+    """
+    rounds = settings.rounds or min(DEFAULT_ROUNDS, *(each.n_rounds for each in parts))
+    for each in parts:
+        if each.n_rounds < rounds:
+            raise UsageError(
+                f"{rounds} rounds asked for, {each.n_rounds} recorded in {each.origin.source}; "
+                f"type --rounds {each.n_rounds}, or record with --rounds {rounds}"
+            )
+    samples = {samples_a_round(each, rounds) for each in parts}
+    if len(samples) > 1:
+        raise UsageError(
+            f"the questions to optimise and to calibrate on hold {min(samples)} and {max(samples)} "
+            "samples a round; record both with one --samples"
+        )
+    return MiCPPolicy(
+        alpha=settings.alpha,
+        rounds=rounds,
+        samples=samples.pop(),
+        stops=(NEVER,) * (rounds - 1),
+        final=-math.inf,
+        stop_on=settings.stop_on,
+        penalty=settings.penalty,
+        clusters=_clusters(parts[-1], settings.clusters),
+        match=settings.match,
+        seed=settings.seed,
+    )
+
+
+def _clusters(traces: TraceSet, by: Clustering) -> Clusters:
+    if by == "string":
+        return Clusters()
+    if not traces.has("sample_clusters"):
+        raise UsageError(
+            f"the samples of {traces.origin.source} are not clustered by meaning; type suffice "
+            "signals TRACES --encoder minilm --cluster-cosine --out TRACES2, or use --clusters string"
+        )
+    made = clustered_by(traces) or {}  # somebody's own clusters may not say how they were made
+    return Clusters(by=by, cosine=made.get("cosine"), encoder=made.get("encoder"))
+
+
+def _filter(
+    calibration: TraceSet, preset: Preset, settings: MiCPSettings
+) -> tuple[RelevanceFilter | None, bool]:
+    """The first stage, and whether the samples already come from what it leaves."""
+    stated = calibration.origin.run.get("passage_filter")
+    if stated is not None:
+        recorded = RelevanceFilter.from_json(stated)
+        if settings.alpha_retrieval not in (DEFAULT_ALPHA_RETRIEVAL, recorded.alpha):
+            raise UsageError(
+                f"the rounds of {calibration.origin.source} were recorded with a filter of "
+                f"alpha_retrieval = {recorded.alpha:g}, which is the policy's; leave alpha_retrieval out"
+            )
+        return recorded, True
+    relevance = scored_by(calibration)
+    if relevance is None or not any(gold.passage_ids for gold in calibration.gold):
+        return None, False
+    level = exact_level(settings.alpha_retrieval)
+    return fit_filter(calibration, level, preset, relevance), False
+
+
+def _levels(
+    data: Sampled, alpha: Fraction, preset: Preset, settings: MiCPSettings
+) -> tuple[tuple[Fraction, ...], Allocation | None]:
+    """The error levels of rounds 1..T-1, and the search that found them unless given by hand."""
+    if settings.allocation is None:
+        found = search_allocation(
+            data,
+            alpha,
+            preset,
+            steps=settings.steps,
+            objective=settings.objective,
+            weight=settings.weight,
+        )
+        return found.levels, found
+    if len(settings.allocation) != data.rounds - 1:
+        raise UsageError(
+            f"{data.rounds} rounds take {data.rounds - 1} levels by hand, found "
+            f"{len(settings.allocation)}; the answer set gets what they leave"
+        )
+    levels = tuple(Fraction(Decimal(str(each))) for each in settings.allocation)
+    spent = budget_spent(data, levels, preset)
+    if spent > alpha:
+        raise UsageError(
+            f"the levels {', '.join(map(str, settings.allocation))} spend {float(spent):.4g} on the "
+            f"questions to optimise on, and alpha is {settings.alpha:g}; lower them, or raise --alpha "
+            "(levels that add up to alpha never overspend)"
+        )
+    return levels, None
+
+
+def _budget(thresholds: Stage2, found: Allocation | None, settings: MiCPSettings) -> dict[str, Any]:
+    """How the errors are divided, for the policy file."""
+    body: dict[str, Any] = {
+        "rounds": [float(each) for each in thresholds.alpha_rounds],
+        "answer_set": float(thresholds.alpha_final),
+        "group_sizes": list(thresholds.group_sizes),
+        "answerable": thresholds.answerable,
+        "weight": settings.weight,
+    }
+    if found is None:
+        return {**body, "allocation": "by hand"}
+    return {
+        **body,
+        "allocation": "searched",
+        "objective": settings.objective,
+        "shares": [float(each) for each in found.shares],
+        "on_optimize": found.objective,
+        "tried": found.tried,
+    }
+
+
+def _loop_of(traces: TraceSet) -> dict[str, Any]:
+    """How the rounds were made, as far as the record says: the promise holds for that loop."""
+    run = traces.origin.run
+    return {name: run[name] for name in LOOP_FACTS if name in run}
+
+
+def _counted(scores: NDArray[np.float64]) -> dict[str, list[float] | list[int]]:
+    """Distinct defined values with their counts."""
+    values, counts = np.unique(scores[~np.isnan(scores)], return_counts=True)
+    return {"values": values.tolist(), "counts": counts.tolist()}

@@ -1,0 +1,116 @@
+"""What whoever uses a fitted MiCP policy must know, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from suffice.numbers.conformal.order_statistics import smallest_sample
+from suffice.policies.method import Preset
+from suffice.policies.micp.policy import MiCPPolicy
+from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.policies.micp.stage2 import Sampled, Stage2
+
+
+def unsampled_notes(held: Sampled) -> list[str]:
+    """Where no right answer was ever sampled, or nothing was."""
+    if np.isnan(held.score).all():
+        return [
+            "the agreement of samples is undefined in every round of the calibration questions (one "
+            "sample a round, or all of them empty), so nothing stops early"
+        ]
+    if not held.answerable.any():
+        return [
+            "no calibration question's right answer was ever sampled, so every cluster is kept and the "
+            'promise rests on "Can\'t Answer"; look at samples and gold_answers'
+        ]
+    return []
+
+
+def few_notes(sizes: tuple[int, int], alpha: Fraction, thresholds: Stage2) -> list[str]:
+    """Where no threshold can fire before the last round, and how many questions would change that.
+
+    ``sizes`` are the questions to optimise and to calibrate on.
+    """
+    if not thresholds.stops or any(each.value > -math.inf for each in thresholds.stops):
+        return []
+    asked = [
+        math.ceil(smallest_sample(level) * sizes[1] / max(group, 1))
+        for level, group in zip(thresholds.alpha_rounds, thresholds.group_sizes, strict=True)
+        if level > 0
+    ]
+    needed = smallest_sample(alpha)
+    found = f"{sizes[0]} to optimise and {sizes[1]} to calibrate on"
+    if min(sizes) < needed:
+        return [
+            f"too few questions for alpha = {float(alpha):g} ({found}): each part needs at least "
+            f"{needed}, better some multiple of it; the policy takes the full budget"
+        ]
+    if asked:
+        return [
+            f"too few questions for alpha = {float(alpha):g} ({found}): at the error levels of the "
+            f"rounds about {min(asked)} to calibrate on are needed; the policy takes the full budget"
+        ]
+    return [
+        "no division of the error budget is better than no early stop on the questions to optimise on: "
+        "the policy takes the full budget"
+    ]
+
+
+def loop_differences(policy: MiCPPolicy, loop: Mapping[str, Any]) -> list[str]:
+    """Where a loop, or a record's, is not the one the policy was calibrated on, each in words.
+
+    ``loop`` says of it what a run document says; what either does not state is passed over.
+    """
+    return [
+        f"{name} {known!r} there, {loop[name]!r} here"
+        for name, known in policy.fitted_on.get("loop", {}).items()
+        if name in loop and loop[name] != known
+    ]
+
+
+def tie_notes(held: Sampled, thresholds: Stage2, preset: Preset) -> list[str]:
+    """How many stops strict thresholds lose to ties."""
+    if preset != "published":
+        return []
+    tied = np.zeros(held.n, bool)
+    for t, each in enumerate(thresholds.stops):
+        tied |= held.score[:, t] == each.value
+    if not tied.any():
+        return []
+    return [
+        f"ties: {int(tied.sum())} of {held.n} calibration questions lie exactly on a threshold, where "
+        "the published rule never stops; --preset corrected breaks ties by lot"
+    ]
+
+
+def filter_notes(policy: MiCPPolicy) -> list[str]:
+    """What became of the first stage."""
+    chosen = policy.filter
+    if chosen is None:
+        return [
+            "the first stage was skipped: the traces hold no relevance of passages, or no gold passages"
+        ]
+    if policy.filtered:
+        return []
+    few = _few_values(chosen)
+    return [
+        *few,
+        "the passage filter is not used live yet, since the samples come from unfiltered passages: "
+        "record other questions with --filter POLICY, then fit on those",
+    ]
+
+
+def _few_values(chosen: RelevanceFilter) -> list[str]:
+    needed = smallest_sample(Fraction(str(chosen.alpha)))
+    if chosen.values >= needed:
+        return []
+    units = "right passages" if chosen.preset == "published" else "questions with right passages"
+    return [
+        f"the passage filter keeps everything: {chosen.values} {units} were retrieved, {needed} are "
+        f"needed for alpha_retrieval = {chosen.alpha:g}"
+    ]

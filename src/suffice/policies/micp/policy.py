@@ -1,0 +1,381 @@
+"""MiCP: stop, and give a set of answers that holds the right one as often as promised (paper 3).
+
+Several answers are sampled a round and clustered. The loop stops at the first round whose samples agree
+more than those of questions whose right answer was not sampled nearly always do; its answer set holds
+every cluster of the rounds so far that is confident enough, and "Can't Answer" when no round stopped it
+early. Thresholds come from :mod:`suffice.policies.micp.fit`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.numbers.conformal.order_statistics import Threshold
+from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.protocols import (
+    Action,
+    AnswerSet,
+    Decision,
+    PolicyTable,
+    PolicyView,
+    SetMember,
+    Signal,
+)
+from suffice.scoring import exact_match, f1_score
+from suffice.signals.samples import (
+    Clustering,
+    SampleCluster,
+    entropy_signal,
+    sample_clusters,
+    top_cluster_signal,
+)
+from suffice.signals.table import signal_value
+from suffice.trace.rounds.records import LoopView, Round
+
+StopOn = Literal["entropy", "top-confidence"]
+STOP_ON: tuple[StopOn, ...] = get_args(StopOn)
+_MOST = 10_000  # rounds, and samples a round
+_ENTROPY, _TOP = "normalized_entropy", "top_cluster_confidence"
+
+
+def lot(seed: int, question_id: str, number: int) -> float:
+    """A draw that depends on its arguments only, uniform in [0, 1).
+
+    Raises
+    ------
+    UsageError
+        Without a question id: every question would draw alike.
+    """
+    if not question_id:
+        raise UsageError(
+            "this policy breaks ties by lot and needs to know whose: start(question) with the "
+            "question's text, or start(question_id=...)"
+        )
+    digest = hashlib.sha256(f"{seed}:{number}:{question_id}".encode()).digest()
+    return (int.from_bytes(digest[:8], "big") >> 11) / 2.0**53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """When a sample is right: equal to a gold answer after normalisation, or of at least this F1."""
+
+    f1: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.f1 is not None and not 0.0 < self.f1 <= 1.0:
+            raise UsageError(f"an F1 to match by lies in (0, 1], found {self.f1!r}")
+
+    def __call__(self, sample: str, gold_answers: Iterable[str]) -> bool:
+        """Whether the sample is right; one that normalises to nothing never is."""
+        if self.f1 is None:
+            return exact_match(sample, gold_answers) == 1.0
+        return f1_score(sample, gold_answers) >= self.f1
+
+    def cluster(self, cluster: SampleCluster, gold_answers: Sequence[str]) -> bool:
+        """Whether any member is right."""
+        return cluster.is_answer and any(
+            self(member, gold_answers) for member in cluster.members if member
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clusters:
+    """How samples are clustered: by normalised string, or by meaning as recorded.
+
+    ``cosine`` and ``encoder`` say by which measure, for a live loop; decide nothing on a record.
+    """
+
+    by: Clustering = "string"
+    cosine: float | None = None
+    encoder: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MiCPPolicy:
+    """Stops at the first round whose threshold fires, else at round ``rounds``.
+
+    Parameters
+    ----------
+    alpha
+        Promised: the answer set covers the right answer with probability at least 1 - alpha.
+    rounds
+        T, the full budget.
+    samples
+        m, how many answers a round it was calibrated on.
+    stops
+        A threshold for each of rounds 1..T-1, on :attr:`score <stop_on>`.
+    final
+        Clusters at least this confident enter the answer set; -inf: all.
+    stop_on
+        ``entropy``: a round's score is its normalised entropy. ``top-confidence``: minus the
+        confidence of its most confident cluster. Low scores stop.
+    penalty
+        lambda: a cluster's confidence is its share of the samples minus lambda times the round's
+        normalised entropy (Eq. 5); where that is undefined the share alone.
+    clusters
+        How samples are clustered.
+    match
+        When a sample is right. Read by fitting and scoring only.
+    filter
+        The first stage; applied live where ``filtered``. ``None``: the policy has none.
+    filtered
+        Whether the samples it was calibrated on come from the filtered passages.
+    seed
+        Of the lots that break ties.
+    budget, fitted_on, notes
+        How the errors are divided, where the thresholds come from and what to know; decide nothing.
+
+    Raises
+    ------
+    UsageError
+        When built: numbers outside their range, or another number of thresholds than rounds ask for.
+    """
+
+    alpha: float
+    rounds: int
+    samples: int
+    stops: tuple[Threshold, ...]
+    final: float
+    stop_on: StopOn = "entropy"
+    penalty: float = 0.0
+    clusters: Clusters = field(default_factory=Clusters)
+    match: Match = field(default_factory=Match)
+    filter: RelevanceFilter | None = None
+    filtered: bool = False
+    seed: int = 42
+    preset: str | None = None
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    fitted_on: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.alpha < 1.0:
+            raise UsageError(f"alpha must lie strictly between 0 and 1, found {self.alpha!r}")
+        for name, low, high in (("rounds", 1, _MOST), ("samples", 1, _MOST), ("seed", 0, 2**63)):
+            if not low <= getattr(self, name) <= high:
+                raise UsageError(
+                    f"{name} must be from {low} to {high}, found {getattr(self, name)}"
+                )
+        if len(self.stops) != self.rounds - 1:
+            raise UsageError(
+                f"{self.rounds} rounds need {self.rounds - 1} thresholds, found {len(self.stops)}"
+            )
+        if self.stop_on not in STOP_ON:
+            raise UsageError(f"no stop_on {self.stop_on!r}; allowed: {', '.join(STOP_ON)}")
+        if not 0.0 <= self.penalty < math.inf:
+            raise UsageError(f"the penalty must be at least 0, found {self.penalty!r}")
+        numbers = [self.final, *(each.value for each in self.stops)]
+        if any(math.isnan(value) or value == math.inf for value in numbers):
+            raise UsageError("thresholds must be numbers or -inf")
+        if any(not 0.0 <= each.share < 1.0 for each in self.stops):
+            raise UsageError("shares of ties must lie in [0, 1)")
+        if self.filtered and self.filter is None:
+            raise UsageError("calibrated on filtered passages, so the filter must be known")
+
+    @property
+    def kind(self) -> str:
+        """What its policy file calls it."""
+        return "micp"
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals it reads."""
+        if self.stop_on == "entropy":
+            return (_ENTROPY,)
+        return (_TOP, _ENTROPY) if self.penalty else (_TOP,)
+
+    @cached_property
+    def specs(self) -> tuple[Signal, ...]:
+        """Declarations of those signals, over its clusters."""
+        make = {_ENTROPY: entropy_signal, _TOP: top_cluster_signal}
+        return tuple(make[name](self.clusters.by) for name in self.signals)
+
+    @property
+    def summary(self) -> str:
+        """The thresholds in one line."""
+        name = "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
+        rounds = "; ".join(
+            f"round {number}: {_shown(each, name)}" for number, each in enumerate(self.stops, 1)
+        )
+        enters = "every cluster" if self.final == -math.inf else f"confidence >= {self.final:.4g}"
+        return f"{rounds or 'no early stop'}; answer set: {enters}"
+
+    @property
+    def promise(self) -> str:
+        """What it promises, and on what that rests."""
+        held = (
+            "for questions drawn like those it was calibrated on, with this model, prompt and retriever"
+            if self.preset == "corrected"
+            else "as the paper claims; its construction can fall short of it"
+        )
+        return (
+            f'the answer set holds the right answer, or "Can\'t Answer" where none was sampled, with '
+            f"probability at least {1 - self.alpha:.10g}, {held}"
+        )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What whoever uses it should know."""
+        return self.notes
+
+    # --- deciding --------------------------------------------------------------------------------
+    def _score(self, values: Mapping[str, float]) -> float:
+        if self.stop_on == "entropy":
+            return values[_ENTROPY]
+        return -(values[_TOP] - self.penalty * values[_ENTROPY] if self.penalty else values[_TOP])
+
+    def scores(self, table: PolicyTable) -> NDArray[np.float64]:
+        """What its thresholds are compared with, (n_questions, n_rounds); low stops, NaN never."""
+        if self.stop_on == "entropy":
+            return table.signal(_ENTROPY)
+        top = table.signal(_TOP)
+        return -(top - self.penalty * table.signal(_ENTROPY) if self.penalty else top)
+
+    def decide(self, view: PolicyView) -> Decision:
+        """Whether the round's threshold fires, or the full budget is spent."""
+        values = {name: float(view.signals[name][-1]) for name in self.signals}
+        shown: dict[str, float | None] = {
+            name: None if math.isnan(value) else value for name, value in values.items()
+        }
+        if view.round >= self.rounds:
+            reason = f"the full budget of {self.rounds} rounds is spent"
+            return Decision(action=Action.STOP, reason=reason, values=shown)
+        fires, reason = self._fires(view, self._score(values), shown)
+        return Decision(
+            action=Action.STOP if fires else Action.CONTINUE,
+            reason=f"{self._score_name} {reason} at round {view.round}",
+            values=shown,
+        )
+
+    def _fires(
+        self, view: PolicyView, score: float, shown: dict[str, float | None]
+    ) -> tuple[bool, str]:
+        """Whether the round's threshold fires and why; a lot drawn is added to what is shown."""
+        threshold = self.stops[view.round - 1]
+        if math.isnan(score):
+            return False, "is undefined"
+        if threshold.value == -math.inf:
+            return False, f"= {score:.4g} cannot stop the loop"
+        if score != threshold.value or not threshold.share:
+            fires = score < threshold.value
+            return fires, f"= {score:.4g} {'<' if fires else '>='} {threshold.value:.4g}"
+        drawn = lot(self.seed, view.question_id, view.round)
+        shown["lot"] = drawn
+        fires = drawn < threshold.share
+        against = f"{drawn:.3g} {'<' if fires else '>='} {threshold.share:.3g}"
+        return fires, f"= {score:.4g}, tied with its threshold; the lot says {against}"
+
+    @property
+    def _score_name(self) -> str:
+        return "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        """The first round whose threshold fires, (n_questions,); else T, or the last there is."""
+        fired = self.fired(table)
+        return np.where(fired > 0, fired, min(self.rounds, table.n_rounds)).astype(np.int16)
+
+    def fired(self, table: PolicyTable) -> NDArray[np.int16]:
+        """The first round whose threshold fires, (n_questions,); 0 where none does."""
+        scores = self.scores(table)
+        stops = np.zeros(table.n_questions, np.int16)
+        for number in range(min(self.rounds - 1, table.n_rounds), 0, -1):
+            score, threshold = scores[:, number - 1], self.stops[number - 1]
+            fires = score < threshold.value
+            if threshold.share:
+                for index in np.flatnonzero(score == threshold.value).tolist():
+                    drawn = lot(self.seed, table.question_ids[index], number)
+                    fires[index] = drawn < threshold.share
+            stops[fires] = number
+        return stops
+
+    # --- the answer set --------------------------------------------------------------------------
+    def confidences(self, finished: Round) -> Iterator[tuple[SampleCluster, float]]:
+        """A round's clusters that are answers, each with its confidence (Eq. 5)."""
+        clusters = sample_clusters(finished, self.clusters.by)
+        drawn = sum(each.size for each in clusters)
+        entropy = 0.0
+        if self.penalty:
+            found = signal_value(entropy_signal(self.clusters.by), LoopView("", (finished,)))
+            entropy = 0.0 if math.isnan(found) else found
+        for each in clusters:
+            if each.is_answer:
+                yield each, each.size / drawn - self.penalty * entropy
+
+    def answer_set(self, rounds: Sequence[Round], *, stopped: bool) -> AnswerSet:
+        """Every confident cluster of these rounds, equal ones merged, most confident first.
+
+        Clusters of different rounds are equal when they share a member. "Can't Answer" is added
+        unless the policy ``stopped`` the loop before its full budget.
+        """
+        members = tuple(member for member, _ in confident_clusters(self, rounds))
+        early = stopped and len(rounds) < self.rounds
+        return AnswerSet(answers=members, cannot_answer=not early)
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of its policy file."""
+        body: dict[str, Any] = {
+            "preset": self.preset,
+            "alpha": self.alpha,
+            "rounds": self.rounds,
+            "samples": self.samples,
+            "stop_on": self.stop_on,
+            "penalty": self.penalty,
+            "clusters": {
+                name: value
+                for name in ("by", "cosine", "encoder")
+                if (value := getattr(self.clusters, name)) is not None
+            },
+            "match": {"score": "em"}
+            if self.match.f1 is None
+            else {"score": "f1", "at_least": self.match.f1},
+            "stops": [
+                {"value": _finite(each.value), "tied_share": each.share} for each in self.stops
+            ],
+            "answer_set": {"confidence": _finite(self.final)},
+            "seed": self.seed,
+            "filter": None if self.filter is None else self.filter.to_json(),
+            "filtered": self.filtered,
+            "budget": dict(self.budget),
+            "fitted_on": dict(self.fitted_on),
+            "notes": list(self.notes),
+        }
+        return {name: value for name, value in body.items() if value is not None}
+
+
+def _finite(value: float) -> float | None:
+    return None if value == -math.inf else value
+
+
+def _shown(threshold: Threshold, name: str) -> str:
+    if threshold.value == -math.inf:
+        return "never"
+    tied = f" (or equal, by lot {threshold.share:.3g})" if threshold.share else ""
+    return f"{name} < {threshold.value:.4g}{tied}"
+
+
+def confident_clusters(
+    policy: MiCPPolicy, rounds: Sequence[Round]
+) -> list[tuple[SetMember, frozenset[str]]]:
+    """The answer set's members, each with every normalised form it stands for."""
+    found: list[tuple[SetMember, frozenset[str]]] = []
+    for number, finished in enumerate(rounds, start=1):
+        for cluster, confidence in policy.confidences(finished):
+            if confidence < policy.final:
+                continue
+            best = SetMember(answer=cluster.answer, confidence=confidence, round=number)
+            members = cluster.members
+            for entry in [each for each in found if each[1] & members]:
+                found.remove(entry)
+                members |= entry[1]
+                best = max(entry[0], best, key=lambda each: each.confidence)
+            found.append((best, members))
+    return sorted(found, key=lambda each: (-each[0].confidence, each[0].round))

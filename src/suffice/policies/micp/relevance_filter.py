@@ -1,0 +1,135 @@
+"""MiCP's first stage: drop passages whose relevance is lower than right ones' almost always is (paper 3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from suffice.errors import DataError, UsageError
+from suffice.numbers.fields import number, number_or_none
+from suffice.policies.method import Preset
+from suffice.trace.rounds.records import Passage
+
+Relevance = Literal["score", "rerank_score"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelevanceFilter:
+    """Keeps passages whose relevance is at least ``threshold``; a :class:`~suffice.protocols.PassageFilter`.
+
+    Parameters
+    ----------
+    threshold
+        -inf keeps everything.
+    relevance
+        The retriever's ``score``, or the reranker's ``rerank_score``.
+    alpha
+        The error level it was calibrated at.
+    preset
+        ``published``: a right passage that is retrieved is kept with probability at least 1 - alpha, if
+        passages were exchangeable. ``corrected``: all right passages of a question that are retrieved
+        are kept with probability at least 1 - alpha.
+    values
+        How many values it was calibrated on: passages, or questions.
+    question_ids
+        Whose; the second stage needs others.
+    """
+
+    threshold: float
+    relevance: Relevance
+    alpha: float
+    preset: Preset
+    values: int
+    question_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (self.threshold < math.inf and math.isfinite(self.alpha)):
+            raise UsageError(
+                "the filter's threshold must be a number or -inf and its alpha a number, found "
+                f"{self.threshold} and {self.alpha}"
+            )
+        if self.relevance not in get_args(Relevance):
+            raise UsageError(
+                f"no relevance {self.relevance!r}; allowed: {', '.join(get_args(Relevance))}"
+            )
+
+    def keep(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """Those at least that relevant, in the order given.
+
+        Raises
+        ------
+        DataError
+            For a passage without that score.
+        """
+        if self.threshold == -math.inf:
+            return tuple(passages)
+        return tuple(each for each in passages if self._of(each) >= self.threshold)
+
+    def _of(self, passage: Passage) -> float:
+        value = getattr(passage, self.relevance)
+        if value is None:
+            raise DataError(
+                f"passage {passage.id!r} has none, and the filter was calibrated on it; use the "
+                "retriever the filter was fitted with",
+                column=f"passages.{self.relevance}",
+            )
+        return float(value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a policy file; a threshold of null keeps everything."""
+        return {
+            "threshold": None if self.threshold == -math.inf else self.threshold,
+            "relevance": self.relevance,
+            "alpha": self.alpha,
+            "preset": self.preset,
+            "values": self.values,
+            "question_ids": list(self.question_ids),
+        }
+
+    def stated(self) -> dict[str, Any]:
+        """What a recording says of it: everything but whose passages it was calibrated on."""
+        return {name: value for name, value in self.to_json().items() if name != "question_ids"}
+
+    @classmethod
+    def from_json(cls, given: object) -> RelevanceFilter:
+        """A filter from its part of a policy file or of a run document.
+
+        Raises
+        ------
+        DataError
+            Naming the field that is not as it should be.
+        """
+        if not isinstance(given, Mapping):
+            raise DataError(f"a passage filter is an object, found {given!r:.80}", column="filter")
+        threshold = number_or_none(given.get("threshold"), "threshold")
+        relevance: Any = given.get("relevance")
+        preset: Any = given.get("preset")
+        if relevance not in get_args(Relevance):
+            raise DataError(
+                f"must be one of {', '.join(get_args(Relevance))}, found {relevance!r}",
+                column="relevance",
+            )
+        if preset not in get_args(Preset):
+            raise DataError(
+                f"must be one of {', '.join(get_args(Preset))}, found {preset!r}", column="preset"
+            )
+        ids = given.get("question_ids", [])
+        if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+            raise DataError("must be a list of question ids", column="question_ids")
+        return cls(
+            threshold=-math.inf if threshold is None else threshold,
+            relevance=relevance,
+            alpha=number(given.get("alpha"), "alpha"),
+            preset=preset,
+            values=_count(given.get("values"), "values"),
+            question_ids=tuple(ids),
+        )
+
+
+def _count(value: object, column: str) -> int:
+    found = number(value, column)
+    if not (found >= 0.0 and found.is_integer()):
+        raise DataError(f"must be a whole number from 0, found {value!r}", column=column)
+    return int(found)

@@ -1,0 +1,294 @@
+"""MiCP's second stage on arrays: thresholds of rounds and answer set, and what they would do (paper 3).
+
+Errors are budgeted. A question whose right answer has not been sampled may be stopped at round t with
+probability ``alpha_t``; a question whose right answer has been sampled may miss it in its answer set
+with probability ``alpha_f``. ``published`` calibrates round t on the questions still running there and
+the answer set on the questions as they were stopped; ``corrected`` calibrates both on populations that
+no stop selects, so that each order statistic is exact and the errors add up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.numbers.conformal.order_statistics import (
+    Threshold,
+    lower_order_statistic,
+    tied_threshold,
+)
+from suffice.policies.method import Preset
+
+Objective = Literal["composite", "rounds", "answer-rate"]
+OBJECTIVES: tuple[Objective, ...] = ("composite", "rounds", "answer-rate")
+_MOST_SCALINGS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """What the samples of n questions over T rounds say.
+
+    Parameters
+    ----------
+    score
+        (n, T), low: the samples agree; NaN: undefined, never stops.
+    best_gold
+        (n, T), the best confidence of a cluster that is right, over rounds 1..t; -inf while there is
+        none.
+    draws
+        (n, T), uniform in [0, 1), by which ties are broken.
+    """
+
+    score: NDArray[np.float64]
+    best_gold: NDArray[np.float64]
+    draws: NDArray[np.float64]
+
+    @property
+    def n(self) -> int:
+        """How many questions."""
+        return len(self.score)
+
+    @property
+    def rounds(self) -> int:
+        """T, the full budget."""
+        return int(self.score.shape[1])
+
+    @property
+    def answerable(self) -> NDArray[np.bool_]:
+        """(n, T): whether the right answer was sampled in rounds 1..t (A_i,t)."""
+        return self.best_gold > -math.inf
+
+    @property
+    def first_gold(self) -> NDArray[np.float64]:
+        """(n,): its confidence at the first round that samples it; -inf where none does."""
+        sampled = self.answerable
+        first = np.where(sampled.any(axis=1), sampled.argmax(axis=1), self.rounds - 1)
+        return np.asarray(self.best_gold[np.arange(self.n), first])
+
+    def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Sampled:
+        """Those questions."""
+        return Sampled(
+            score=self.score[chosen], best_gold=self.best_gold[chosen], draws=self.draws[chosen]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage2:
+    """Calibrated thresholds.
+
+    Parameters
+    ----------
+    stops
+        Of rounds 1..T-1.
+    final
+        tau_f: clusters at least this confident enter the answer set; -inf: all.
+    alpha_rounds, alpha_final
+        The error levels they stand for.
+    group_sizes
+        Of rounds 1..T-1, how many calibration questions each threshold rests on.
+    answerable
+        How many the answer set's threshold rests on.
+    """
+
+    stops: tuple[Threshold, ...]
+    final: float
+    alpha_rounds: tuple[Fraction, ...]
+    alpha_final: Fraction
+    group_sizes: tuple[int, ...]
+    answerable: int
+
+
+def calibrate(
+    data: Sampled, alpha: Fraction, alpha_rounds: Sequence[Fraction], preset: Preset
+) -> Stage2:
+    """Thresholds for these error levels of rounds 1..T-1; the answer set gets what ``alpha`` leaves.
+
+    Levels that overspend ``alpha`` on these questions are all scaled down alike, until the answer set
+    is left nothing.
+
+    ``corrected``: U_t holds every question whose right answer has not been sampled by round t; the
+    budget is sum alpha_t (|U_t| + 1) / (n + 1) + alpha_f (n_A + 1) / (n + 1) = alpha with n_A the
+    questions whose right answer some round samples; ties are broken by lot. ``published`` (Eq. 12, 13
+    and 16 as we read them): U_t holds those of them that no earlier rule stopped; the budget is sum
+    (1 - a_t) alpha_t + rho alpha_f = alpha; stopping is strict.
+    """
+    find = _BY_PRESET[preset]
+    levels = tuple(min(max(each, Fraction(0)), Fraction(1)) for each in alpha_rounds)
+    for _ in range(_MOST_SCALINGS):
+        found, spent = find(data, alpha, levels)
+        if spent <= alpha:
+            break
+        levels = tuple(_rounded(each * alpha / spent) for each in levels)
+    else:
+        found, _ = find(data, alpha, (Fraction(0),) * len(levels))
+    return found
+
+
+def _rounded(level: Fraction) -> Fraction:
+    """At most the level, as a decimal: levels scaled again and again would grow without end."""
+    return Fraction(math.floor(level * 10**9), 10**9)
+
+
+def calibrate_without_stopping(data: Sampled, alpha: Fraction, preset: Preset) -> Stage2:
+    """The baseline: every question takes the full budget, and the answer set gets all of ``alpha``."""
+    return calibrate(data, alpha, (Fraction(0),) * (data.rounds - 1), preset)
+
+
+def _corrected(
+    data: Sampled, alpha: Fraction, levels: Sequence[Fraction]
+) -> tuple[Stage2, Fraction]:
+    answerable = data.answerable
+    n_answerable = int(answerable[:, -1].sum())
+    sizes, stops, spent = [], [], Fraction(0)
+    for t, level in enumerate(levels):
+        group = ~answerable[:, t]
+        sizes.append(int(group.sum()))
+        stops.append(tied_threshold(data.score[group, t], level, randomised=True))
+        spent += level * Fraction(sizes[-1] + 1, data.n + 1)
+    left = max(alpha - spent, Fraction(0)) * Fraction(data.n + 1, n_answerable + 1)
+    found = _with_answer_set(data.first_gold[answerable[:, -1]], left)
+    return replace(
+        found, stops=tuple(stops), alpha_rounds=tuple(levels), group_sizes=tuple(sizes)
+    ), spent
+
+
+def _published(
+    data: Sampled, alpha: Fraction, levels: Sequence[Fraction]
+) -> tuple[Stage2, Fraction]:
+    answerable = data.answerable
+    running = np.ones(data.n, bool)
+    at = np.full(data.n, data.rounds - 1)
+    sizes, stops, spent = [], [], Fraction(0)
+    for t, level in enumerate(levels):
+        group = running & ~answerable[:, t]
+        sizes.append(int(group.sum()))
+        threshold = tied_threshold(data.score[group, t], level, randomised=False)
+        spent += level * _share(sizes[-1], int(running.sum()))
+        fires = running & threshold.fires(data.score[:, t], data.draws[:, t])
+        at[fires] = t
+        running &= ~fires
+        stops.append(threshold)
+    share = _share(int(answerable[:, -1].sum()), data.n)
+    left = max(alpha - spent, Fraction(0)) / share if share else Fraction(0)
+    confidence = data.best_gold[np.arange(data.n), at]
+    found = _with_answer_set(confidence[confidence > -math.inf], left)
+    return replace(
+        found, stops=tuple(stops), alpha_rounds=tuple(levels), group_sizes=tuple(sizes)
+    ), spent
+
+
+def _share(part: int, whole: int) -> Fraction:
+    return Fraction(part, whole) if whole else Fraction(0)
+
+
+def _with_answer_set(confidence: NDArray[np.float64], level: Fraction) -> Stage2:
+    """The part of the answer set; n_A = 0 keeps every cluster."""
+    n = len(confidence)
+    level = min(level, Fraction(n, n + 1))
+    return Stage2(
+        stops=(),
+        final=lower_order_statistic(confidence, level) if n else -math.inf,
+        alpha_rounds=(),
+        alpha_final=level,
+        group_sizes=(),
+        answerable=n,
+    )
+
+
+_BY_PRESET = {"corrected": _corrected, "published": _published}
+
+
+def budget_spent(data: Sampled, alpha_rounds: Sequence[Fraction], preset: Preset) -> Fraction:
+    """How much of the error budget these levels of rounds 1..T-1 spend on these questions."""
+    return _BY_PRESET[preset](data, Fraction(1), alpha_rounds)[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What thresholds do to n questions.
+
+    ``stop`` (n,) is the round, 1-based; ``early`` whether a rule stopped there; ``covered`` whether the
+    answer set holds the right answer, or "Can't Answer" where no round samples it. ``answerable``
+    (n, T) as in :class:`Sampled`.
+    """
+
+    stop: NDArray[np.int64]
+    early: NDArray[np.bool_]
+    covered: NDArray[np.bool_]
+    answerable: NDArray[np.bool_]
+
+    @property
+    def coverage(self) -> float:
+        """Share of the questions covered."""
+        return float(self.covered.mean())
+
+    @property
+    def mean_rounds(self) -> float:
+        """Mean stop round."""
+        return float(self.stop.mean())
+
+    @property
+    def answer_rate(self) -> float:
+        """Share of the answer sets without "Can't Answer"."""
+        return float(self.early.mean())
+
+    def composite(self, weight: float = 1.0) -> float:
+        """Mean rounds - weight sum_t [C_t a_t - W_t (1 - a_t)] / n (Eq. 14 as we read it); low is good.
+
+        C_t and W_t count covered and other questions that stop at t, a_t is the share of the questions
+        still running at t that are answerable there.
+        """
+        gain = 0.0
+        for t in range(1, self.answerable.shape[1] + 1):
+            running, here = self.stop >= t, self.stop == t
+            if not running.any():
+                break
+            share = float(self.answerable[running, t - 1].mean())
+            right = int(self.covered[here].sum())
+            gain += right * share - (int(here.sum()) - right) * (1.0 - share)
+        return self.mean_rounds - weight * gain / len(self.stop)
+
+    def objective(self, name: Objective, weight: float = 1.0) -> float:
+        """The objective of that name; low is good."""
+        if name == "composite":
+            return self.composite(weight)
+        return self.mean_rounds if name == "rounds" else -self.answer_rate
+
+
+def evaluate(data: Sampled, thresholds: Stage2) -> Evaluation:
+    """Stop every question by the thresholds and look whether its answer set covers it."""
+    fires = np.zeros((data.n, data.rounds), bool)
+    for t, each in enumerate(thresholds.stops):
+        fires[:, t] = each.fires(data.score[:, t], data.draws[:, t])
+    fired = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, 0)
+    return evaluate_stops(data, fired, thresholds.final)
+
+
+def evaluate_stops(
+    data: Sampled,
+    fired: NDArray[np.integer],
+    final: float,
+    *,
+    at_most: NDArray[np.integer] | None = None,
+) -> Evaluation:
+    """The same for the rounds (n,), 1-based, at which a threshold fired (0: none did).
+
+    ``final`` is the answer set's threshold, ``at_most`` (n,) the rounds at which something else ends
+    the loop.
+    """
+    stop = np.where(fired > 0, fired, data.rounds).astype(np.int64)
+    early = fired > 0
+    if at_most is not None:
+        early &= stop <= at_most
+        stop = np.minimum(stop, at_most)
+    confidence = data.best_gold[np.arange(data.n), stop - 1]
+    answerable = data.answerable
+    covered = (confidence > -math.inf) & (confidence >= final)
+    covered |= ~early & ~answerable[:, -1]
+    return Evaluation(stop=stop, early=early, covered=covered, answerable=answerable)

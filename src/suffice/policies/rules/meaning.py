@@ -1,0 +1,200 @@
+"""What a rule means: its value for one live round or for a column of recorded ones.
+
+The compiled form uses only operators that Python floats and numpy arrays share, so that the live and
+the replayed decision are one definition.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from suffice.errors import UsageError
+from suffice.policies.rules.syntax import (
+    And,
+    AtLeast,
+    BaseRate,
+    Calibrated,
+    Compare,
+    Expression,
+    Not,
+    Number,
+    Operand,
+    Or,
+    RoundNumber,
+    SignalRef,
+    Truth,
+)
+from suffice.signals.spec import SignalSpec
+
+Value = Any  # a float and a bool live; float64 and bool arrays of one round in replay
+
+
+class Environment(Protocol):
+    """Where operands get their values: one live round, or one round of many questions."""
+
+    @property
+    def round(self) -> int:
+        """The 1-based round."""
+        ...
+
+    def signal(self, name: str) -> Value:
+        """A signal, NaN where undefined."""
+        ...
+
+    def calibrated(self, name: str) -> Value:
+        """Its fitted map, NaN where undefined."""
+        ...
+
+    def base_rate(self) -> float:
+        """Mean tune EM of the round, NaN where undefined."""
+        ...
+
+
+def _different(left: Value, right: Value) -> Value:
+    """``!=`` that is false when either side is undefined."""
+    return (left < right) | (left > right)
+
+
+_OPERATORS: Mapping[str, Callable[[Value, Value], Value]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": _different,
+}
+
+Compiled = Callable[[Environment], Value]
+
+
+def _compile_operand(operand: Operand) -> Compiled:
+    match operand:
+        case Number(value):
+            return lambda _: value
+        case SignalRef(name):
+            return lambda environment: environment.signal(name)
+        case Calibrated(name):
+            return lambda environment: environment.calibrated(name)
+        case RoundNumber():
+            return lambda environment: environment.round
+        case BaseRate():
+            return lambda environment: environment.base_rate()
+
+
+def compile_rule(expression: Expression, specs: Mapping[str, SignalSpec]) -> Compiled:
+    """The rule as a function of an environment, giving a bool or a bool array."""
+    match expression:
+        case Truth(SignalRef(name)):
+            # "not 0" of a signal that is never negative is one comparison instead of three
+            nonzero = operator.gt if specs[name].low >= 0 else _different
+            return lambda environment: nonzero(environment.signal(name), 0.0)
+        case Compare(left, symbol, right):
+            compare = _OPERATORS[symbol]
+            left_value, right_value = _compile_operand(left), _compile_operand(right)
+            return lambda environment: compare(left_value(environment), right_value(environment))
+        case Not(item):
+            inside = compile_rule(item, specs)
+            # bool ^ True negates Python and numpy truth values alike; ~ does not
+            return lambda environment: inside(environment) ^ True
+        case And(items):
+            return _folded(operator.and_, [compile_rule(item, specs) for item in items])
+        case Or(items):
+            return _folded(operator.or_, [compile_rule(item, specs) for item in items])
+        case AtLeast(count, items):
+            parts = [compile_rule(item, specs) for item in items]
+            return lambda environment: sum(part(environment) * 1 for part in parts) >= count
+
+
+def _folded(combine: Callable[[Value, Value], Value], parts: Sequence[Compiled]) -> Compiled:
+    first, *others = parts
+
+    def value(environment: Environment) -> Value:
+        result = first(environment)
+        for other in others:
+            result = combine(result, other(environment))
+        return result
+
+    return value
+
+
+def operands(expression: Expression) -> Iterator[Operand]:
+    """Every operand, in reading order, literals included."""
+    match expression:
+        case Truth(signal):
+            yield signal
+        case Compare(left, _, right):
+            yield left
+            yield right
+        case Not(item):
+            yield from operands(item)
+        case And(items) | Or(items) | AtLeast(_, items):
+            for item in items:
+                yield from operands(item)
+
+
+def check_reachable(expression: Expression, specs: Mapping[str, SignalSpec]) -> None:
+    """Refuse a comparison that no value of its signals can make true.
+
+    Raises
+    ------
+    UsageError
+        Naming the comparison and the range of what it compares.
+    """
+    match expression:
+        case Compare():
+            _check_compare(expression, specs)
+        case Not(item):
+            check_reachable(item, specs)
+        case And(items) | Or(items) | AtLeast(_, items):
+            for item in items:
+                check_reachable(item, specs)
+        case Truth():
+            pass
+
+
+def _check_compare(compare: Compare, specs: Mapping[str, SignalSpec]) -> None:
+    left, right = _range(compare.left, specs), _range(compare.right, specs)
+    if isinstance(compare.left, Number) and isinstance(compare.right, Number):
+        raise UsageError(f"'{compare}' compares two numbers; name a signal on one side")
+    reachable = {
+        "<": left[0] < right[1],
+        "<=": left[0] <= right[1],
+        ">": left[1] > right[0],
+        ">=": left[1] >= right[0],
+        "==": left[0] <= right[1] and right[0] <= left[1],
+        "!=": not left[0] == left[1] == right[0] == right[1],
+    }[compare.operator]
+    if compare.operator == "==" and reachable:
+        reachable = _equal_to_attained(compare, specs)
+    if not reachable:
+        ranges = "; ".join(
+            f"{side} lies in [{low:g}, {high:g}]"
+            for side, (low, high) in ((compare.left, left), (compare.right, right))
+            if not isinstance(side, Number)
+        )
+        raise UsageError(f"'{compare}' can never hold: {ranges}")
+
+
+def _equal_to_attained(compare: Compare, specs: Mapping[str, SignalSpec]) -> bool:
+    """Whether an equality with a literal names a value that a 0/1 signal takes."""
+    for side, other in ((compare.left, compare.right), (compare.right, compare.left)):
+        if isinstance(side, SignalRef) and isinstance(other, Number) and specs[side.name].binary:
+            return other.value in (0.0, 1.0)
+        if isinstance(side, RoundNumber) and isinstance(other, Number):
+            return other.value.is_integer()
+    return True
+
+
+def _range(operand: Operand, specs: Mapping[str, SignalSpec]) -> tuple[float, float]:
+    match operand:
+        case Number(value):
+            return value, value
+        case SignalRef(name):
+            return specs[name].low, specs[name].high
+        case RoundNumber():
+            return 1.0, math.inf
+        case Calibrated() | BaseRate():
+            return 0.0, 1.0

@@ -1,0 +1,263 @@
+"""A stopping rule with its fitted maps: the policy behind rule texts and TASR."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.policies.rules.meaning import check_reachable, compile_rule, operands
+from suffice.policies.rules.syntax import (
+    BaseRate,
+    Calibrated,
+    Number,
+    RoundNumber,
+    SignalRef,
+    parse,
+)
+from suffice.protocols import Action, Decision, PolicyTable, PolicyView
+from suffice.signals.abstained import abstained_signal
+from suffice.signals.registry import resolve
+from suffice.signals.spec import SignalSpec
+
+_CHUNK = 65_536  # questions whose columns of one round stay in cache together
+
+
+@dataclass(frozen=True, slots=True)
+class RuleNeeds:
+    """What a rule must be given before it can run."""
+
+    signals: tuple[str, ...]
+    calibrated: tuple[str, ...]
+    base_rate: bool
+
+    @property
+    def fitting(self) -> bool:
+        """Whether anything must be fitted."""
+        return bool(self.calibrated) or self.base_rate
+
+
+def rule_needs(rule: str) -> RuleNeeds:
+    """Signals the rule reads and what of it is fitted; each name once, in reading order."""
+    found = list(operands(parse(rule)))
+    signals = [each.name for each in found if isinstance(each, SignalRef | Calibrated)]
+    calibrated = [each.name for each in found if isinstance(each, Calibrated)]
+    return RuleNeeds(
+        signals=tuple(dict.fromkeys(signals)),
+        calibrated=tuple(dict.fromkeys(calibrated)),
+        base_rate=any(isinstance(each, BaseRate) for each in found),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulePolicy:
+    """Stops at the first round at which its rule holds.
+
+    Parameters
+    ----------
+    rule
+        The rule's text.
+    calibrators
+        A fitted map for every ``calibrated(signal)`` of the rule.
+    base_rates
+        Mean EM of each round on the fitting split, for ``base_rate()``; undefined past the last.
+    kind, preset
+        What it is called: ``rule`` for a plain text, or the method that wrote it.
+    own_signals
+        Names the user records that no registered signal has.
+    abstention
+        Phrases that count as an abstention; ``None``: the usual ones.
+    fitted_on
+        Where the fitted parts come from; decides nothing.
+    guarantee
+        What certified choice promised of it; decides nothing.
+
+    Raises
+    ------
+    UsageError
+        When built: a rule that does not parse, an unknown signal, a comparison that can never hold,
+        a ``calibrated`` or ``base_rate`` that was not fitted.
+    """
+
+    rule: str
+    calibrators: Mapping[str, PerRoundCalibrator] = field(default_factory=dict)
+    base_rates: tuple[float, ...] = ()
+    kind: str = "rule"
+    preset: str | None = None
+    own_signals: tuple[str, ...] = ()
+    abstention: tuple[str, ...] | None = None
+    fitted_on: Mapping[str, Any] = field(default_factory=dict)
+    guarantee: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        needs = rule_needs(self.rule)
+        check_reachable(parse(self.rule), {spec.name: spec for spec in self.specs})
+        unfitted = [name for name in needs.calibrated if name not in self.calibrators]
+        if unfitted:
+            raise UsageError(
+                f"rule {self.rule!r} uses calibrated({unfitted[0]}), which was not fitted; "
+                "fit it on traces with a tune split"
+            )
+        if needs.base_rate and not self.base_rates:
+            raise UsageError(
+                f"rule {self.rule!r} uses base_rate(), which was not fitted; "
+                "fit it on traces with a tune split"
+            )
+
+    @cached_property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals it reads."""
+        return rule_needs(self.rule).signals
+
+    @cached_property
+    def specs(self) -> tuple[SignalSpec, ...]:
+        """Declarations of those signals, with this policy's settings."""
+        found = (resolve(name, also=self.own_signals) for name in self.signals)
+        return tuple(self._with_settings(spec) for spec in found)
+
+    @property
+    def summary(self) -> str:
+        """What it does, in one line: the rule."""
+        return self.rule
+
+    def _with_settings(self, spec: SignalSpec) -> SignalSpec:
+        if spec.name != "abstained" or self.abstention is None:
+            return spec
+        return abstained_signal(self.abstention)
+
+    @cached_property
+    def _holds(self) -> Any:
+        return compile_rule(parse(self.rule), {spec.name: spec for spec in self.specs})
+
+    @cached_property
+    def _shown(self) -> tuple[SignalRef | Calibrated | RoundNumber | BaseRate, ...]:
+        found = (each for each in operands(parse(self.rule)) if not isinstance(each, Number))
+        return tuple(dict.fromkeys(found))
+
+    def decide(self, view: PolicyView) -> Decision:
+        """Whether the rule holds at the view's round, with the values it looked at."""
+        now = _Live(self, view)
+        holds = bool(self._holds(now))
+        values = {str(each): _defined(now.value(each)) for each in self._shown}
+        listed = ", ".join(f"{name} = {_shown_number(value)}" for name, value in values.items())
+        verdict = "holds" if holds else "does not hold"
+        return Decision(
+            action=Action.STOP if holds else Action.CONTINUE,
+            reason=f"{self.rule} {verdict} at round {view.round}: {listed}",
+            values=values,
+            confidence=self._confidence(values),
+        )
+
+    def _confidence(self, values: Mapping[str, float | None]) -> float | None:
+        """The live twin of :meth:`confidence`."""
+        calibrated = [values[str(each)] for each in self._shown if isinstance(each, Calibrated)]
+        known = [each for each in calibrated if each is not None]
+        return min(known) if known and len(known) == len(calibrated) else None
+
+    def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
+        """The smallest of its calibrated values, P(EM = 1), (n_questions, n_rounds).
+
+        NaN where one of them is undefined; ``None`` for a rule without ``calibrated``.
+        """
+        calibrated = [each.name for each in self._shown if isinstance(each, Calibrated)]
+        if not calibrated:
+            return None
+        smallest = np.full((table.n_rounds, table.n_questions), math.inf).T
+        for name in calibrated:
+            values = table.signal(name)
+            # NaN wins: an undefined part leaves no whole
+            np.minimum(smallest, self.calibrators[name].predict_rounds(values), out=smallest)
+        return smallest
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        """The first round at which the rule holds, (n_questions,); ``n_rounds`` when it never does."""
+        stops = np.ones(table.n_questions, np.int16)
+        columns = {name: table.signal(name) for name in self.signals}
+        for start in range(0, table.n_questions, _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            part = stops[rows]
+            running = np.ones(len(part), np.bool_)
+            # a question stops one round after the last in which it kept running; the last round
+            # needs no look, since a question that never stops ends there as well
+            for number in range(1, table.n_rounds):
+                held = self._holds(_Recorded(self, columns, rows, number))
+                np.greater(running, held, out=running)  # running and not held, in one pass
+                np.add(part, running, out=part)
+        return stops
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _shown_number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.4g}"
+
+
+def _rate(base_rates: tuple[float, ...], number: int) -> float:
+    return base_rates[number - 1] if number <= len(base_rates) else math.nan
+
+
+class _Live:
+    """Operands of one live round."""
+
+    __slots__ = ("_policy", "_view", "round")
+
+    def __init__(self, policy: RulePolicy, view: PolicyView) -> None:
+        self._policy = policy
+        self._view = view
+        self.round = view.round
+
+    def signal(self, name: str) -> float:
+        return self._view.signals[name][-1]
+
+    def calibrated(self, name: str) -> float:
+        return self._policy.calibrators[name].predict_one(self.round, self.signal(name))
+
+    def base_rate(self) -> float:
+        return _rate(self._policy.base_rates, self.round)
+
+    def value(self, operand: SignalRef | Calibrated | RoundNumber | BaseRate) -> float:
+        match operand:
+            case SignalRef(name):
+                return self.signal(name)
+            case Calibrated(name):
+                return self.calibrated(name)
+            case RoundNumber():
+                return self.round
+            case BaseRate():
+                return self.base_rate()
+
+
+class _Recorded:
+    """Operands of one round of many recorded questions."""
+
+    __slots__ = ("_columns", "_policy", "_rows", "round")
+
+    def __init__(
+        self,
+        policy: RulePolicy,
+        columns: Mapping[str, NDArray[np.float64]],
+        rows: slice,
+        number: int,
+    ) -> None:
+        self._policy = policy
+        self._columns = columns
+        self._rows = rows
+        self.round = number
+
+    def signal(self, name: str) -> NDArray[np.float64]:
+        return self._columns[name][self._rows, self.round - 1]
+
+    def calibrated(self, name: str) -> NDArray[np.float64]:
+        return self._policy.calibrators[name].predict(self.round, self.signal(name))
+
+    def base_rate(self) -> float:
+        return _rate(self._policy.base_rates, self.round)

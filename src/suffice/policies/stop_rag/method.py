@@ -1,0 +1,75 @@
+"""Stop-RAG's policy file: JSON, and the network's weights beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.numbers.fields import field_of, finite, strings_of
+from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
+from suffice.policies.stop_rag.signal_model import SignalModel
+from suffice.policies.stop_rag.text_model import TextModel
+
+_MODELS: Mapping[str, Callable[[Mapping[str, Any], bytes], ValueModel]] = MappingProxyType(
+    {"text": TextModel.from_json, "signals": SignalModel.from_json}
+)
+
+
+def weights_beside(file: Path) -> Path:
+    """Where the weights of a policy file lie."""
+    return file.with_suffix(".safetensors")
+
+
+def read_stop_rag(document: Mapping[str, Any], file: Path) -> StopRAGPolicy:
+    """The policy of a document that stands in ``file``; its network is built when it first decides.
+
+    Raises
+    ------
+    DataError
+        For a malformed field, and weights that are missing or belong to another file.
+    """
+    for name in ("threshold", "rounds", "network"):
+        if document.get(name) is None:
+            raise DataError("is missing", column=name)
+    network = field_of(document, "network", dict)
+    features = network.get("features")
+    if features not in _MODELS:
+        raise DataError(
+            f"must be one of {', '.join(_MODELS)}, found {features!r}", column="network.features"
+        )
+    data = _weights(weights_beside(file), network.get("weights_sha256"))
+    return StopRAGPolicy(
+        model=_MODELS[features](network, data),
+        threshold=finite(document["threshold"], "threshold"),
+        rounds=field_of(document, "rounds", int),
+        target=document.get("target", "q-lambda"),
+        preset=field_of(document, "preset", str),
+        fitted_on=field_of(document, "fitted_on", dict, {}),
+        notes=strings_of(document, "notes") or (),
+    )
+
+
+def _weights(path: Path, expected: object) -> bytes:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(
+            f"the network's weights are missing; they belong beside it in {path.name}",
+            column="network.weights_sha256",
+        ) from None
+    except OSError as error:
+        raise DataError(
+            f"the network's weights in {path.name} cannot be read: {error.strerror or error}",
+            column="network.weights_sha256",
+        ) from error
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise DataError(
+            f"{path.name} holds other weights than this file was written with; copy both together, or fit "
+            "again",
+            column="network.weights_sha256",
+        )
+    return data

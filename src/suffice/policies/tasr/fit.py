@@ -1,0 +1,81 @@
+"""TASR: stop when the answer repeats and its calibrated margin clears a floor (paper 0, Eq. 1).
+
+``published`` is the rule AS_m25 as the paper's code ran it: the floor is 0.25, stability uses the
+code's own normaliser, and a round without log-probabilities counts as calibrated margin 0.5.
+``corrected`` uses the official normaliser, never fires on an undefined margin or on a stable
+abstention, and chooses the floor on the tune split from out-of-fold calibrated margins.
+"""
+
+from __future__ import annotations
+
+from suffice.policies.fitting import (
+    CalibratorKind,
+    FitData,
+    abstention_of,
+    fit_calibrator,
+)
+from suffice.policies.method import Preset
+from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+from suffice.protocols import Signal
+from suffice.signals.abstained import abstained_signal
+from suffice.signals.registry import resolve
+
+MARGIN = "answer_token_margin"
+TEMPLATE = f"answer_stable and not abstained and calibrated({MARGIN}) > ?"
+PUBLISHED_FLOOR = 0.25
+PUBLISHED_UNDEFINED = 0.5
+FLOORS = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
+SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
+    "published": ("answer_stable_published", MARGIN),
+    "corrected": ("answer_stable", "abstained", MARGIN),
+}
+
+
+def tasr_signals(preset: Preset, gold: tuple[str, ...] = ()) -> tuple[Signal, ...]:
+    """The preset's ``SIGNALS_READ``, with ``abstained`` as the policy fitted on ``gold`` means it."""
+    phrases = abstention_of(gold)
+    return tuple(
+        abstained_signal(phrases) if name == "abstained" and phrases is not None else resolve(name)
+        for name in SIGNALS_READ[preset]
+    )
+
+
+def fit_tasr(
+    data: FitData,
+    preset: Preset = "corrected",
+    *,
+    gold: tuple[str, ...] = (),
+    calibrator: CalibratorKind = "isotonic",
+) -> RulePolicy:
+    """Calibrate TASR on the tune questions.
+
+    Parameters
+    ----------
+    data
+        Signals and outcomes of the tune split, with the preset's :func:`tasr_signals`.
+    preset
+        Which version.
+    gold
+        All gold answers of the tune split: "none" counts as an abstention only when it is not one.
+    calibrator
+        How the margin of the corrected preset is calibrated.
+    """
+    if preset == "published":
+        return RulePolicy(
+            rule=f"answer_stable_published and calibrated({MARGIN}) > {PUBLISHED_FLOOR}",
+            calibrators={MARGIN: fit_calibrator(data, MARGIN, undefined=PUBLISHED_UNDEFINED)},
+            kind="tasr",
+            preset=preset,
+            fitted_on=data.provenance,
+        )
+    scores = sweep_rule(TEMPLATE, data, FLOORS, calibrator=calibrator)
+    floor = cheapest_within_one_error(scores).threshold
+    return RulePolicy(
+        rule=fill(TEMPLATE, floor),
+        calibrators={MARGIN: fit_calibrator(data, MARGIN, kind=calibrator)},
+        kind="tasr",
+        preset=preset,
+        abstention=abstention_of(gold),
+        fitted_on={**data.provenance, "floors": [FLOORS[0], FLOORS[-1]], "floor": floor},
+    )

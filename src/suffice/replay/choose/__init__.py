@@ -1,0 +1,1 @@
+"""Choice among policies: search, sweep and certified choice."""

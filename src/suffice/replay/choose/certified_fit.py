@@ -1,0 +1,205 @@
+"""From recorded rounds to a certified policy: split in half, build the family, certify, write down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.costs.usage import CostModel
+from suffice.errors import UsageError
+from suffice.measures.costs import CostAxis, CostBook, mean_costs, shared_axis
+from suffice.measures.scores import outcomes
+from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.replay.choose.certified import (
+    METRICS,
+    Certification,
+    CertifySettings,
+    Half,
+    Metric,
+    certify,
+    describe,
+    members_in_order,
+)
+from suffice.replay.choose.families import Family, FamilySettings, build_family
+from suffice.scoring import F1Kind
+from suffice.trace.rounds.table import TraceSet
+
+_FEWEST = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifiedSettings:
+    """Everything that certified choice is asked.
+
+    ``metric`` is what must not be lost (``f1``, ``em``, ``acc``; the loss ``wrong-stop`` reads EM);
+    ``split`` is halved by ``seed``; ``cost`` is what "cheapest" means (default: model calls where
+    known, else rounds).
+    """
+
+    promise: CertifySettings = field(default_factory=CertifySettings)
+    family: FamilySettings = field(default_factory=FamilySettings)
+    metric: Metric = "f1"
+    split: str = FIT_SPLIT
+    cost: str | None = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    f1_kind: F1Kind = "hotpotqa"
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise UsageError(f"unknown metric {self.metric!r}; known: {', '.join(METRICS)}")
+        if self.promise.loss == "wrong-stop" and self.metric == "acc":
+            raise UsageError("the loss wrong-stop is about exact match; leave out --metric acc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifiedPolicy:
+    """The policy with how it was found; ``notes`` are what a reader must know."""
+
+    policy: RulePolicy
+    outcome: Certification
+    rules: tuple[str, ...]
+    cost: CostAxis
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The guarantee, then the members tested, safest first."""
+        return {
+            "rule": self.policy.rule,
+            "guarantee": dict(self.policy.guarantee),
+            "members": members_in_order(self.outcome, self.rules),
+            "notes": list(self.notes),
+        }
+
+
+def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPolicy:
+    """The cheapest member of the family whose expected loss is certified.
+
+    Raises
+    ------
+    UsageError
+        For fewer than 4 labelled questions, a family the trace cannot give, an unknown cost.
+    DataError
+        When the split is missing.
+    """
+    chosen = traces.only_split(settings.split)
+    labelled = [
+        question
+        for question, gold in zip(chosen.question_ids, chosen.gold, strict=True)
+        if gold.answers
+    ]
+    if len(labelled) < _FEWEST:
+        raise UsageError(
+            f"certified choice needs at least {_FEWEST} labelled questions in split "
+            f"{settings.split!r} of {traces.origin.source}, found {len(labelled)}"
+        )
+    shuffled = np.random.default_rng(settings.seed).permutation(np.array(labelled, object))
+    middle = len(shuffled) // 2
+    learn, test = (
+        chosen.only_questions(part.tolist()) for part in (shuffled[:middle], shuffled[middle:])
+    )
+    family = build_family(learn, test, settings.split, settings.family)
+    axis, halves = _halves(family, (learn, test), settings)
+    halves = halves[0], _reordered(halves[1], _positions(test.question_ids, shuffled[middle:]))
+    outcome = certify(*halves, family.full, settings.promise)
+    guarantee = {
+        **describe(outcome),
+        "family": settings.family.family,
+        "metric": "em" if settings.promise.loss == "wrong-stop" else settings.metric,
+        "questions": {"learn": learn.n_questions, "test": test.n_questions},
+        "cost": axis.name,
+        "mean_cost": float(outcome.costs[outcome.chosen]),
+        "full_budget_cost": float(outcome.costs[family.full]),
+        "seed": settings.seed,
+    }
+    return CertifiedPolicy(
+        policy=_policy(family, outcome.chosen, traces, settings, guarantee),
+        outcome=outcome,
+        rules=family.rules,
+        cost=axis,
+        notes=(*_notes(chosen, len(labelled), outcome), *family.notes),
+    )
+
+
+def _halves(
+    family: Family, parts: tuple[TraceSet, TraceSet], settings: CertifiedSettings
+) -> tuple[CostAxis, tuple[Half, Half]]:
+    readers = {
+        f"member {number}": reads for number, reads in enumerate(dict.fromkeys(family.reads))
+    }
+    books = [CostBook(part, settings.cost_model) for part in parts]
+    axis = shared_axis(books, settings.cost, readers)
+    metric = "em" if settings.promise.loss == "wrong-stop" else settings.metric
+    learn, test = (
+        Half(
+            stops=stops,
+            scores=getattr(outcomes(part, settings.f1_kind), metric),
+            last=part.last_rounds,
+            costs=mean_costs(book, axis, stops, family.reads),
+        )
+        for part, book, stops in zip(
+            parts, books, (family.learn_stops, family.test_stops), strict=True
+        )
+    )
+    return axis, (learn, test)
+
+
+def _positions(ids: Sequence[str], shuffled: NDArray[np.object_]) -> NDArray[np.intp]:
+    """Where the shuffled ids stand in ``ids``."""
+    place = {question: number for number, question in enumerate(ids)}
+    return np.array([place[each] for each in shuffled], np.intp)
+
+
+def _reordered(half: Half, order: NDArray[np.intp]) -> Half:
+    return replace(
+        half, stops=half.stops[:, order], scores=half.scores[order], last=half.last[order]
+    )
+
+
+def _policy(
+    family: Family,
+    chosen: int,
+    traces: TraceSet,
+    settings: CertifiedSettings,
+    guarantee: dict[str, Any],
+) -> RulePolicy:
+    rule = family.rules[chosen]
+    needs = rule_needs(rule)
+    return RulePolicy(
+        rule=rule,
+        calibrators={name: family.calibrators[name] for name in needs.calibrated},
+        base_rates=family.base_rates if needs.base_rate else (),
+        kind="certified",
+        own_signals=tuple(each for each in family.own_signals if each in needs.signals),
+        fitted_on={
+            "source": traces.origin.source,
+            "split": settings.split,
+            "labelled": sum(guarantee["questions"].values()),
+        },
+        guarantee=guarantee,
+    )
+
+
+def _notes(chosen: TraceSet, labelled: int, outcome: Certification) -> list[str]:
+    notes = []
+    if chosen.n_questions > labelled:
+        notes.append(
+            f"{chosen.n_questions - labelled} questions without gold answers were left out"
+        )
+    short = int((chosen.last_rounds < chosen.n_rounds).sum())
+    if short:
+        notes.append(
+            f"{short} questions were recorded to fewer than {chosen.n_rounds} rounds: their full budget "
+            "is their last recorded round"
+        )
+    if outcome.duplicates:
+        notes.append(
+            f"{outcome.duplicates} members stop every question of the first half like another one "
+            "and were not tested"
+        )
+    return notes

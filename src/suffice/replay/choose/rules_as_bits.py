@@ -1,0 +1,146 @@
+"""Many rules over the same questions at once, one bit a question.
+
+A condition's truth values in one round fill one bit each of 64-bit words, so one AND or OR serves 64
+questions. Rules of one shape are evaluated together. Means come from tables of 256 entries, one for
+every eight questions, so no rule's stop rounds need to be written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Words = NDArray[np.uint64]
+_CELLS = 1 << 14  # words of one condition in flight: what stays in cache
+
+
+@dataclass(frozen=True, slots=True)
+class PackedConditions:
+    """Conditions bit by bit; the last round is left out, since every rule stops there."""
+
+    words: _Words  # (n_conditions, n_rounds - 1, n_words)
+    n_questions: int
+    n_rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBatch:
+    """Rules of one shape.
+
+    Parameters
+    ----------
+    conditions
+        (n_rules, n_conditions of a rule): numbers of conditions, clause after clause.
+    sizes
+        How many of them each clause has; a clause is their AND.
+    votes
+        How many clauses must hold: 1 is OR.
+    """
+
+    conditions: NDArray[np.intp]
+    sizes: tuple[int, ...]
+    votes: int = 1
+
+    def blocks(self, n_cells: int) -> Iterator[tuple[slice, RuleBatch]]:
+        """Parts of few enough rules that ``n_cells`` words a rule stay in cache."""
+        step = max(1, _CELLS // max(n_cells, 1))
+        for start in range(0, len(self.conditions), step):
+            rows = slice(start, start + step)
+            yield rows, RuleBatch(self.conditions[rows], self.sizes, self.votes)
+
+
+def pack(fires: NDArray[np.bool_]) -> PackedConditions:
+    """Pack truth values (n_conditions, n_questions, n_rounds)."""
+    n_conditions, n_questions, n_rounds = fires.shape
+    rounds_first = np.ascontiguousarray(fires[:, :, : n_rounds - 1].transpose(0, 2, 1))
+    packed = np.packbits(rounds_first, axis=2, bitorder="little")
+    n_words = -(-n_questions // 64)
+    padded = np.zeros((n_conditions, n_rounds - 1, n_words * 8), np.uint8)
+    padded[:, :, : packed.shape[2]] = packed
+    return PackedConditions(padded.view(np.uint64), n_questions, n_rounds)
+
+
+def fired_by(packed: PackedConditions, batch: RuleBatch) -> _Words:
+    """Whether each rule held in a round or before it, (n_rules, n_rounds - 1, n_words)."""
+    clauses = []
+    position = 0
+    for size in batch.sizes:
+        held = packed.words[batch.conditions[:, position]]
+        for offset in range(1, size):
+            held &= packed.words[batch.conditions[:, position + offset]]
+        clauses.append(held)
+        position += size
+    fired = _at_least(clauses, batch.votes)
+    for index in range(1, fired.shape[1]):
+        fired[:, index] |= fired[:, index - 1]
+    return fired
+
+
+def _at_least(clauses: list[_Words], votes: int) -> _Words:
+    """Where at least ``votes`` of the clauses hold: ``reached[k]`` counts to k + 1, bit by bit."""
+    reached = [clauses[0], *(np.zeros_like(clauses[0]) for _ in range(votes - 1))]
+    for clause in clauses[1:]:
+        for count in range(votes - 1, 0, -1):
+            reached[count] |= reached[count - 1] & clause
+        reached[0] |= clause
+    return reached[-1]
+
+
+def stop_rounds_of(
+    packed: PackedConditions, batch: RuleBatch, last: NDArray[np.int16]
+) -> NDArray[np.int16]:
+    """The round each rule stops each question at, (n_rules, n_questions), at most ``last``."""
+    stops = np.empty((len(batch.conditions), packed.n_questions), np.int16)
+    for rows, part in batch.blocks(packed.words[0].size):
+        fired = fired_by(packed, part)
+        bits = np.unpackbits(
+            fired.view(np.uint8), axis=2, count=packed.n_questions, bitorder="little"
+        )
+        running = packed.n_rounds - bits.sum(axis=1, dtype=np.int16)
+        np.minimum(running, last, out=stops[rows])
+    return stops
+
+
+class StopMeans:
+    """Means over questions of values at the stop round, for any number of rules.
+
+    Parameters
+    ----------
+    values
+        (n_questions, n_rounds); NaN past a question's last recorded round.
+    last
+        (n_questions,), 1-based.
+    labelled
+        (n_questions,), which questions count.
+    """
+
+    def __init__(
+        self, values: NDArray[np.float64], last: NDArray[np.int16], labelled: NDArray[np.bool_]
+    ) -> None:
+        n_questions, n_rounds = values.shape
+        taken = np.minimum(np.arange(n_rounds)[None, :], last[:, None].astype(np.int64) - 1)
+        filled = np.take_along_axis(values, taken, axis=1)
+        filled = np.where(labelled[:, None], filled, 0.0) / labelled.sum()
+        self._full = float(filled[:, -1].sum())
+        n_bytes = 8 * -(-n_questions // 64)
+        gains = np.zeros((n_rounds - 1, n_bytes * 8))
+        gains[:, :n_questions] = (filled[:, :-1] - filled[:, 1:]).T
+        bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+        by_byte = gains.reshape(n_rounds - 1, n_bytes, 8) @ bits.T.astype(np.float64)
+        self._table = by_byte.reshape(-1)  # entry 256 * (round, byte) + value of the byte
+        self._offsets = (np.arange((n_rounds - 1) * n_bytes) * 256).astype(np.int32)
+
+    def of(self, packed: PackedConditions, batch: RuleBatch) -> NDArray[np.float64]:
+        """(n_rules,); equal to gathering at :func:`stop_rounds_of` up to rounding."""
+        means = np.empty(len(batch.conditions))
+        for rows, part in batch.blocks(packed.words[0].size):
+            means[rows] = self.at(fired_by(packed, part))
+        return means
+
+    def at(self, fired: _Words) -> NDArray[np.float64]:
+        """The same from :func:`fired_by`, for several means of one batch."""
+        entries = fired.view(np.uint8).reshape(len(fired), -1) + self._offsets
+        return np.asarray(self._table.take(entries).sum(axis=1) + self._full)

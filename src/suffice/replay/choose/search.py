@@ -1,0 +1,392 @@
+"""Go through every rule of a form: thresholds and order from tune, figures from eval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.costs.usage import CostModel, CostReads
+from suffice.errors import UsageError
+from suffice.measures.costs import CostBook, cost_reads, shared_axis
+from suffice.measures.scores import outcomes
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.numbers.intervals.simultaneous import Band, paired_p_values, simultaneous_bands
+from suffice.numbers.tests.p_values import holm
+from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT, fit_data
+from suffice.replay.choose.formulas import Formula, enumerate_formulas
+from suffice.replay.choose.rule_scorer import OBJECTIVES, RuleScorer, Side
+from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
+from suffice.replay.choose.thresholded_signals import (
+    Operand,
+    calibrators_of,
+    grid_of,
+    operands_of,
+    scoring_columns,
+    tuning_columns,
+)
+from suffice.replay.diagnose.signal_flags import refuse_unusable
+from suffice.replay.run.candidates import candidates
+from suffice.replay.run.engine import stop_rounds
+from suffice.replay.run.frontier import pareto_front
+from suffice.scoring import F1Kind
+from suffice.signals.table import signal_table
+from suffice.trace.rounds.table import TraceSet
+
+_BLOCK = 512
+_DIGITS = 12  # of a mean: beyond lies the rounding of sums
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """What to search and how.
+
+    Parameters
+    ----------
+    signals
+        Names, or ``calibrated(name)``.
+    form
+        ``or``, ``and``, ``dnf`` (OR of ANDs) or ``vote`` (k of n).
+    grid
+        How many evenly spaced thresholds to try for each signal; ``None``: quantiles.
+    max_cost
+        Cap on the mean cost per question on tune, for thresholds and for rules; ``None``: no cap.
+    objective
+        ``f1``, ``em``, or ``gain-at-cost``: F1 over the fixed-k frontier at the rule's cost.
+    cost, cost_model
+        The cost meant (default: model calls where known, else rounds).
+    baseline
+        ``fixed-K`` or another policy; default fixed-3, or the full budget where that is shorter.
+    """
+
+    signals: tuple[str, ...]
+    form: str = "or"
+    tune_split: str = FIT_SPLIT
+    eval_split: str = EVAL_SPLIT
+    grid: int | None = 40
+    max_cost: float | None = None
+    objective: str = "f1"
+    cost: str | None = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    baseline: str | None = None
+    f1_kind: F1Kind = "hotpotqa"
+    resamples: int = 1000
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise UsageError(
+                f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}"
+            )
+        if self.grid is not None and self.grid < 1:
+            raise UsageError(f"the grid needs at least 1 threshold, found {self.grid}")
+        if self.resamples < 2 or self.seed < 0:
+            raise UsageError(
+                f"resamples must be at least 2 and the seed at least 0, found {self.resamples} and "
+                f"{self.seed}"
+            )
+
+
+def search(traces: TraceSet, settings: SearchSettings) -> SearchResult:
+    """Evaluate every formula of the form over the signals.
+
+    Each signal first gets one threshold: the one of its grid that is best on the tune split by the
+    objective, among those within the cost cap; ties go to the lowest. A signal without a threshold
+    under the cap never fires. Rules are then ordered by the objective on tune (those within the cap
+    first) and scored on eval. The correction covers every formula and every threshold tried.
+
+    Raises
+    ------
+    UsageError
+        For unknown names, a constant or look-ahead signal, unlabelled splits, an unknown cost.
+    DataError
+        When a split is missing.
+    """
+    operands = operands_of(settings.signals, traces)
+    formulas = enumerate_formulas(settings.form, len(operands))
+    names = tuple(dict.fromkeys(each.spec.name for each in operands))
+    refuse_unusable(traces, names, tune_split=settings.tune_split)
+    tune_traces = traces.only_split(settings.tune_split)
+    eval_traces = traces.only_split(settings.eval_split)
+    data = fit_data(traces, names, split=settings.tune_split, f1_kind=settings.f1_kind)
+    if not any(each.answers for each in eval_traces.gold):
+        raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
+    books = [CostBook(each, settings.cost_model) for each in (tune_traces, eval_traces)]
+    axis = shared_axis(
+        books, settings.cost, {each.text: cost_reads((each.spec,)) for each in operands}
+    )
+    tune = Side(
+        traces=tune_traces,
+        columns=tuning_columns(data, operands),
+        scored=data.outcomes,
+        book=books[0],
+    )
+    held = Side(
+        traces=eval_traces,
+        columns=scoring_columns(signal_table(eval_traces, names), calibrators_of(data, operands)),
+        scored=outcomes(eval_traces, settings.f1_kind),
+        book=books[1],
+    )
+    found = _Found(
+        tune=RuleScorer(tune, operands, axis),
+        scored=RuleScorer(held, operands, axis),
+        operands=operands,
+        formulas=formulas,
+    )
+    budget = max(tune_traces.n_rounds, eval_traces.n_rounds)
+    chosen = tuple(_choose(found.tune, each, settings, budget) for each in operands)
+    for scorer in (found.tune, found.scored):
+        scorer.use([each.condition for each in chosen])
+    return _result(traces, replace(found, chosen=chosen), settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    tune: RuleScorer
+    scored: RuleScorer
+    operands: tuple[Operand, ...]
+    formulas: tuple[Formula, ...]
+    chosen: tuple[ChosenThreshold, ...] = ()
+
+
+def _choose(
+    tune: RuleScorer, operand: Operand, settings: SearchSettings, budget: int
+) -> ChosenThreshold:
+    """One signal's threshold on tune; ``budget`` is the last round of tune and eval."""
+    if operand.binary:
+        return ChosenThreshold(
+            signal=operand.text, condition=operand.condition(), threshold=None, tried=0
+        )
+    tried = grid_of(operand.values(tune.side.columns), settings.grid).tolist()
+    if not tried:
+        return _never(operand, budget, ())
+    stops = tune.threshold_stops(operand, tried)
+    costs = tune.costs(stops, [cost_reads((operand.spec,))] * len(tried))
+    objective = tune.objective(settings.objective, stops, costs)
+    if settings.max_cost is not None:
+        objective = np.where(costs <= settings.max_cost, objective, -np.inf)
+    # the first of equals: the lowest threshold; sums in another order differ by rounding alone
+    best = int(np.round(objective, _DIGITS).argmax())
+    if objective[best] == -np.inf or not operand.can_hold(tried[best]):
+        return _never(operand, budget, tuple(tried))
+    return ChosenThreshold(
+        signal=operand.text,
+        condition=operand.condition(tried[best]),
+        threshold=tried[best],
+        tried=len(tried),
+        grid=tuple(tried),
+    )
+
+
+def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThreshold:
+    """A condition that holds in the last round only, where every rule stops."""
+    return ChosenThreshold(
+        signal=operand.text,
+        condition=f"round >= {budget}",
+        threshold=None,
+        tried=len(tried),
+        never=True,
+        grid=tried,
+    )
+
+
+# --- the result ----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _OnTune:
+    """What rules are ordered by, each array (n_rules,)."""
+
+    f1: Array
+    costs: Array
+    objective: Array
+    within: NDArray[np.bool_]
+    front: NDArray[np.bool_]
+
+    @property
+    def order(self) -> list[int]:
+        """Those within the cap first, best objective first, then the cheaper, then the earlier."""
+        numbers = np.arange(len(self.costs))
+        keys = (
+            numbers,
+            np.round(self.costs, _DIGITS),
+            -np.round(self.objective, _DIGITS),
+            ~self.within,
+        )
+        return [int(each) for each in np.lexsort(keys)]
+
+
+def _on_tune(found: _Found, reads: Sequence[CostReads], settings: SearchSettings) -> _OnTune:
+    tune = found.tune
+    stops = tune.stops(found.formulas)
+    costs = tune.costs(stops, reads)
+    f1 = tune.means(tune.side.scored.f1, stops)
+    cap = np.inf if settings.max_cost is None else settings.max_cost
+    return _OnTune(
+        f1=f1,
+        costs=costs,
+        objective=tune.objective(settings.objective, stops, costs),
+        within=costs <= cap,
+        front=pareto_front(costs, f1),
+    )
+
+
+def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> SearchResult:
+    reads = [
+        cost_reads(
+            found.operands[each].spec
+            for clause in formula.clauses
+            for each in clause
+            if not found.chosen[each].never  # its text does not name the signal
+        )
+        for formula in found.formulas
+    ]
+    tune, scored = found.tune, found.scored
+    stops = scored.stops(found.formulas)
+    baseline_name, baseline = _baseline(traces, scored, settings)
+    family = np.concatenate([stops, *_tried_stops(found)])
+    bands, p_holm = _corrected(scored, family, baseline, settings)
+    rules = _rules(found, _on_tune(found, reads, settings), stops, (bands, p_holm), reads)
+    return SearchResult(
+        rules=rules,
+        evaluated=len(rules),
+        thresholds=found.chosen,
+        family=len(family),
+        critical_f1=bands[0].critical,
+        critical_delta=bands[1].critical,
+        baseline=baseline_name,
+        baseline_f1=float(baseline.mean()),
+        questions=(tune.side.traces.n_questions, scored.side.traces.n_questions),
+        labelled=(int(tune.labelled.sum()), int(scored.labelled.sum())),
+        max_rounds=scored.side.traces.n_rounds,
+        cost=scored.axis,
+        settings=settings,
+        source=traces.origin.source,
+        notes=tuple(_notes(found, settings, rules)),
+    )
+
+
+def _rules(
+    found: _Found,
+    tune: _OnTune,
+    stops: NDArray[np.int16],
+    corrected: tuple[tuple[Band, ...], Array],
+    reads: Sequence[CostReads],
+) -> tuple[SearchedRule, ...]:
+    """Every rule with its figures on eval, in the order of tune."""
+    (f1, delta), p_holm = corrected
+    conditions = [each.condition for each in found.chosen]
+    em = found.scored.means(found.scored.side.scored.em, stops)
+    rounds, costs = stops.mean(axis=1), found.scored.costs(stops, reads)
+    return tuple(
+        SearchedRule(
+            rule=found.formulas[n].text(conditions),
+            f1=float(f1.estimate[n]),
+            em=float(em[n]),
+            mean_rounds=float(rounds[n]),
+            cost=float(costs[n]),
+            interval=_interval(f1, n),
+            naive=_interval(f1, n, naive=True),
+            delta_f1=_interval(delta, n),
+            naive_delta_f1=_interval(delta, n, naive=True),
+            p_holm=float(p_holm[n]),
+            tune_f1=float(tune.f1[n]),
+            tune_cost=float(tune.costs[n]),
+            tune_objective=float(tune.objective[n]),
+            within_cap=bool(tune.within[n]),
+            pareto=bool(tune.front[n]),
+        )
+        for n in tune.order
+    )
+
+
+def _tried_stops(found: _Found) -> list[NDArray[np.int16]]:
+    """Stop rounds on eval of every threshold that was tried alone: they were looked at too."""
+    return [
+        found.scored.threshold_stops(operand, chosen.grid)
+        for operand, chosen in zip(found.operands, found.chosen, strict=True)
+        if chosen.grid
+    ]
+
+
+def _baseline(traces: TraceSet, scored: RuleScorer, settings: SearchSettings) -> tuple[str, Array]:
+    name = settings.baseline or f"fixed-{min(3, scored.side.traces.n_rounds)}"
+    candidate = candidates(traces, [name])[0]
+    if candidate.policy is None:
+        raise UsageError(f"baseline {name!r} is no policy a rule can be compared with; use fixed-K")
+    stops = stop_rounds(candidate.policy, scored.side.traces)
+    if candidate.max_rounds is not None:
+        stops = np.minimum(stops, candidate.max_rounds).astype(np.int16)
+    return name, scored.at(scored.side.scored.f1, stops[None, :])[:, 0]
+
+
+def _corrected(
+    scored: RuleScorer, family: NDArray[np.int16], baseline: Array, settings: SearchSettings
+) -> tuple[tuple[Band, ...], Array]:
+    columns: Callable[[slice], Array] = lambda part: scored.at(  # noqa: E731
+        scored.side.scored.f1, family[part]
+    )
+    bands = simultaneous_bands(
+        len(family),
+        columns,
+        (None, baseline),
+        resamples=settings.resamples,
+        seed=settings.seed,
+    )
+    p_values = [
+        paired_p_values(columns(slice(start, start + _BLOCK)) - baseline[:, None])
+        for start in range(0, len(family), _BLOCK)
+    ]
+    return bands, holm(np.concatenate(p_values))
+
+
+def _interval(band: Band, number: int, *, naive: bool = False) -> Interval:
+    low, high = (band.naive_low, band.naive_high) if naive else (band.low, band.high)
+    return Interval(
+        estimate=float(band.estimate[number]), low=float(low[number]), high=float(high[number])
+    )
+
+
+def _why_never(chosen: ChosenThreshold, settings: SearchSettings) -> str:
+    """Why a condition was left without a threshold."""
+    if not chosen.grid:
+        return "it is undefined on tune"
+    if settings.max_cost is None:
+        return "no threshold does better on tune than one that nothing passes"
+    return "no threshold keeps the cost cap on tune"
+
+
+def _notes(
+    found: _Found,
+    settings: SearchSettings,
+    rules: Sequence[SearchedRule],
+) -> list[str]:
+    notes = list(found.scored.side.book.notes(found.scored.axis))
+    notes += [
+        f"{each.signal}: {_why_never(each, settings)}, so the condition never fires "
+        f"(written {each.condition}, where every rule stops)"
+        for each in found.chosen
+        if each.never
+    ]
+    if settings.tune_split == settings.eval_split:
+        notes.append(
+            f"thresholds were chosen on the questions that are scored (split {settings.eval_split}): "
+            "the figures are in-sample"
+        )
+    if settings.tune_split != FIT_SPLIT and any(each.calibrated for each in found.operands):
+        notes.append(
+            f"calibrated(...) was fitted on split {settings.tune_split}; replay --stop-when fits it on "
+            f"split {FIT_SPLIT} and so may give other figures"
+        )
+    outside = sum(not each.within_cap for each in rules)
+    if outside:
+        which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
+        notes.append(f"{which} more than the cap on tune; listed last")
+    short = int((found.scored.last < found.scored.side.traces.n_rounds).sum())
+    if short:
+        notes.append(
+            f"{short} questions end before round {found.scored.side.traces.n_rounds}; their last "
+            "recorded round stands for later ones"
+        )
+    return notes

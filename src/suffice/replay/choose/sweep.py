@@ -1,0 +1,387 @@
+"""Sweep the open number of a rule: the curve on tune and eval, its knee, and what choosing costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.errors import UsageError
+from suffice.measures.scores import Outcomes, outcomes
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.policies.fitting import (
+    EVAL_SPLIT,
+    FIT_SPLIT,
+    CalibratorKind,
+    FitData,
+    fit_data,
+    fit_rule,
+    folds,
+)
+from suffice.policies.rules.policy import rule_needs
+from suffice.policies.tasr.fit import FLOORS
+from suffice.policies.thresholds import (
+    ThresholdScore,
+    cheapest_within_one_error,
+    fill,
+    score_stops,
+    sweep_rule,
+)
+from suffice.replay.choose.thresholded_signals import grid_of
+from suffice.scoring import F1Kind
+from suffice.signals.table import SignalTable, signal_table
+from suffice.trace.rounds.table import TraceSet
+
+_CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSettings:
+    """What to sweep.
+
+    ``rule`` holds one ``?``; ``thresholds`` is the grid (``None``: 0.20, 0.21, ... 0.35 as paper 0
+    for a calibrated value, else quantiles on tune of the one signal that is compared with ``?``).
+    """
+
+    rule: str
+    thresholds: tuple[float, ...] | None = None
+    tune_split: str = FIT_SPLIT
+    eval_split: str = EVAL_SPLIT
+    calibrator: CalibratorKind = "isotonic"
+    f1_kind: F1Kind = "hotpotqa"
+    resamples: int = 1000
+    seed: int = 42
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptThreshold:
+    """One threshold on both splits; ``gain`` is tune F1 per extra round over the next cheaper one."""
+
+    threshold: float
+    tune_f1: float
+    tune_error: float
+    tune_rounds: float
+    eval_f1: float
+    eval_em: float
+    eval_rounds: float
+    gain: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knee:
+    """Where the curve of tune F1 over rounds bends most: farthest above its chord.
+
+    ``share`` of the resamples put it at the same or a neighbouring threshold; below 0.8, or with
+    fewer than three different points, there is no single knee and ``warning`` says so.
+    """
+
+    threshold: float | None
+    share: float
+    warning: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepResult:
+    """A sweep with its choice.
+
+    ``chosen`` is the cheapest threshold within one standard error of the best out-of-fold tune F1.
+    ``selection_gap`` is tune F1 of the choice minus F1 on folds that had no part in choosing or
+    fitting: what looking costs. ``split_gap`` is F1 on eval minus that held-out F1: how the two sets
+    of questions differ. ``fold_choices`` are the thresholds chosen without each fold.
+    """
+
+    points: tuple[SweptThreshold, ...]
+    chosen: float
+    knee: Knee
+    fold_choices: tuple[float, ...]
+    held_out_f1: float
+    selection_gap: Interval
+    split_gap: Interval
+    questions: tuple[int, int]
+    settings: SweepSettings
+    source: str
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def chosen_rule(self) -> str:
+        """The rule with the chosen threshold."""
+        return fill(self.settings.rule, self.chosen)
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "rule": self.settings.rule,
+            "calibrator": self.settings.calibrator,
+            "thresholds": [
+                {
+                    "threshold": each.threshold,
+                    "tune_f1": each.tune_f1,
+                    "tune_standard_error": each.tune_error,
+                    "tune_rounds": each.tune_rounds,
+                    "eval_f1": each.eval_f1,
+                    "eval_em": each.eval_em,
+                    "eval_rounds": each.eval_rounds,
+                    "gain_per_round": each.gain,
+                }
+                for each in self.points
+            ],
+            "chosen": self.chosen,
+            "chosen_rule": self.chosen_rule,
+            "knee": {
+                "threshold": self.knee.threshold,
+                "share_of_resamples": self.knee.share,
+                "warning": self.knee.warning,
+            },
+            "cross_validation": {
+                "fold_choices": list(self.fold_choices),
+                "held_out_f1": self.held_out_f1,
+                "selection_gap": self.selection_gap.to_json(),
+                "split_gap": self.split_gap.to_json(),
+            },
+            "tune_split": self.settings.tune_split,
+            "eval_split": self.settings.eval_split,
+            "labelled": {"tune": self.questions[0], "eval": self.questions[1]},
+            "f1_kind": self.settings.f1_kind,
+            "seed": self.settings.seed,
+            "bootstrap": self.settings.resamples,
+            "version": VERSION,
+            "traces": self.source,
+            "notes": list(self.notes),
+        }
+
+
+def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
+    """Sweep on tune out of fold, score on eval, cross-validate the choice.
+
+    Raises
+    ------
+    UsageError
+        For a rule without exactly one ``?``, a threshold out of its signal's range, a grid that is
+        empty, fewer labelled tune questions than two.
+    DataError
+        When a split is missing.
+    """
+    needs = rule_needs(fill(settings.rule, 0.5))
+    tune = traces.only_split(settings.tune_split)
+    data = fit_data(traces, needs.signals, split=settings.tune_split, f1_kind=settings.f1_kind)
+    if data.outcomes.labelled.sum() < 2:
+        raise UsageError(
+            f"a sweep needs at least 2 labelled questions in split {settings.tune_split!r}, found 1"
+        )
+    thresholds = _thresholds(settings, data)
+    on_tune = sweep_rule(settings.rule, data, thresholds, calibrator=settings.calibrator)
+    chosen = cheapest_within_one_error(on_tune)
+    evaluated = traces.only_split(settings.eval_split)
+    scored = outcomes(evaluated, settings.f1_kind)
+    if not scored.labelled.any():
+        raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
+    on_eval = _on_eval(settings, thresholds, data, evaluated, scored)
+    choices, held_out = _cross_validate(settings, data, thresholds)
+    f1 = _f1_at(data.outcomes, chosen.stops)
+    eval_f1 = _f1_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
+    selection, split = _gaps(f1, held_out, eval_f1, settings)
+    return SweepResult(
+        points=_points(on_tune, on_eval),
+        chosen=chosen.threshold,
+        knee=find_knee(on_tune, data.outcomes, settings),
+        fold_choices=choices,
+        held_out_f1=float(held_out.mean()),
+        selection_gap=selection,
+        split_gap=split,
+        questions=(int(data.outcomes.labelled.sum()), int(scored.labelled.sum())),
+        settings=settings,
+        source=traces.origin.source,
+        notes=tuple(_notes(settings, (tune, evaluated))),
+    )
+
+
+def _notes(settings: SweepSettings, parts: Sequence[TraceSet]) -> list[str]:
+    notes = []
+    if settings.tune_split == settings.eval_split:
+        notes.append("thresholds were chosen on the questions that are scored: eval is in-sample")
+    budget = max(part.n_rounds for part in parts)
+    short = [int((part.last_rounds < budget).sum()) for part in parts]
+    if any(short):
+        notes.append(
+            f"{short[0]} questions of tune and {short[1]} of eval end before round {budget}; their last "
+            "recorded round stands for later ones"
+        )
+    return notes
+
+
+def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
+    if settings.thresholds is not None:
+        if not settings.thresholds:
+            raise UsageError("the grid holds no threshold")
+        return tuple(sorted(set(settings.thresholds)))
+    swept = settings.rule.partition("?")[0].rstrip(" <>=")
+    if swept.endswith(")"):
+        return FLOORS
+    name = swept.replace("(", " ").rpartition(" ")[2]
+    if name not in data.table.values:
+        raise UsageError(
+            f"which signal '?' is compared with is not plain in {settings.rule!r}; give the grid"
+        )
+    grid = grid_of(data.table.signal(name), None)[1:-1]  # the ends never or always hold
+    if not grid.size:
+        raise UsageError(f"signal {name!r} has too few values on tune to sweep; give the grid")
+    return tuple(grid.tolist())
+
+
+def _on_eval(
+    settings: SweepSettings,
+    thresholds: Sequence[float],
+    data: FitData,
+    evaluated: TraceSet,
+    scored: Outcomes,
+) -> list[ThresholdScore]:
+    """Every threshold on eval, with maps fitted on all of ``data``."""
+    own = tuple(evaluated.signal_names)
+    fitted = fit_rule(
+        fill(settings.rule, thresholds[0]),
+        data,
+        own_signals=own,
+        calibrator=settings.calibrator,
+    )
+    policies = [replace(fitted, rule=fill(settings.rule, each)) for each in thresholds]
+    table = signal_table(evaluated, fitted.specs)
+    stops = [np.minimum(each.stop_rounds(table), evaluated.last_rounds) for each in policies]
+    return [
+        score_stops(threshold, each, scored)
+        for threshold, each in zip(thresholds, stops, strict=True)
+    ]
+
+
+def _f1_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:
+    return scored.f1[np.arange(len(stops)), stops - 1][scored.labelled]
+
+
+def _points(
+    on_tune: Sequence[ThresholdScore], on_eval: Sequence[ThresholdScore]
+) -> tuple[SweptThreshold, ...]:
+    cheaper = sorted(on_tune, key=lambda each: each.mean_rounds)
+    points = []
+    for tune, held in zip(on_tune, on_eval, strict=True):
+        before = [each for each in cheaper if each.mean_rounds < tune.mean_rounds]
+        gain = None
+        if before:
+            extra = tune.mean_rounds - before[-1].mean_rounds
+            gain = (tune.f1 - before[-1].f1) / extra
+        points.append(
+            SweptThreshold(
+                threshold=tune.threshold,
+                tune_f1=tune.f1,
+                tune_error=tune.standard_error,
+                tune_rounds=tune.mean_rounds,
+                eval_f1=held.f1,
+                eval_em=held.em,
+                eval_rounds=held.mean_rounds,
+                gain=gain,
+            )
+        )
+    return tuple(points)
+
+
+# --- the knee ------------------------------------------------------------------------------------
+def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: SweepSettings) -> Knee:
+    """The knee of the tune curve, and how often resampled questions put it there."""
+    labelled = scored.labelled
+    rows = np.arange(len(labelled))
+    f1 = np.stack([scored.f1[rows, each.stops - 1][labelled] for each in scores], axis=1)
+    rounds = np.stack([each.stops[labelled].astype(float) for each in scores], axis=1)
+    if len({each.mean_rounds for each in scores}) < 3:
+        warning = "fewer than three thresholds differ in cost: there is no knee"
+        return Knee(threshold=None, share=0.0, warning=warning)
+    found = _bend(rounds.mean(axis=0), f1.mean(axis=0))
+    if found is None:
+        warning = "no threshold lies above the line from the cheapest to the dearest: no knee"
+        return Knee(threshold=None, share=0.0, warning=warning)
+    draws = resampled_means(
+        np.hstack([rounds, f1]), resamples=settings.resamples, seed=settings.seed
+    )
+    count = len(scores)
+    bends = [_bend(draw[:count], draw[count:]) for draw in draws]
+    near = sum(bend is not None and abs(bend - found) <= 1 for bend in bends)
+    share = near / len(bends)
+    unclear = None
+    if share < _CLEAR_SHARE:
+        unclear = (
+            f"no single knee: only {share:.0%} of the resamples put it at or next to "
+            f"{scores[found].threshold:g}"
+        )
+    return Knee(threshold=scores[found].threshold, share=share, warning=unclear)
+
+
+def _bend(rounds: Array, f1: Array) -> int | None:
+    """The point farthest above the chord between the cheapest and the dearest; ``None``: none is."""
+    cheap, dear = int(rounds.argmin()), int(rounds.argmax())
+    width = rounds[dear] - rounds[cheap]
+    if width <= 0:
+        return None
+    chord = f1[cheap] + (f1[dear] - f1[cheap]) * (rounds - rounds[cheap]) / width
+    above = f1 - chord
+    return int(above.argmax()) if above.max() > 1e-12 else None
+
+
+# --- what choosing costs -------------------------------------------------------------------------
+def _cross_validate(
+    settings: SweepSettings, data: FitData, thresholds: tuple[float, ...]
+) -> tuple[tuple[float, ...], Array]:
+    """Per fold the choice made without it; F1 of every labelled question under its fold's choice."""
+    data = _only(data, data.outcomes.labelled)
+    fold = folds(len(data.outcomes.labelled), settings.seed)
+    f1 = np.empty(len(fold))
+    choices = []
+    for number in np.unique(fold):
+        inside = fold == number
+        others = _only(data, ~inside)
+        scores = sweep_rule(settings.rule, others, thresholds, calibrator=settings.calibrator)
+        choice = cheapest_within_one_error(scores).threshold
+        choices.append(choice)
+        policy = fit_rule(
+            fill(settings.rule, choice),
+            others,
+            own_signals=tuple(data.table.values),
+            calibrator=settings.calibrator,
+        )
+        held = _only(data, inside)
+        stops = np.minimum(policy.stop_rounds(held.table), held.table.exists.sum(axis=1))
+        f1[inside] = held.outcomes.f1[np.arange(len(stops)), stops - 1]
+    return tuple(choices), f1
+
+
+def _only(data: FitData, rows: NDArray[np.bool_]) -> FitData:
+    scored = data.outcomes
+    return replace(
+        data,
+        table=SignalTable(
+            values={name: values[rows] for name, values in data.table.values.items()},
+            exists=data.table.exists[rows],
+        ),
+        outcomes=Outcomes(
+            em=scored.em[rows],
+            f1=scored.f1[rows],
+            acc=scored.acc[rows],
+            labelled=scored.labelled[rows],
+        ),
+    )
+
+
+def _gaps(
+    chosen: Array, held_out: Array, evaluated: Array, settings: SweepSettings
+) -> tuple[Interval, Interval]:
+    """Selection gap (paired on tune) and split gap (independent questions)."""
+    tune = resampled_means(
+        np.stack([chosen, held_out], axis=1), resamples=settings.resamples, seed=settings.seed
+    )
+    other = resampled_means(
+        evaluated[:, None], resamples=settings.resamples, seed=settings.seed + 1
+    )
+    selection = percentile_interval(float((chosen - held_out).mean()), tune[:, 0] - tune[:, 1])
+    split = percentile_interval(float(evaluated.mean() - held_out.mean()), other[:, 0] - tune[:, 1])
+    return selection, split

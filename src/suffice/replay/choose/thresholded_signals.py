@@ -1,0 +1,134 @@
+"""Conditions of searched rules: one signal, its direction, and a threshold from a grid on tune."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
+from suffice.policies.rules.columns import RuleColumns, rule_fires
+from suffice.policies.rules.syntax import Number
+from suffice.signals.registry import resolve
+from suffice.signals.spec import SignalSpec
+from suffice.signals.table import SignalTable
+from suffice.trace.rounds.table import TraceSet
+
+_CALIBRATED = re.compile(r"calibrated\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """What a condition looks at: a signal, or its calibrated value."""
+
+    spec: SignalSpec
+    calibrated: bool = False
+
+    @property
+    def text(self) -> str:
+        """As it stands in a rule."""
+        return f"calibrated({self.spec.name})" if self.calibrated else self.spec.name
+
+    @property
+    def binary(self) -> bool:
+        """Whether it takes no threshold."""
+        return self.spec.binary and not self.calibrated
+
+    def condition(self, threshold: float | None = None) -> str:
+        """The condition as a rule: ``>`` where high speaks for stopping, ``<`` where low does."""
+        if threshold is None:
+            return f"not {self.text}" if self._falls else self.text
+        return f"{self.text} {'<' if self._falls else '>'} {Number(float(threshold))}"
+
+    def can_hold(self, threshold: float) -> bool:
+        """Whether a value in range passes the threshold: a rule that none can pass is refused."""
+        low, high = (0.0, 1.0) if self.calibrated else (self.spec.low, self.spec.high)
+        return threshold > low if self._falls else threshold < high
+
+    @property
+    def _falls(self) -> bool:
+        return self.spec.direction == "low" and not self.calibrated
+
+    def values(self, columns: RuleColumns) -> NDArray[np.float64]:
+        """Its values, (n_questions, n_rounds)."""
+        return (columns.calibrations if self.calibrated else columns.signals)[self.spec.name]
+
+
+def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
+    """The named signals, each written as in a rule: ``name`` or ``calibrated(name)``.
+
+    Raises
+    ------
+    UsageError
+        For none, an unknown one, or one named twice.
+    """
+    found = []
+    for text in texts:
+        match = _CALIBRATED.fullmatch(text)
+        name = match.group(1) if match else text
+        spec = resolve(name, also=traces.signal_names)
+        found.append(Operand(spec=spec, calibrated=match is not None))
+    if not found:
+        raise UsageError("name at least one signal, as in --signals answer_stable,overlap")
+    twice = [each.text for index, each in enumerate(found) if each in found[:index]]
+    if twice:
+        raise UsageError(f"signal {twice[0]!r} is named twice; each is used at most once in a rule")
+    return tuple(found)
+
+
+def condition_fires(
+    conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
+) -> NDArray[np.bool_]:
+    """Where each condition holds, (n_conditions, n_questions, n_rounds)."""
+    specs = {each.spec.name: each.spec for each in operands}
+    fires = np.empty((len(conditions), *columns.shape), np.bool_)
+    for number, text in enumerate(conditions):
+        fires[number] = rule_fires(text, specs, columns)
+    return fires
+
+
+def tuning_columns(data: FitData, operands: Sequence[Operand]) -> RuleColumns:
+    """Operands on the split that thresholds are chosen on; calibrated values are out of fold."""
+    calibrated = [each.spec.name for each in operands if each.calibrated]
+    return _columns(data.table, {name: out_of_fold(data, name) for name in calibrated})
+
+
+def scoring_columns(
+    table: SignalTable, calibrators: Mapping[str, PerRoundCalibrator]
+) -> RuleColumns:
+    """Operands on other questions, calibrated by maps that were fitted on all of tune."""
+    return _columns(
+        table,
+        {name: each.predict_rounds(table.signal(name)) for name, each in calibrators.items()},
+    )
+
+
+def _columns(table: SignalTable, calibrations: Mapping[str, NDArray[np.float64]]) -> RuleColumns:
+    return RuleColumns(
+        shape=(table.n_questions, table.n_rounds), signals=table.values, calibrations=calibrations
+    )
+
+
+def calibrators_of(data: FitData, operands: Sequence[Operand]) -> dict[str, PerRoundCalibrator]:
+    """A map for every calibrated operand, fitted on all of ``data``."""
+    return {
+        each.spec.name: fit_calibrator(data, each.spec.name) for each in operands if each.calibrated
+    }
+
+
+def grid_of(values: NDArray[np.float64], grid: int | None) -> NDArray[np.float64]:
+    """Thresholds to try: evenly spaced from least to greatest, or (``None``) distinct quantiles.
+
+    Quantiles are the 41 from 0 to 1 in steps of 2.5%. Undefined and infinite values are left out.
+    """
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return np.empty(0)
+    if grid is None:
+        return np.unique(np.quantile(finite, np.linspace(0.0, 1.0, 41)))
+    return np.unique(np.linspace(finite.min(), finite.max(), grid))

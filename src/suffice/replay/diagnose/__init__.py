@@ -1,0 +1,1 @@
+"""What signals and confidences say about right and wrong answers."""

@@ -1,0 +1,140 @@
+"""A replay's scores by type of question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.measures.scores import Outcomes, outcomes
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.replay.run.references import of_rounds
+from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.trace.rounds.table import TraceSet
+
+FEW_QUESTIONS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeScores:
+    """One policy on one type: mean scores of labelled questions, mean rounds of all.
+
+    ``delta_f1`` is the paired difference to the replay's baseline on the same questions. ``None``: no
+    question of the type is labelled.
+    """
+
+    policy: str
+    em: float | None
+    f1: float | None
+    mean_rounds: float
+    delta_f1: Interval | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "policy": self.policy,
+            "em": self.em,
+            "f1": self.f1,
+            "mean_rounds": self.mean_rounds,
+            "delta_f1": None if self.delta_f1 is None else self.delta_f1.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeBreakdown:
+    """Every policy on the questions of one type (``None``: those without one).
+
+    ``few``: fewer than 10 labelled questions, too few to read anything into.
+    """
+
+    type: str | None
+    questions: int
+    labelled: int
+    policies: tuple[TypeScores, ...]
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few questions."""
+        return self.labelled < FEW_QUESTIONS
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "type": self.type,
+            "questions": self.questions,
+            "labelled": self.labelled,
+            "few": self.few,
+            "policies": [each.to_json() for each in self.policies],
+        }
+
+
+def breakdown(traces: TraceSet, result: ReplayResult) -> tuple[TypeBreakdown, ...]:
+    """The replay ``result`` of ``traces`` by question type, types sorted, untyped questions last.
+
+    The closed book is left out: it takes none of the rounds.
+
+    Each type resamples its own questions, with the replay's seed and number of resamples.
+
+    Raises
+    ------
+    UsageError
+        When the traces are not those replayed, or the baseline is the closed book.
+    """
+    if traces.question_ids != result.question_ids:
+        raise UsageError(
+            f"the replay has {result.questions} questions and these traces {traces.n_questions} "
+            "others; pass the traces that were replayed"
+        )
+    result = of_rounds(result)
+    scored = outcomes(traces, result.f1_kind)
+    types = [question.type for question in traces.questions]
+    names = sorted({each for each in types if each is not None})
+    return tuple(
+        _of_type(kind, np.array([each == kind for each in types], bool), scored, result)
+        for kind in (*names, *([None] if None in types else []))
+    )
+
+
+def _of_type(
+    kind: str | None, rows: NDArray[np.bool_], scored: Outcomes, result: ReplayResult
+) -> TypeBreakdown:
+    labelled = rows & scored.labelled
+    f1 = np.stack([_at(scored.f1, each, labelled) for each in result.policies], axis=1)
+    names = [each.name for each in result.policies]
+    delta = f1 - f1[:, [names.index(result.baseline)]]
+    draws = (
+        resampled_means(delta, resamples=result.resamples, seed=result.seed)
+        if labelled.any()
+        else None
+    )
+    policies = []
+    for number, each in enumerate(result.policies):
+        em = _at(scored.em, each, labelled)
+        policies.append(
+            TypeScores(
+                policy=each.name,
+                em=float(em.mean()) if len(em) else None,
+                f1=float(f1[:, number].mean()) if len(em) else None,
+                mean_rounds=float(each.stops[rows].mean()),
+                delta_f1=None
+                if draws is None
+                else percentile_interval(float(delta[:, number].mean()), draws[:, number]),
+            )
+        )
+    return TypeBreakdown(
+        type=kind,
+        questions=int(rows.sum()),
+        labelled=int(labelled.sum()),
+        policies=tuple(policies),
+    )
+
+
+def _at(
+    values: NDArray[np.float64], result: PolicyResult, rows: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Scores at a policy's stops of some questions."""
+    chosen = np.flatnonzero(rows)
+    return values[chosen, result.stops[chosen] - 1]

@@ -1,0 +1,313 @@
+"""Which calibrator is better: by its probabilities, and by the rule that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.errors import UsageError
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.maps.quality import expected_calibration_error, log_loss, squared_errors
+from suffice.policies.fitting import (
+    EVAL_SPLIT,
+    FIT_SPLIT,
+    CalibratorKind,
+    FitData,
+    fit_data,
+    fit_rule,
+    out_of_fold,
+)
+from suffice.policies.rules.policy import rule_needs
+from suffice.policies.tasr.fit import FLOORS, MARGIN, TEMPLATE
+from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+from suffice.signals.registry import SIGNALS
+from suffice.trace.rounds.table import TraceSet
+
+KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbabilityScore:
+    """How good the calibrated values of one split are; lower is better for all three.
+
+    ``brier`` has a 95% interval over resampled questions, the fitted maps held as they are;
+    ``delta_brier`` is its difference from the first kind's on the same draws. ``log_loss`` is in nats,
+    ``ece`` over ten equal-size buckets. All kinds are scored on the same ``rows``: rounds that are
+    labelled and that every kind has a value for.
+    """
+
+    brier: Interval
+    delta_brier: Interval
+    log_loss: float
+    ece: float
+    rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "brier": self.brier.to_json(),
+            "delta_brier": self.delta_brier.to_json(),
+            "log_loss": self.log_loss,
+            "ece": self.ece,
+            "rows": self.rows,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratorScore:
+    """One kind: its probabilities out of fold on tune and on eval, and the rule that reads them.
+
+    ``floor`` was chosen on tune out of fold, as TASR's corrected preset chooses it; ``f1``, ``em``
+    (fractions) and ``mean_rounds`` are the rule's over the labelled questions of eval. ``delta_f1`` is
+    the difference from the first kind's F1 on the same draws.
+    """
+
+    kind: CalibratorKind
+    tune: ProbabilityScore
+    eval: ProbabilityScore
+    floor: float
+    rule: str
+    f1: Interval
+    delta_f1: Interval
+    em: float
+    mean_rounds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "kind": self.kind,
+            "tune_out_of_fold": self.tune.to_json(),
+            "eval": self.eval.to_json(),
+            "rule": {
+                "text": self.rule,
+                "floor": self.floor,
+                "f1": self.f1.to_json(),
+                "delta_f1": self.delta_f1.to_json(),
+                "em": self.em,
+                "mean_rounds": self.mean_rounds,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratorStudy:
+    """Kinds side by side, in the order asked for; questions are the labelled ones.
+
+    ``notes`` are sentences a reader must know.
+    """
+
+    signal: str
+    rule: str
+    source: str
+    tune_split: str
+    eval_split: str
+    tune_questions: int
+    eval_questions: int
+    results: tuple[CalibratorScore, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON: both scores of every kind, and the notes."""
+        return {
+            "traces": self.source,
+            "version": VERSION,
+            "signal": self.signal,
+            "rule": self.rule,
+            "tune": {"split": self.tune_split, "labelled": self.tune_questions},
+            "eval": {"split": self.eval_split, "labelled": self.eval_questions},
+            "kinds": [each.to_json() for each in self.results],
+            "notes": list(self.notes),
+        }
+
+
+def calibrator_study(
+    traces: TraceSet,
+    *,
+    signal: str = MARGIN,
+    rule: str = TEMPLATE,
+    kinds: Sequence[CalibratorKind] = KINDS,
+    tune_split: str = FIT_SPLIT,
+    eval_split: str = EVAL_SPLIT,
+) -> CalibratorStudy:
+    """Fit every kind on tune, score its probabilities, then the rule that reads them.
+
+    Parameters
+    ----------
+    signal
+        What is calibrated.
+    rule
+        A rule with ``calibrated(signal)`` and one ``?``, the floor; the floors are TASR's.
+    kinds
+        Which calibrators; differences are taken from the first.
+
+    Raises
+    ------
+    DataError
+        When a split has no questions.
+    UsageError
+        When nothing of a split is labelled where the signal is defined, the splits are one, no kind
+        or one twice is named, or the rule does not read ``calibrated(signal)``.
+    """
+    if not kinds or len(set(kinds)) < len(kinds):
+        raise UsageError(f"name each kind once, and at least one; found {', '.join(kinds)!r}")
+    if tune_split == eval_split:
+        raise UsageError(f"fitting and scoring need two splits, found {tune_split!r} for both")
+    needs = rule_needs(fill(rule, 0.0))
+    if signal not in needs.calibrated:
+        raise UsageError(f"rule {rule!r} must read calibrated({signal}), which the study is about")
+    tune = fit_data(traces, needs.signals, split=tune_split)
+    held_out = fit_data(traces, needs.signals, split=eval_split)
+    own = tuple(name for name in needs.signals if name not in SIGNALS)
+    fitted = [_Fitted(kind, rule, signal, tune, own) for kind in kinds]
+    results = _results(fitted, signal, tune, held_out)
+    return CalibratorStudy(
+        signal=signal,
+        rule=rule,
+        source=traces.origin.source,
+        tune_split=tune_split,
+        eval_split=eval_split,
+        tune_questions=int(tune.outcomes.labelled.sum()),
+        eval_questions=int(held_out.outcomes.labelled.sum()),
+        results=results,
+        notes=_notes(results),
+    )
+
+
+class _Fitted:
+    """One kind fitted on tune, with the floor it led to."""
+
+    def __init__(
+        self, kind: CalibratorKind, rule: str, signal: str, tune: FitData, own: tuple[str, ...]
+    ) -> None:
+        self.kind = kind
+        self.out_of_fold = out_of_fold(tune, signal, kind=kind)
+        scores = sweep_rule(rule, tune, FLOORS, calibrator=kind)
+        self.floor = cheapest_within_one_error(scores).threshold
+        self.policy = fit_rule(fill(rule, self.floor), tune, own_signals=own, calibrator=kind)
+        self.calibrator = self.policy.calibrators[signal]
+
+    def stops(self, data: FitData) -> NDArray[np.int64]:
+        """The round each question stops at, (n_questions,)."""
+        wanted = self.policy.stop_rounds(data.table).astype(np.int64)
+        last = data.table.exists.sum(axis=1).astype(np.int64)
+        return np.asarray(np.minimum(wanted, last), np.int64)
+
+
+def _results(
+    fitted: Sequence[_Fitted], signal: str, tune: FitData, held_out: FitData
+) -> tuple[CalibratorScore, ...]:
+    predictions = [each.calibrator.predict_rounds(held_out.table.signal(signal)) for each in fitted]
+    stops = [each.stops(held_out) for each in fitted]
+    scored = zip(
+        fitted,
+        _probability_scores([each.out_of_fold for each in fitted], tune, signal),
+        _probability_scores(predictions, held_out, signal),
+        stops,
+        _rule_f1(stops, held_out),
+        strict=True,
+    )
+    return tuple(
+        CalibratorScore(
+            kind=each.kind,
+            tune=on_tune,
+            eval=on_eval,
+            floor=each.floor,
+            rule=each.policy.rule,
+            f1=f1,
+            delta_f1=delta_f1,
+            em=float(_at(held_out.outcomes.em, stopped, held_out).mean()),
+            mean_rounds=float(stopped[held_out.outcomes.labelled].mean()),
+        )
+        for each, on_tune, on_eval, stopped, (f1, delta_f1) in scored
+    )
+
+
+def _probability_scores(
+    predictions: Sequence[NDArray[np.float64]], data: FitData, signal: str
+) -> list[ProbabilityScore]:
+    """Each kind's probabilities (n_questions, n_rounds) against exact match, on common rows."""
+    em = data.outcomes.em
+    usable = np.isfinite(em) & np.all([np.isfinite(each) for each in predictions], axis=0)
+    if not usable.any():
+        raise UsageError(
+            f"no labelled round of split {data.provenance['split']!r} in "
+            f"{data.provenance['source']} has a calibrated {signal}"
+        )
+    errors = [np.where(usable, squared_errors(each, em), 0.0).sum(axis=1) for each in predictions]
+    columns = np.stack([*errors, usable.sum(axis=1)], axis=1)[usable.any(axis=1)]
+    draws = resampled_means(columns)  # a question is drawn with all its rounds
+    means = columns.mean(axis=0)
+    found, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
+    return [
+        ProbabilityScore(
+            brier=percentile_interval(float(found[index]), drawn[:, index]),
+            delta_brier=percentile_interval(
+                float(found[index] - found[0]), drawn[:, index] - drawn[:, 0]
+            ),
+            log_loss=log_loss(each[usable], em[usable]),
+            ece=expected_calibration_error(each[usable], em[usable]),
+            rows=int(usable.sum()),
+        )
+        for index, each in enumerate(predictions)
+    ]
+
+
+def _at(
+    values: NDArray[np.float64], stops: NDArray[np.int64], data: FitData
+) -> NDArray[np.float64]:
+    return values[np.arange(len(stops)), stops - 1][data.outcomes.labelled]
+
+
+def _rule_f1(stops: Sequence[NDArray[np.int64]], data: FitData) -> list[tuple[Interval, Interval]]:
+    """F1 of each kind's rule, and its difference from the first kind's."""
+    columns = np.stack([_at(data.outcomes.f1, each, data) for each in stops], axis=1)
+    means, draws = columns.mean(axis=0), resampled_means(columns)
+    return [
+        (
+            percentile_interval(float(means[index]), draws[:, index]),
+            percentile_interval(float(means[index] - means[0]), draws[:, index] - draws[:, 0]),
+        )
+        for index in range(len(stops))
+    ]
+
+
+def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
+    notes = []
+    crossed = [
+        (better, worse)
+        for better, worse in permutations(results, 2)
+        if better.eval.brier.estimate < worse.eval.brier.estimate
+        and better.f1.estimate < worse.f1.estimate
+    ]
+    if crossed:
+        better, worse = max(crossed, key=lambda pair: pair[1].f1.estimate - pair[0].f1.estimate)
+        notes.append(
+            f"better probabilities do not make the better rule here: on eval {better.kind} has the lower "
+            f"Brier score ({better.eval.brier.estimate:.4f} against {worse.eval.brier.estimate:.4f} for "
+            f"{worse.kind}), and its rule the lower F1 ({better.f1.estimate:.3f} against "
+            f"{worse.f1.estimate:.3f}, at {better.mean_rounds:.2f} and {worse.mean_rounds:.2f} rounds"
+            f"{', which may be chance: the intervals overlap' if _overlap(better.f1, worse.f1) else ''})"
+        )
+    others = results[1:]
+    if others and all(
+        each.eval.delta_brier.low <= 0.0 <= each.eval.delta_brier.high for each in others
+    ):
+        notes.append(
+            f"no kind's Brier score on eval differs from that of {results[0].kind} by more than the "
+            "questions drawn could explain (95% intervals hold 0)"
+        )
+    return tuple(notes)
+
+
+def _overlap(first: Interval, second: Interval) -> bool:
+    return first.low <= second.high and second.low <= first.high
+
+
+def _interval(interval: Interval) -> dict[str, float]:
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}

@@ -1,0 +1,134 @@
+"""The whole diagnosis of a trace set: its signals, and policies by question type and by confidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from suffice.errors import UsageError, attempt
+from suffice.policies.tasr.fit import MARGIN
+from suffice.replay.diagnose.breakdown import TypeBreakdown, breakdown
+from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
+from suffice.replay.diagnose.selective import (
+    SelectiveResult,
+    SelectiveSettings,
+    selective_prediction,
+)
+from suffice.replay.diagnose.signal_diagnostics import Diagnostics, DiagnosticsSettings, diagnose
+from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.results import ReplayResult
+from suffice.scoring import F1Kind
+from suffice.trace.rounds.table import TraceSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosisSettings:
+    """What to diagnose.
+
+    Without a policy or rule every fixed-K is broken down by type. ``confidence`` and ``threshold`` are
+    those of :class:`suffice.replay.diagnose.selective.SelectiveSettings`.
+    """
+
+    signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
+    policies: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    confidence: str | None = None
+    threshold: float | None = None
+    f1_kind: F1Kind = "hotpotqa"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Signals on both splits; the replay of the policies on eval, by type and by confidence.
+
+    ``calibrators`` compares the kinds of calibrators, fitted on tune and scored on eval; where the
+    record does not allow it, ``no_calibrators`` says why.
+    """
+
+    signals: Diagnostics
+    replayed: ReplayResult
+    types: tuple[TypeBreakdown, ...]
+    selective: tuple[SelectiveResult, ...]
+    calibrators: CalibratorStudy | None
+    no_calibrators: str | None
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON, null where undefined."""
+        return {
+            **self.signals.to_json(),
+            "replay": {
+                "split": self.replayed.split,
+                "questions": self.replayed.questions,
+                "labelled": self.replayed.labelled,
+                "baseline": self.replayed.baseline,
+                "f1_kind": self.replayed.f1_kind,
+            },
+            "types": [each.to_json() for each in self.types],
+            "selective": [each.to_json() for each in self.selective],
+            "calibrators": None if self.calibrators is None else self.calibrators.to_json(),
+            "no_calibrators": self.no_calibrators,
+            "notes": list(self.notes),
+        }
+
+
+def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Diagnosis:
+    """Diagnose the signals, and replay the policies on the eval split, or on all questions.
+
+    Raises
+    ------
+    UsageError
+        For an unknown signal or policy, or one that the record cannot give.
+    """
+    settings = DiagnosisSettings() if settings is None else settings
+    signals = diagnose(traces, settings.signals)
+    policies = settings.policies
+    if not policies and not settings.rules:
+        policies = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
+    wanted = settings.signals.eval_split
+    comparison = compare(
+        traces,
+        ComparisonSettings(
+            policies=policies,
+            rules=settings.rules,
+            split=wanted if wanted in traces.splits else None,
+            f1_kind=settings.f1_kind,
+            resamples=settings.signals.resamples,
+            seed=settings.signals.seed,
+        ),
+    )
+    selective = selective_prediction(
+        comparison.traces,
+        comparison.result,
+        SelectiveSettings(
+            confidence=settings.confidence,
+            threshold=settings.threshold,
+            resamples=settings.signals.resamples,
+            seed=settings.signals.seed,
+        ),
+    )
+    notes = [*signals.notes, *comparison.result.notes]
+    named = len(settings.policies) + len(settings.rules) > 0
+    confident = {each.policy for each in selective}
+    if named and comparison.result.labelled and settings.confidence is None:
+        notes += [
+            f"{each.name} has no confidence of its own; name a signal with --confidence"
+            for each in comparison.result.policies
+            if each.name not in confident and each.name != comparison.result.baseline
+        ]
+    calibrators, no_calibrators = attempt(lambda: _calibrators(traces, settings.signals))
+    return Diagnosis(
+        signals=signals,
+        replayed=comparison.result,
+        types=breakdown(comparison.traces, comparison.result),
+        selective=selective,
+        calibrators=calibrators,
+        no_calibrators=no_calibrators,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _calibrators(traces: TraceSet, settings: DiagnosticsSettings) -> CalibratorStudy:
+    if settings.signals is not None and MARGIN not in settings.signals:
+        raise UsageError(f"{MARGIN} is not among the signals asked for")
+    return calibrator_study(traces, tune_split=settings.tune_split, eval_split=settings.eval_split)

@@ -1,0 +1,182 @@
+"""What happened to single questions: every round, and where each policy stops and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from suffice.measures.scores import Outcomes, outcomes
+from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import AnswerSet, PolicyView, StopPolicy
+from suffice.replay.diagnose.reliability import Reliability, reliability
+from suffice.replay.diagnose.report_parts import ReportParts
+from suffice.replay.run.references import CLOSED_BOOK
+from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.signals.registry import SIGNALS, is_usual
+from suffice.signals.table import SignalTable, missing_inputs, signal_table
+from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
+from suffice.trace.rounds.table import TraceSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundStory:
+    """One recorded round with its scores (``None``: unlabelled) and signals (``None``: undefined)."""
+
+    number: int
+    answer: str
+    em: float | None
+    f1: float | None
+    passages: tuple[Passage, ...]
+    signals: Mapping[str, float | None]
+    usage: Usage
+    parse_failure: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyStop:
+    """Where a policy stops on a question, and why, in words; ``answers`` if it gives a set of them."""
+
+    policy: str
+    round: int
+    reason: str
+    answers: AnswerSet | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionStory:
+    """A question with its rounds and every policy's stop."""
+
+    id: str
+    question: str
+    type: str | None
+    gold_answers: tuple[str, ...]
+    rounds: tuple[RoundStory, ...]
+    stops: tuple[PolicyStop, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """Everything a report shows; it computes no number itself.
+
+    ``left_out`` questions are not among the stories; ``run`` is what produced the traces; ``parts`` is
+    what goes beyond the comparison.
+    """
+
+    result: ReplayResult
+    stories: tuple[QuestionStory, ...]
+    left_out: int
+    reliability: Mapping[str, tuple[Reliability, ...]]
+    run: Mapping[str, object]
+    parts: ReportParts = field(default_factory=ReportParts)
+
+
+def report_data(
+    traces: TraceSet,
+    result: ReplayResult,
+    parts: ReportParts | None = None,
+    *,
+    most_stories: int = 500,
+) -> ReportData:
+    """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
+    scored = outcomes(traces, result.f1_kind)
+    names = [name for name, spec in SIGNALS.items() if not missing_inputs(spec, traces)]
+    names += [name for name in traces.signal_names if name not in SIGNALS]
+    table = signal_table(traces, names)
+    shown = [name for name in names if np.isfinite(table.signal(name)).any()]
+    read = {
+        each.name: _table_of(each.policy, traces, table)
+        for each in result.policies
+        if each.policy is not None
+    }
+    stories = tuple(
+        _story(index, record, result, _Shown(table, tuple(shown), scored, read))
+        for index, record in zip(range(most_stories), traces.records(), strict=False)
+    )
+    return ReportData(
+        result=result,
+        stories=stories,
+        left_out=traces.n_questions - len(stories),
+        reliability={
+            each.name: tuple(reliability(each.policy, read[each.name], scored))
+            for each in result.policies
+            if isinstance(each.policy, RulePolicy) and each.policy.calibrators
+        },
+        run=traces.origin.run,
+        parts=ReportParts() if parts is None else parts,
+    )
+
+
+def _table_of(policy: StopPolicy, traces: TraceSet, usual: SignalTable) -> SignalTable:
+    """What the policy read: where it has settings of its own, not the usual signals."""
+    if all(is_usual(spec) for spec in policy.specs):
+        return usual
+    return signal_table(traces, policy.specs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Signals shown, scores, and for each policy by name the signals it read."""
+
+    table: SignalTable
+    names: tuple[str, ...]
+    scored: Outcomes
+    read: Mapping[str, SignalTable]
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _story(
+    index: int, record: QuestionRecord, result: ReplayResult, shown: _Shown
+) -> QuestionStory:
+    rounds = tuple(
+        RoundStory(
+            number=number,
+            answer=each.answer,
+            em=_number(shown.scored.em[index, number - 1]),
+            f1=_number(shown.scored.f1[index, number - 1]),
+            passages=each.passages or (),
+            signals={
+                name: _number(shown.table.signal(name)[index, number - 1]) for name in shown.names
+            },
+            usage=each.usage,
+            parse_failure=each.parse_failure,
+        )
+        for number, each in enumerate(record.rounds, start=1)
+    )
+    return QuestionStory(
+        id=record.question.id,
+        question=record.question.text,
+        type=record.question.type,
+        gold_answers=record.gold.answers,
+        rounds=rounds,
+        stops=tuple(_stop(index, record, policy, shown) for policy in result.policies),
+    )
+
+
+def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Shown) -> PolicyStop:
+    stop = int(policy.stops[index])
+    if policy.kind == CLOSED_BOOK:
+        reason = "the answer without passages, round 0"
+    elif policy.policy is None:
+        reason = "the oracle knows the gold answers"
+    else:
+        view = PolicyView(
+            round=stop,
+            signals={
+                name: shown.read[policy.name].signal(name)[index, :stop].tolist()
+                for name in policy.policy.signals
+            },
+            loop=LoopView(record.question.text, record.rounds[:stop]),
+            question_id=record.question.id,
+        )
+        decision = policy.policy.decide(view)
+        reason = decision.reason
+        if not decision.stop:
+            reason = f"the record or the budget ends here; {reason}"
+    answers = None if policy.sets is None else policy.sets.sets[index]
+    return PolicyStop(policy=policy.name, round=stop, reason=reason, answers=answers)

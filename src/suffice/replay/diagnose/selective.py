@@ -1,0 +1,321 @@
+"""Selective prediction: answer what a policy is confident of, and decline the rest.
+
+A policy's confidence is its own estimate that the answer at its stop round is right; a plain rule has
+none, and the user may name a signal instead. Undefined confidences are answered last.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.measures.scores import Outcomes, outcomes
+from suffice.numbers.auroc import ResampledAuroc, auroc
+from suffice.numbers.intervals.bootstrap import resampled_counts, resampled_means
+from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
+from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_coverage
+from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
+from suffice.replay.diagnose.reliability import wilson
+from suffice.replay.run.references import of_rounds
+from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.signals.abstained import ABSTAINED
+from suffice.signals.registry import resolve
+from suffice.signals.table import signal_table
+from suffice.trace.rounds.table import TraceSet
+
+OWN_CONFIDENCE = "policy"
+
+
+def stop_confidence(
+    policy: StopPolicy | None, table: PolicyTable, stops: NDArray[np.int16]
+) -> NDArray[np.float64] | None:
+    """A policy's confidence at its stop rounds (n_questions,); ``None`` for a policy without one."""
+    if not isinstance(policy, ConfidentPolicy):
+        return None
+    values = policy.confidence(table)
+    return None if values is None else values[np.arange(len(stops)), stops - 1]
+
+
+def confidence_auroc(confidence: NDArray[np.float64], em: NDArray[np.float64]) -> float | None:
+    """AUROC of a confidence against exact match, ties half, both (n_questions,).
+
+    Over labelled questions with a defined confidence; ``None`` when all of them are right or wrong.
+    """
+    usable = ~np.isnan(confidence) & ~np.isnan(em)
+    found = auroc(confidence[usable], em[usable] == 1.0)
+    return None if math.isnan(found) else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectiveSettings:
+    """How to look at a policy's confidence.
+
+    ``confidence`` names a signal that stands in for the policy's own, in its declared direction.
+    ``threshold`` is on the scale of the confidence, or of the signal as it is; ``None``: that at which
+    the policy stops (AB-RAG), else the median.
+    """
+
+    confidence: str | None = None
+    threshold: float | None = None
+    resamples: int = 1000
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise UsageError(f"the threshold must be a finite number, found {self.threshold}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtStop:
+    """Scores of labelled questions at the stop round, and which answers abstain, each (n_questions,)."""
+
+    em: NDArray[np.float64]
+    f1: NDArray[np.float64]
+    abstained: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerGroup:
+    """Mean scores of some of the answers: EM with its Wilson interval, F1 with a resampled one."""
+
+    questions: int
+    em: Estimate
+    f1: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "questions": self.questions,
+            "em": self.em.to_json(),
+            "f1": self.f1.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abstentions:
+    """How many answers say that they are none, and the scores of the others alone."""
+
+    count: int
+    share: float
+    others: AnswerGroup
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {"count": self.count, "share": self.share, "others": self.others.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectiveResult:
+    """What one policy's confidence is worth on the labelled questions.
+
+    ``confidence`` is ``policy`` or a signal's name; ``undefined`` questions have none. ``aurc`` is the
+    area under the risk-coverage curve (risk: 1 - EM; low is good), ``excess_aurc`` what it lies above
+    that of a confidence that ranks every right answer first. ``above`` are the answers whose
+    confidence is at least ``threshold`` (at most, for a signal whose low values speak for stopping),
+    ``below`` the others, those without a confidence among them.
+    """
+
+    policy: str
+    confidence: str
+    answers: AnswerGroup
+    undefined: int
+    auroc: Estimate
+    aurc: Estimate
+    excess_aurc: Estimate
+    curve: RiskCoverage
+    threshold: float | None
+    threshold_is_median: bool
+    above: AnswerGroup
+    below: AnswerGroup
+    abstentions: Abstentions
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON; the curve thinned to about 100 points."""
+        return {
+            "policy": self.policy,
+            "confidence": self.confidence,
+            "answers": self.answers.to_json(),
+            "undefined": self.undefined,
+            "auroc": self.auroc.to_json(),
+            "aurc": self.aurc.to_json(),
+            "excess_aurc": self.excess_aurc.to_json(),
+            "threshold": self.threshold,
+            "threshold_is_median": self.threshold_is_median,
+            "above": self.above.to_json(),
+            "below": self.below.to_json(),
+            "abstentions": self.abstentions.to_json(),
+            "curve": self.curve.to_json(),
+        }
+
+
+def selective_prediction(
+    traces: TraceSet, result: ReplayResult, settings: SelectiveSettings | None = None
+) -> tuple[SelectiveResult, ...]:
+    """Every policy of a replay of ``traces`` that has a confidence.
+
+    Raises
+    ------
+    UsageError
+        When the traces are not those replayed, the baseline is the closed book, or the record cannot
+        give the signal named.
+    """
+    settings = SelectiveSettings() if settings is None else settings
+    if traces.question_ids != result.question_ids:
+        raise UsageError(
+            f"the replay has {result.questions} questions and these traces {traces.n_questions} "
+            "others; pass the traces that were replayed"
+        )
+    result = of_rounds(result)
+    scored = outcomes(traces, result.f1_kind)
+    if not scored.labelled.any():
+        return ()
+    shown = settings.confidence or OWN_CONFIDENCE
+    found = []
+    for each in result.policies:
+        sign, confidence = _confidence(traces, each, settings.confidence)
+        if confidence is None:
+            continue
+        at_stop = _at_stop(traces, each, scored)
+        found.append(
+            selective(
+                (each.name, shown),
+                confidence[scored.labelled],
+                at_stop,
+                _with_own_threshold(settings, each),
+                sign=sign,
+            )
+        )
+    return tuple(found)
+
+
+def _with_own_threshold(settings: SelectiveSettings, result: PolicyResult) -> SelectiveSettings:
+    """A policy that stops at a confidence is split there, unless another threshold is asked for."""
+    own = getattr(result.policy, "threshold", None)
+    if settings.threshold is not None or settings.confidence is not None or own is None:
+        return settings
+    return replace(settings, threshold=own)
+
+
+def _confidence(
+    traces: TraceSet, result: PolicyResult, signal: str | None
+) -> tuple[float, NDArray[np.float64] | None]:
+    if signal is None:
+        return 1.0, result.confidence
+    spec = resolve(signal, also=traces.signal_names)
+    values = signal_table(traces, [spec]).signal(signal)
+    sign = -1.0 if spec.direction == "low" else 1.0
+    return sign, values[np.arange(len(result.stops)), result.stops - 1]
+
+
+def _at_stop(traces: TraceSet, result: PolicyResult, scored: Outcomes) -> AtStop:
+    """Scores at a policy's stops; an abstention is what the policy itself takes for one."""
+    specs = () if result.policy is None else result.policy.specs
+    spec = next((each for each in specs if each.name == ABSTAINED.name), ABSTAINED)
+    abstained = signal_table(traces, [spec]).signal(spec.name)
+    rows, columns = np.flatnonzero(scored.labelled), result.stops[scored.labelled] - 1
+    return AtStop(
+        em=scored.em[rows, columns],
+        f1=scored.f1[rows, columns],
+        abstained=abstained[rows, columns] == 1.0,
+    )
+
+
+def selective(
+    names: tuple[str, str],
+    confidence: NDArray[np.float64],
+    at_stop: AtStop,
+    settings: SelectiveSettings,
+    *,
+    sign: float = 1.0,
+) -> SelectiveResult:
+    """What a confidence (n_questions,) is worth for answers scored as ``at_stop``.
+
+    ``names`` are those of the policy and of the confidence; ``sign`` is -1 where low is confident.
+    """
+    known = ~np.isnan(confidence)
+    ordered = np.where(known, sign * confidence, -np.inf)
+    threshold = settings.threshold
+    if threshold is None and known.any():
+        threshold = float(np.median(confidence[known]))
+    above = np.zeros(len(known), bool)
+    if threshold is not None:
+        above = known & (ordered >= sign * threshold)
+    area = ResampledAurc(ordered, 1.0 - at_stop.em)
+    area_draws = _draws(area, len(known), settings)
+    return SelectiveResult(
+        policy=names[0],
+        confidence=names[1],
+        answers=_group(np.ones(len(known), bool), at_stop, settings),
+        undefined=int((~known).sum()),
+        auroc=_auroc(sign * confidence[known], at_stop.em[known] == 1.0, known, settings),
+        aurc=from_draws(area.plain[0], area_draws[0]),
+        excess_aurc=from_draws(area.plain[1], area_draws[1]),
+        curve=risk_coverage(
+            confidence, {"em": 1.0 - at_stop.em, "f1": 1.0 - at_stop.f1}, sign=sign
+        ),
+        threshold=threshold,
+        threshold_is_median=settings.threshold is None,
+        above=_group(above, at_stop, settings),
+        below=_group(~above, at_stop, settings),
+        abstentions=Abstentions(
+            count=int(at_stop.abstained.sum()),
+            share=float(at_stop.abstained.mean()),
+            others=_group(~at_stop.abstained, at_stop, settings),
+        ),
+    )
+
+
+def _draws(
+    area: ResampledAurc, n_questions: int, settings: SelectiveSettings
+) -> NDArray[np.float64]:
+    """(2, n_draws): the area and its excess in every resample."""
+    blocks = [
+        area(counts)
+        for counts in resampled_counts(
+            n_questions, resamples=settings.resamples, seed=settings.seed
+        )
+    ]
+    return np.concatenate(blocks, axis=1)
+
+
+def _auroc(
+    values: NDArray[np.float64],
+    right: NDArray[np.bool_],
+    known: NDArray[np.bool_],
+    settings: SelectiveSettings,
+) -> Estimate:
+    if len(values) == 0:
+        return undefined("no answer has a defined confidence")
+    if right.all() or not right.any():
+        return undefined(
+            f"no {'wrong' if right.all() else 'right'} answer has a defined confidence"
+        )
+    resampled = ResampledAuroc(values, right, np.flatnonzero(known), len(known))
+    draws = [
+        resampled(np.ascontiguousarray(counts.T))
+        for counts in resampled_counts(len(known), resamples=settings.resamples, seed=settings.seed)
+    ]
+    return from_draws(auroc(values, right), np.concatenate(draws))
+
+
+def _group(chosen: NDArray[np.bool_], at_stop: AtStop, settings: SelectiveSettings) -> AnswerGroup:
+    count = int(chosen.sum())
+    if count == 0:
+        nothing = undefined("no such answer")
+        return AnswerGroup(questions=0, em=nothing, f1=nothing)
+    low, high = wilson(float(at_stop.em[chosen].sum()), count)
+    columns = np.stack([chosen, chosen * at_stop.f1], axis=1).astype(np.float64)
+    means = resampled_means(columns, resamples=settings.resamples, seed=settings.seed)
+    draws = np.where(
+        means[:, 0] > 0, means[:, 1] / np.where(means[:, 0] > 0, means[:, 0], 1), np.nan
+    )
+    return AnswerGroup(
+        questions=count,
+        em=Estimate(value=float(at_stop.em[chosen].mean()), low=low, high=high),
+        f1=from_draws(float(at_stop.f1[chosen].mean()), draws),
+    )

@@ -1,0 +1,413 @@
+"""What every signal says about right and wrong answers, on tune and on eval side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.errors import UsageError
+from suffice.measures.scores import score_rounds
+from suffice.numbers.intervals.estimate import Estimate, difference
+from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
+from suffice.replay.diagnose.signal_correlation import Correlations, correlations
+from suffice.replay.diagnose.signal_flags import Flag, signal_flags
+from suffice.replay.diagnose.signal_separation import Draws, Rows, Separation, separations
+from suffice.scoring import exact_match
+from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.spec import Direction
+from suffice.signals.table import SignalTable, missing_inputs, signal_table
+from suffice.trace.rounds.table import TraceSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concentration:
+    """How few values a signal takes: entropy in bits, its most common value and that value's share.
+
+    A verbalized confidence that is 5 nearly always has an entropy near 0: it has collapsed.
+    """
+
+    entropy_bits: float
+    mode: float
+    mode_share: float
+
+    def to_json(self) -> dict[str, float]:
+        """Strict JSON."""
+        return {
+            "entropy_bits": self.entropy_bits,
+            "mode": self.mode,
+            "mode_share": self.mode_share,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSeparation:
+    """One round's separation; ``defined`` is the share of its recorded rounds with a value."""
+
+    round: int
+    defined: float
+    separation: Separation
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {"round": self.round, "defined": self.defined, **self.separation.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalPart:
+    """A signal on one part of the questions.
+
+    ``defined`` is the share of recorded rounds with a value, ``distinct`` counts its values,
+    ``concentration`` is given for at most 12 of them. ``pooled`` takes all rounds together, ``types``
+    the same of one question type each.
+    """
+
+    defined: float
+    distinct: int
+    concentration: Concentration | None
+    pooled: Separation
+    rounds: tuple[RoundSeparation, ...]
+    types: Mapping[str, Separation]
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "defined": self.defined,
+            "distinct": self.distinct,
+            "concentration": None if self.concentration is None else self.concentration.to_json(),
+            **self.pooled.to_json(),
+            "rounds": [each.to_json() for each in self.rounds],
+            "types": {name: each.to_json() for name, each in self.types.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalDiagnostics:
+    """A signal on every part, and how far it drifts from tune to eval (``None``: one part only).
+
+    ``drift_d`` is of the signed d. ``recorded`` says that values come from the ``signals`` map.
+    """
+
+    name: str
+    summary: str
+    direction: Direction
+    recorded: bool
+    parts: Mapping[str, SignalPart]
+    drift_d: Estimate | None
+    drift_auroc: Estimate | None
+    flags: tuple[Flag, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "direction": self.direction,
+            "recorded": self.recorded,
+            "parts": {name: each.to_json() for name, each in self.parts.items()},
+            "drift_d": None if self.drift_d is None else self.drift_d.to_json(),
+            "drift_auroc": None if self.drift_auroc is None else self.drift_auroc.to_json(),
+            "flags": [each.to_json() for each in self.flags],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Questions looked at together: a split, or all."""
+
+    name: str
+    questions: int
+    labelled: int
+    rounds: int
+    correlations: Correlations
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "questions": self.questions,
+            "labelled": self.labelled,
+            "rounds": self.rounds,
+            "correlations": self.correlations.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostics:
+    """Signals of a trace set side by side on its parts: tune and eval, or all questions.
+
+    ``skipped`` says why a signal is not among them.
+    """
+
+    source: str
+    parts: tuple[Part, ...]
+    signals: tuple[SignalDiagnostics, ...]
+    skipped: Mapping[str, str]
+    resamples: int
+    seed: int
+    notes: tuple[str, ...]
+
+    @property
+    def flags(self) -> dict[str, tuple[Flag, ...]]:
+        """Flags by signal, as :func:`refuse_unusable` takes them."""
+        return {each.name: each.flags for each in self.signals}
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON, null where undefined."""
+        return {
+            "traces": self.source,
+            "version": VERSION,
+            "bootstrap": self.resamples,
+            "seed": self.seed,
+            "parts": {each.name: each.to_json() for each in self.parts},
+            "signals": [each.to_json() for each in self.signals],
+            "skipped": dict(self.skipped),
+            "notes": list(self.notes),
+        }
+
+
+ALL_QUESTIONS = "all"
+_MOST_VALUES = 12  # a signal with more has no mode worth the name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosticsSettings:
+    """Which signals (``None``: every one that has a value), which splits, how many resamples.
+
+    The draws of the eval split are those of a replay with this seed; tune uses ``seed + 1``, since
+    the two are resampled independently.
+    """
+
+    signals: tuple[str, ...] | None = None
+    tune_split: str = FIT_SPLIT
+    eval_split: str = EVAL_SPLIT
+    resamples: int = 1000
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if self.resamples < 1 or self.seed < 0:
+            raise UsageError(
+                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
+                f"{self.seed}"
+            )
+        if self.signals is not None and not self.signals:
+            raise UsageError("no signal is named; name some, or leave the choice out for all")
+        if self.tune_split == self.eval_split:
+            raise UsageError(
+                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Data:
+    """All questions: signals, exact match (n_questions, n_rounds), question types."""
+
+    table: SignalTable
+    em: NDArray[np.float64]
+    types: NDArray[np.object_]  # (n_questions,) of str or None
+    names: tuple[str, ...]
+
+
+def diagnose(traces: TraceSet, settings: DiagnosticsSettings | None = None) -> Diagnostics:
+    """Look at every signal on both splits, or on all questions where the trace lacks one of them.
+
+    Raises
+    ------
+    UsageError
+        For an empty trace set, an unknown signal, or one that the record cannot give.
+    """
+    settings = DiagnosticsSettings() if settings is None else settings
+    if traces.n_questions == 0:
+        raise UsageError(f"{traces.origin.source} holds no question; record some first")
+    names, skipped = signals_to_diagnose(traces, settings.signals)
+    table = signal_table(traces, names)
+    if settings.signals is None:
+        empty = [name for name in names if np.isnan(table.signal(name)).all()]
+        skipped |= dict.fromkeys(empty, "undefined in every round")
+        names = tuple(name for name in names if name not in empty)
+    data = _Data(
+        table=table,
+        em=score_rounds(traces, exact_match),
+        types=np.array([each.type for each in traces.questions], object),
+        names=names,
+    )
+    chosen, notes = _choose_parts(traces, settings)
+    seeds = {part: settings.seed + len(chosen) - 1 - n for n, part in enumerate(chosen)}
+    found = {
+        part: _diagnose_part(data, rows, settings.resamples, seeds[part])
+        for part, rows in chosen.items()
+    }
+    flags = signal_flags(traces, names, tune_split=settings.tune_split, table=table)
+    return Diagnostics(
+        source=traces.origin.source,
+        parts=tuple(_part(data, part, rows) for part, rows in chosen.items()),
+        signals=tuple(
+            _signal(name, traces, {part: of[name] for part, of in found.items()}, flags)
+            for name in names
+        ),
+        skipped=skipped,
+        resamples=settings.resamples,
+        seed=settings.seed,
+        notes=tuple(notes),
+    )
+
+
+def signals_to_diagnose(
+    traces: TraceSet, wanted: Sequence[str] | None = None
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The signals that the record holds or allows to compute, and why others are left out."""
+    if wanted is not None:
+        return tuple(dict.fromkeys(wanted)), {}
+    names, skipped = [], {}
+    for name, spec in SIGNALS.items():
+        missing = missing_inputs(spec, traces)
+        if not missing:
+            names.append(name)
+        elif spec.recorded_only:
+            by = f" (suffice signals {spec.asks})" if spec.asks else ""
+            skipped[name] = f"needs a model{by}, and is not recorded"
+        else:
+            skipped[name] = f"the trace has no {' and no '.join(missing)}"
+    names += [name for name in traces.signal_names if name not in SIGNALS]
+    return tuple(names), skipped
+
+
+def _choose_parts(
+    traces: TraceSet, settings: DiagnosticsSettings
+) -> tuple[dict[str, NDArray[np.bool_]], list[str]]:
+    """Which questions lie in which part, (n_questions,) each, tune first."""
+    wanted = (settings.tune_split, settings.eval_split)
+    absent = [split for split in wanted if split not in traces.splits]
+    if absent:
+        note = f"no question lies in split {' or '.join(absent)}: all questions are taken together"
+        return {ALL_QUESTIONS: np.ones(traces.n_questions, bool)}, [note]
+    splits = np.array([each.split for each in traces.questions], object)
+    return {split: splits == split for split in wanted}, []
+
+
+def _part(data: _Data, name: str, rows: NDArray[np.bool_]) -> Part:
+    exists = data.table.exists[rows]
+    return Part(
+        name=name,
+        questions=int(rows.sum()),
+        labelled=int(np.isfinite(data.em[rows]).any(axis=1).sum()),
+        rounds=int(exists.sum()),
+        correlations=correlations(
+            {name: data.table.signal(name)[rows][exists] for name in data.names}
+        ),
+    )
+
+
+_Found = tuple[SignalPart, Draws]
+
+
+def _diagnose_part(
+    data: _Data, rows: NDArray[np.bool_], resamples: int, seed: int
+) -> dict[str, _Found]:
+    """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
+    em, exists, types = data.em[rows], data.table.exists[rows], data.types[rows]
+    labelled = np.isfinite(em).any(axis=1)
+    number = np.cumsum(labelled) - 1  # of each labelled question among those resampled
+    usable = np.isfinite(em)
+    kinds = sorted({kind for kind in types if kind is not None})
+    masks = [usable]
+    masks += [usable & (np.arange(em.shape[1]) == t)[None, :] for t in range(em.shape[1])]
+    masks += [usable & (types == kind)[:, None] for kind in kinds]
+    result = {}
+    for name in data.names:
+        values = data.table.signal(name)[rows]
+        sign = -1.0 if resolve(name, also=data.names).direction == "low" else 1.0
+        cells = [np.nonzero(mask & ~np.isnan(values)) for mask in masks]
+        parts = [
+            Rows(
+                values=values[question, t],
+                right=em[question, t] == 1.0,
+                questions=number[question],
+                sign=sign,
+            )
+            for question, t in cells
+        ]
+        found = separations(parts, int(labelled.sum()), resamples=resamples, seed=seed)
+        apart = [each for each, _ in found]
+        n_pooled = 1 + em.shape[1]
+        part = _signal_part(
+            values, exists, apart[:n_pooled], dict(zip(kinds, apart[n_pooled:], strict=True))
+        )
+        result[name] = (part, found[0][1])
+    return result
+
+
+def _signal_part(
+    values: NDArray[np.float64],
+    exists: NDArray[np.bool_],
+    found: Sequence[Separation],
+    types: Mapping[str, Separation],
+) -> SignalPart:
+    defined = exists & ~np.isnan(values)
+    distinct, counts = np.unique(values[defined], return_counts=True)
+    return SignalPart(
+        defined=_share(defined, exists),
+        distinct=len(distinct),
+        concentration=_concentration(distinct, counts),
+        pooled=found[0],
+        rounds=tuple(
+            RoundSeparation(
+                round=number,
+                defined=_share(defined[:, number - 1], exists[:, number - 1]),
+                separation=each,
+            )
+            for number, each in enumerate(found[1:], start=1)
+        ),
+        types=types,
+    )
+
+
+def _share(some: NDArray[np.bool_], of: NDArray[np.bool_]) -> float:
+    return float(some.sum() / of.sum()) if of.any() else 0.0
+
+
+def _concentration(
+    distinct: NDArray[np.float64], counts: NDArray[np.int64]
+) -> Concentration | None:
+    if not 0 < len(distinct) <= _MOST_VALUES:
+        return None
+    shares = counts / counts.sum()
+    top = int(shares.argmax())
+    return Concentration(
+        entropy_bits=max(0.0, -float((shares * np.log2(shares)).sum())),
+        mode=float(distinct[top]),
+        mode_share=float(shares[top]),
+    )
+
+
+def _signal(
+    name: str,
+    traces: TraceSet,
+    found: Mapping[str, _Found],
+    flags: Mapping[str, Sequence[Flag]],
+) -> SignalDiagnostics:
+    spec = resolve(name, also=traces.signal_names)
+    drift_d: Estimate | None = None
+    drift_auroc: Estimate | None = None
+    if len(found) == 2:
+        (tune, tune_draws), (evaluated, eval_draws) = found.values()
+        drift_d = difference(
+            (evaluated.pooled.d_signed, eval_draws.d_signed),
+            (tune.pooled.d_signed, tune_draws.d_signed),
+        )
+        drift_auroc = difference(
+            (evaluated.pooled.auroc, eval_draws.auroc), (tune.pooled.auroc, tune_draws.auroc)
+        )
+    return SignalDiagnostics(
+        name=name,
+        summary=spec.summary,
+        direction=spec.direction,
+        recorded=name in traces.signal_names,
+        parts={part: each for part, (each, _) in found.items()},
+        drift_d=drift_d,
+        drift_auroc=drift_auroc,
+        flags=tuple(flags[name]),
+    )

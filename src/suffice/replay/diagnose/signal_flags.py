@@ -1,0 +1,308 @@
+"""Signals that no rule should rest on: without a value, without variation, or knowing later rounds.
+
+What a record can show about look-ahead is limited, and nothing beyond it is claimed:
+
+- A recorded value of a signal that can be computed is computed again from rounds 1..t. A difference
+  is a fact; whether later rounds or another definition caused it, the record does not say.
+- A value computed elsewhere (the user's own signal, or one that asks a model) is compared with what
+  *later* rounds give: a computed signal's next or last value, or its maximum, minimum or mean over
+  all rounds. Equality in every round, many of which differ from what rounds 1..t give, is no
+  coincidence. Any other use of later rounds leaves no trace that could be found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.measures.scores import score_rounds
+from suffice.policies.fitting import FIT_SPLIT
+from suffice.scoring import exact_match
+from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.spec import SignalSpec
+from suffice.signals.table import SignalTable, missing_inputs, signal_table
+from suffice.trace.rounds.table import TraceSet
+
+FlagKind = Literal[
+    "undefined",
+    "constant",
+    "constant_over_rounds",
+    "look_ahead",
+    "look_ahead_unchecked",
+    "equals_exact_match",
+]
+UNUSABLE: frozenset[FlagKind] = frozenset({"undefined", "constant", "look_ahead"})
+
+_TOLERANCE = 1e-5  # inputs are float32, and a z-score subtracts large ones
+_ENOUGH = 10  # rounds that tell later rounds from earlier ones
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """What was found, and in words what it means and what to do."""
+
+    kind: FlagKind
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        """Strict JSON."""
+        return {"kind": self.kind, "message": self.message}
+
+
+def signal_flags(
+    traces: TraceSet,
+    names: Iterable[str],
+    *,
+    tune_split: str = FIT_SPLIT,
+    table: SignalTable | None = None,
+) -> dict[str, tuple[Flag, ...]]:
+    """What speaks against each of the named signals.
+
+    Parameters
+    ----------
+    traces
+        All questions.
+    names
+        Signals that the record defines or stores.
+    tune_split
+        Where a signal must vary to be of use; all questions where there is no such split.
+    table
+        Their values, where they are at hand.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, or a signal that the record cannot give.
+    """
+    names = tuple(dict.fromkeys(names))
+    table = signal_table(traces, names) if table is None else table
+    chosen, where = _tune_rows(traces, tune_split)
+    again = _computed_again(traces, names)
+    elsewhere = [name for name in names if name in traces.signal_names and name not in again]
+    honest = {**_honest(traces, table), **again} if elsewhere else {}
+    em = score_rounds(traces, exact_match) if elsewhere else np.full(traces.exists.shape, np.nan)
+    found: dict[str, tuple[Flag, ...]] = {}
+    for name in names:
+        values = table.signal(name)
+        flags = [*_variation(values, chosen, where)]
+        if name in again:
+            flags += _differs(name, values, again[name], traces)
+        elif name in elsewhere:
+            flags += _from_elsewhere(values, honest, traces, name)
+            flags += _equals_gold(values, em)
+        found[name] = tuple(flags)
+    return found
+
+
+def refuse_unusable(
+    found: TraceSet | Mapping[str, Sequence[Flag]],
+    names: Iterable[str],
+    *,
+    tune_split: str = FIT_SPLIT,
+) -> None:
+    """Refuse signals that are undefined or constant on the tune split, or know later rounds.
+
+    ``found`` is a trace set, or the flags of one.
+
+    Raises
+    ------
+    UsageError
+        Naming each such signal, what was found and what to do.
+    """
+    names = tuple(dict.fromkeys(names))
+    flags = (
+        signal_flags(found, names, tune_split=tune_split) if isinstance(found, TraceSet) else found
+    )
+    told = [
+        f"signal {name!r} {flag.message}"
+        for name in names
+        for flag in flags.get(name, ())
+        if flag.kind in UNUSABLE
+    ]
+    if told:
+        raise UsageError("; ".join(told))
+
+
+def _tune_rows(traces: TraceSet, split: str) -> tuple[NDArray[np.bool_], str]:
+    chosen = np.array([each.split == split for each in traces.questions], bool)
+    if chosen.any():
+        return chosen, f"split {split}"
+    return np.ones(traces.n_questions, bool), "the whole record"
+
+
+def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator[Flag]:
+    defined = values[chosen]
+    defined = defined[~np.isnan(defined)]
+    if len(defined) == 0:
+        yield Flag(
+            kind="undefined",
+            message=f"is undefined in every round of {where}: no rule on it can fire; leave it out",
+        )
+        return
+    if (defined == defined[0]).all():
+        yield Flag(
+            kind="constant",
+            message=f"is {defined[0]:g} in every round of {where} where it is defined: "
+            "no threshold on it can be chosen; leave it out",
+        )
+        return
+    several = (~np.isnan(values)).sum(axis=1) > 1
+    if several.any() and not _changes(values[several]).any():
+        yield Flag(
+            kind="constant_over_rounds",
+            message=f"never changes within a question ({int(several.sum())} questions with several "
+            "values): a rule on it alone fires at its first opportunity or never",
+        )
+
+
+def _changes(values: Array) -> NDArray[np.bool_]:
+    """Whether the defined values of each row differ; every row has one."""
+    highest = np.fmax.reduce(values, axis=1)
+    return np.asarray(highest != np.fmin.reduce(values, axis=1))
+
+
+def _computed_again(traces: TraceSet, names: Sequence[str]) -> dict[str, Array]:
+    """Recorded signals that the record allows to compute, computed from rounds 1..t."""
+    specs = [
+        replace(resolve(name), own_settings=True)  # own settings: never read from the map
+        for name in names
+        if name in traces.signal_names and name in SIGNALS and not SIGNALS[name].recorded_only
+    ]
+    computable = [spec for spec in specs if not missing_inputs(spec, traces)]
+    return dict(signal_table(traces, computable).values) if computable else {}
+
+
+def _honest(traces: TraceSet, table: SignalTable) -> dict[str, Array]:
+    """Every signal computed here from rounds 1..t, from ``table`` where it is there."""
+    computable = [
+        name
+        for name, spec in SIGNALS.items()
+        if not spec.recorded_only
+        and name not in traces.signal_names
+        and not missing_inputs(spec, traces)
+    ]
+    absent = [name for name in computable if name not in table.values]
+    computed = signal_table(traces, absent).values if absent else {}
+    return {name: computed[name] if name in computed else table.signal(name) for name in computable}
+
+
+def _equal(first: Array, second: Array) -> NDArray[np.bool_]:
+    """Equal up to float32; false where either is undefined."""
+    size = np.fmax(1.0, np.fmax(np.abs(first), np.abs(second)))
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
+        close = np.abs(first - second) <= _TOLERANCE * size
+    return np.asarray(close | (first == second))
+
+
+def _differs(name: str, recorded: Array, computed: Array, traces: TraceSet) -> Iterator[Flag]:
+    both = ~np.isnan(recorded) & ~np.isnan(computed)
+    differs = both & ~_equal(recorded, computed)
+    if not differs.any():
+        return
+    question, number = (int(each[0]) for each in np.nonzero(differs))
+    later = sum(
+        (differs[:, t] & _equal(recorded[:, t : t + 1], computed[:, t + 1 :]).any(axis=1)).sum()
+        for t in range(recorded.shape[1] - 1)
+    )
+    yield Flag(
+        kind="look_ahead",
+        message=f"was recorded with values that rounds 1..t do not give in {int(differs.sum())} of "
+        f"{int(both.sum())} rounds (first: question {traces.question_ids[question]!r}, round "
+        f"{number + 1}, recorded {recorded[question, number]:.6g}, computed "
+        f"{computed[question, number]:.6g}); {int(later)} of them equal its value of a later round. It "
+        "looks ahead or means something else: leave it out of the signals map, so that it is computed "
+        f"from the record, or record it under a name other than {name}",
+    )
+
+
+def _varies(values: Array) -> bool:
+    return bool((values != values[0]).any())
+
+
+def _next(values: Array) -> Array:
+    after = np.full(values.shape, np.nan)
+    after[:, :-1] = values[:, 1:]
+    return after
+
+
+def _running(values: Array, of: np.ufunc) -> Array:
+    return np.asarray(of.accumulate(values, axis=1), np.float64)
+
+
+def _running_mean(values: Array) -> Array:
+    defined = ~np.isnan(values)
+    counts = np.cumsum(defined, axis=1)
+    sums = np.cumsum(np.where(defined, values, 0.0), axis=1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _last_defined(values: Array) -> Array:
+    """The newest defined value of rounds 1..t."""
+    newest = values.copy()
+    for t in range(1, values.shape[1]):
+        newest[:, t] = np.where(np.isnan(values[:, t]), newest[:, t - 1], values[:, t])
+    return newest
+
+
+_OVER_ALL_ROUNDS: Mapping[str, Callable[[Array], Array]] = {
+    "last value": _last_defined,
+    "maximum over all rounds": lambda values: _running(values, np.fmax),
+    "minimum over all rounds": lambda values: _running(values, np.fmin),
+    "mean over all rounds": _running_mean,
+}
+
+
+def _later_statistics(values: Array) -> Iterator[tuple[str, Array, Array]]:
+    """(name, what later rounds give, what rounds 1..t give), each (n_questions, n_rounds)."""
+    yield "next value", _next(values), values
+    for name, running in _OVER_ALL_ROUNDS.items():
+        so_far = running(values)
+        yield name, np.broadcast_to(so_far[:, -1:], values.shape), so_far
+
+
+def _from_elsewhere(
+    values: Array, honest: Mapping[str, Array], traces: TraceSet, name: str
+) -> Iterator[Flag]:
+    for other, computed in honest.items():
+        for statistic, later, so_far in _later_statistics(computed):
+            both = traces.exists & ~np.isnan(values) & ~np.isnan(later)
+            telling = both & ~_equal(later, so_far)
+            count = int(telling.sum())
+            if count < _ENOUGH or not _varies(values[telling]):
+                continue  # a constant equals too much by chance
+            if _equal(values, later)[both].all():
+                yield Flag(
+                    kind="look_ahead",
+                    message=f"equals the {statistic} of {other} in all {int(both.sum())} rounds that "
+                    f"can be compared, {count} of which rounds 1..t do not give: it knows later "
+                    "rounds and cannot run live; record what is known after round t",
+                )
+                return
+    spec: SignalSpec | None = SIGNALS.get(name)
+    why = (
+        "the record does not hold what it is computed from"
+        if spec is not None and not spec.recorded_only
+        else "it was computed elsewhere"
+    )
+    yield Flag(
+        kind="look_ahead_unchecked",
+        message=f"is read from the record ({why}): whether it uses rounds 1..t only cannot be checked",
+    )
+
+
+def _equals_gold(values: Array, em: Array) -> Iterator[Flag]:
+    both = ~np.isnan(values) & ~np.isnan(em)
+    right = int((em[both] == 1.0).sum())
+    wrong = int(both.sum()) - right
+    if min(right, wrong) >= _ENOUGH and (values[both] == em[both]).all():
+        yield Flag(
+            kind="equals_exact_match",
+            message=f"equals exact match in all {int(both.sum())} labelled rounds: a signal that reads "
+            "gold answers cannot run live",
+        )

@@ -1,0 +1,225 @@
+"""How far a signal sets right answers apart from wrong ones: Cohen's d and AUROC, with intervals.
+
+Cohen's d is the difference of the two class means over the mean of the two sample standard deviations
+(METHODS 1; published). Intervals resample questions, never rows: the rounds of one question are no
+independent observations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.numbers.auroc import ResampledAuroc, auroc
+from suffice.numbers.intervals.bootstrap import resampled_counts
+from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
+
+_NO_SPREAD = 1e-12  # a variance below this share of all rows' variance is rounding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Labelled rounds in which a signal is defined, each array (n_rows,).
+
+    ``sign`` is -1 for a signal whose low values speak for stopping; ``questions`` indexes the
+    questions resampled.
+    """
+
+    values: NDArray[np.float64]
+    right: NDArray[np.bool_]
+    questions: NDArray[np.int64]
+    sign: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Separation:
+    """A signal among right and among wrong answers.
+
+    Means and sample standard deviations are of the signal as it is; ``None`` where there are too few
+    rows. ``d_signed`` is positive where right answers have the higher values, ``d`` its absolute
+    value; ``auroc`` is oriented by the signal's declared direction, so below 0.5 it misleads.
+    """
+
+    right: int
+    wrong: int
+    mean_right: float | None
+    sd_right: float | None
+    mean_wrong: float | None
+    sd_wrong: float | None
+    d: Estimate
+    d_signed: Estimate
+    auroc: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "right": self.right,
+            "wrong": self.wrong,
+            "mean_right": self.mean_right,
+            "sd_right": self.sd_right,
+            "mean_wrong": self.mean_wrong,
+            "sd_wrong": self.sd_wrong,
+            "d": self.d.to_json(),
+            "d_signed": self.d_signed.to_json(),
+            "auroc": self.auroc.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """Signed d and AUROC of every resample, each (n_draws,), NaN where undefined."""
+
+    d_signed: NDArray[np.float64]
+    auroc: NDArray[np.float64]
+
+
+def cohens_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+    """(mean of right - mean of wrong rows) / mean of their two sample standard deviations.
+
+    NaN with fewer than two rows of a class, with an infinite value, or when neither class varies.
+
+    >>> d = cohens_d(np.array([1.0, 3.0, 4.0, 8.0]), np.array([False, False, True, True]))
+    >>> round(d, 4)
+    1.8856
+    """
+    of_right, of_wrong = values[right], values[~right]
+    if min(len(of_right), len(of_wrong)) < 2 or not np.isfinite(values).all():
+        return math.nan
+    if np.ptp(of_right) == 0.0 and np.ptp(of_wrong) == 0.0:
+        return math.nan
+    spread = (of_right.std(ddof=1) + of_wrong.std(ddof=1)) / 2
+    return float((of_right.mean() - of_wrong.mean()) / spread)
+
+
+class ResampledD:
+    """Signed Cohen's d of the same rows under many resamples of their questions."""
+
+    def __init__(self, rows: Rows, n_questions: int) -> None:
+        values = rows.values
+        usable = len(values) > 0 and bool(np.isfinite(values).all())
+        # d does not change with shift and scale, and squares of centred values lose no digits
+        spread = float(values.std()) if usable else 0.0
+        scaled = (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
+        moments = [
+            np.bincount(rows.questions[of], weights=column[of], minlength=n_questions)
+            for of in (rows.right, ~rows.right)
+            for column in (np.ones(len(values)), scaled, scaled * scaled)
+        ]
+        self.sums = np.stack(moments) if usable else np.zeros((0, n_questions))
+        """(n_sums, n_questions): what :meth:`of` wants summed over the questions drawn."""
+
+    def __call__(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Signed d of every resample, (n_draws,), from ``counts`` (n_questions, n_draws)."""
+        return self.of(self.sums @ counts, counts)
+
+    def of(self, sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same where ``self.sums @ counts`` (n_sums, n_draws) is at hand."""
+        if len(sums) == 0:
+            return np.full(counts.shape[1], np.nan)
+        mean_right, sd_right = _mean_and_sd(*sums[:3])
+        mean_wrong, sd_wrong = _mean_and_sd(*sums[3:])
+        spread = (sd_right + sd_wrong) / 2
+        varies = spread > 0
+        d = (mean_right - mean_wrong) / np.where(varies, spread, 1.0)
+        return np.asarray(np.where(varies, d, np.nan))
+
+
+def _mean_and_sd(
+    count: NDArray[np.float64], total: NDArray[np.float64], squares: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and sample standard deviations from sums, NaN below two rows."""
+    enough = count >= 2
+    safe = np.where(enough, count, 2.0)
+    mean = total / safe
+    variance = (squares - total * mean) / (safe - 1)
+    variance = np.where(variance > _NO_SPREAD, variance, 0.0)
+    return mean, np.where(enough, np.sqrt(variance), np.nan)
+
+
+def separations(
+    parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int
+) -> list[tuple[Separation, Draws]]:
+    """The separation in every part, all from the same resamples of ``n_questions`` questions."""
+    if n_questions == 0:
+        empty = Draws(d_signed=np.full(resamples, np.nan), auroc=np.full(resamples, np.nan))
+        return [(_separation(rows, empty), empty) for rows in parts]
+    statistics = [
+        statistic
+        for rows in parts
+        for statistic in (
+            ResampledD(rows, n_questions),
+            ResampledAuroc(rows.sign * rows.values, rows.right, rows.questions, n_questions),
+        )
+    ]
+    together = np.concatenate([each.sums for each in statistics])  # one product serves them all
+    ends = np.cumsum([len(each.sums) for each in statistics])[:-1]
+    drawn = np.empty((len(statistics), resamples))
+    start = 0
+    for block in resampled_counts(n_questions, resamples=resamples, seed=seed):
+        counts = block.T
+        sums = np.split(together @ counts, ends)
+        stop = start + len(block)
+        for number, each in enumerate(statistics):
+            drawn[number, start:stop] = each.of(sums[number], counts)
+        start = stop
+    draws = [Draws(d_signed=d, auroc=area) for d, area in drawn.reshape(-1, 2, resamples)]
+    return [(_separation(rows, own), own) for rows, own in zip(parts, draws, strict=True)]
+
+
+def _separation(rows: Rows, draws: Draws) -> Separation:
+    of_right, of_wrong = rows.values[rows.right], rows.values[~rows.right]
+    why = _why_undefined(rows)
+    if why is not None:
+        d = d_signed = area = undefined(why)
+    else:
+        area = from_draws(auroc(rows.sign * rows.values, rows.right), draws.auroc)
+        signed = cohens_d(rows.values, rows.right)
+        if math.isnan(signed):
+            d = d_signed = undefined(_why_no_d(rows))
+        else:
+            d_signed = from_draws(signed, draws.d_signed)
+            d = from_draws(abs(signed), np.abs(draws.d_signed))
+    return Separation(
+        right=len(of_right),
+        wrong=len(of_wrong),
+        mean_right=_mean(of_right),
+        sd_right=_sd(of_right),
+        mean_wrong=_mean(of_wrong),
+        sd_wrong=_sd(of_wrong),
+        d=d,
+        d_signed=d_signed,
+        auroc=area,
+    )
+
+
+def _why_undefined(rows: Rows) -> str | None:
+    if len(rows.values) == 0:
+        return "defined in no labelled round"
+    if not rows.right.any():
+        return "no right answer among these rounds"
+    if rows.right.all():
+        return "no wrong answer among these rounds"
+    if (rows.values == rows.values[0]).all():
+        return f"the signal is {rows.values[0]:g} in all of these rounds"
+    return None
+
+
+def _why_no_d(rows: Rows) -> str:
+    if not np.isfinite(rows.values).all():
+        return "the signal is infinite in some of these rounds"
+    if min(int(rows.right.sum()), int((~rows.right).sum())) < 2:
+        return "a class with fewer than two rounds has no standard deviation"
+    return "the signal varies neither among right nor among wrong answers"
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return float(values.mean()) if len(values) and np.isfinite(values).all() else None
+
+
+def _sd(values: NDArray[np.float64]) -> float | None:
+    return float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else None

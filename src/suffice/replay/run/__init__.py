@@ -1,0 +1,1 @@
+"""Replay of policies on a record: stop rounds, scores, costs and paired intervals."""

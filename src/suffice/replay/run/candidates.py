@@ -1,0 +1,154 @@
+"""From what a user names to policies that can be replayed on a trace set."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from suffice.errors import UsageError
+from suffice.policies.file import load_policy, names_policy_file
+from suffice.policies.fitting import FIT_SPLIT, FitData, fit_data, fit_rule
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.registry import METHODS, Method, fit_method, method_and_preset
+from suffice.policies.rules.policy import rule_needs
+from suffice.protocols import StopPolicy
+from suffice.replay.run.references import CLOSED_BOOK, ORACLES
+from suffice.signals.registry import SIGNALS
+from suffice.trace.rounds.table import TraceSet
+
+_WITH_CORRECTED_NAME = frozenset({"tasr", "ab-rag", "gate"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A policy under its name; ``policy`` is ``None`` for an oracle and for the closed book.
+
+    ``max_rounds`` is the budget its file states: a controller stops there, and so does the replay.
+    """
+
+    name: str
+    kind: str
+    preset: str | None
+    policy: StopPolicy | None
+    max_rounds: int | None = None
+
+
+def candidates(
+    traces: TraceSet,
+    names: Sequence[str],
+    rules: Sequence[str] = (),
+    *,
+    fit_on: TraceSet | None = None,
+) -> tuple[Candidate, ...]:
+    """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
+
+    Parameters
+    ----------
+    traces
+        The whole trace set; where something must be fitted, that is done on its tune split.
+    names
+        ``fixed-K``, ``oracle-em``, ``oracle-f1``, ``closed-book``, a method's name or a policy file.
+    rules
+        Rule texts.
+    fit_on
+        Another trace set, on whose tune split to fit instead.
+
+    Raises
+    ------
+    UsageError
+        For a name that is none of these, and for a policy that cannot be fitted here, with the line
+        that fits it.
+    """
+    fitting = traces if fit_on is None else fit_on
+    built = [_named(traces, fitting, name) for name in names]
+    built += [_rule(traces, rule, fitting) for rule in rules]
+    return _numbered(built)
+
+
+def _numbered(built: list[Candidate]) -> tuple[Candidate, ...]:
+    seen: Counter[str] = Counter()
+    numbered = []
+    for each in built:
+        seen[each.name] += 1
+        count = seen[each.name]
+        name = each.name if count == 1 else f"{each.name}#{count}"
+        numbered.append(replace(each, name=name))
+    return tuple(numbered)
+
+
+def _named(traces: TraceSet, fitting: TraceSet, name: str) -> Candidate:
+    if name == CLOSED_BOOK:
+        return Candidate(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
+    if name in ORACLES:
+        return Candidate(name=name, kind="oracle", preset=None, policy=None)
+    fixed = FixedPolicy.named(name)
+    if fixed is not None:
+        return Candidate(name=name, kind=fixed.kind, preset=None, policy=fixed)
+    found = method_and_preset(name)
+    if found is not None:
+        method, preset = found
+        if preset in method.fitted:
+            _require_splits(fitting, f"policy {name!r}", method)
+        else:
+            fitting = traces
+        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT)
+        return Candidate(name=name, kind=fitted.kind, preset=preset, policy=fitted)
+    if names_policy_file(name):
+        file = load_policy(name)
+        return Candidate(
+            name=file_policy_name(file.policy),
+            kind=file.policy.kind,
+            preset=getattr(file.policy, "preset", None),
+            policy=file.policy,
+            max_rounds=file.max_rounds,
+        )
+    raise UsageError(
+        f"unknown policy {name!r}; known: fixed-K, {', '.join((*ORACLES, CLOSED_BOOK))}, "
+        f"{', '.join(f'{method}, {method}-corrected' for method in METHODS)}, or a policy file (.json). "
+        "A rule's text goes to --stop-when"
+    )
+
+
+def file_policy_name(policy: StopPolicy) -> str:
+    """A file policy's name in results: its kind, with ``-corrected`` where both presets exist."""
+    corrected = getattr(policy, "preset", None) == "corrected"
+    return (
+        f"{policy.kind}-corrected"
+        if corrected and policy.kind in _WITH_CORRECTED_NAME
+        else policy.kind
+    )
+
+
+def _require_splits(traces: TraceSet, what: str, method: Method) -> None:
+    if not method.can_read(traces):
+        splits = " or ".join(" and ".join(map(repr, sorted(each))) for each in method.reads)
+        raise UsageError(
+            f"{what} must be fitted, and {traces.origin.source} has no questions in split "
+            f"{splits}; fit it on traces that have one with: --fit-on OTHER_TRACES, or "
+            f"suffice fit {method.name} OTHER_TRACES --out policy.json, and pass --policy policy.json"
+        )
+
+
+def _rule(traces: TraceSet, rule: str, fitting: TraceSet) -> Candidate:
+    needs = rule_needs(rule)
+    own = tuple(
+        name for name in needs.signals if name in traces.signal_names and name not in SIGNALS
+    )
+    data: FitData | None = None
+    if needs.fitting:
+        if FIT_SPLIT not in fitting.splits:
+            raise UsageError(
+                f"rule {rule!r} needs calibrated() or base_rate() fitted on split {FIT_SPLIT!r}, which "
+                f"{fitting.origin.source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6, "
+                "or fit on traces that have it with: --fit-on OTHER_TRACES"
+            )
+        unknown = [name for name in own if name not in fitting.signal_names]
+        if unknown:
+            raise UsageError(
+                f"rule {rule!r} reads {unknown[0]!r}, which {fitting.origin.source} does not record, so "
+                "it cannot be fitted there"
+            )
+        data = fit_data(fitting, needs.signals, split=FIT_SPLIT)
+    policy = fit_rule(rule, data, own_signals=own)
+    return Candidate(name=rule, kind=policy.kind, preset=None, policy=policy)

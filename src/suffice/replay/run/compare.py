@@ -1,0 +1,181 @@
+"""From names to a comparison: build the candidates, choose the questions, replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from suffice.costs.usage import CostModel
+from suffice.errors import UsageError
+from suffice.policies.file import policy_hash
+from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
+from suffice.policies.rules.policy import RulePolicy
+from suffice.replay.run.candidates import Candidate, candidates
+from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.results import ReplayResult
+from suffice.scoring import F1Kind
+from suffice.trace.rounds.table import TraceSet
+
+
+def transfer_notes(
+    candidates: Sequence[Candidate], fit_on: TraceSet, replayed: TraceSet
+) -> list[str]:
+    """Which candidates were fitted on split tune of ``fit_on``, and where that does not reach.
+
+    Says which questions, if any, are in both, and from which round on a per-round calibration was
+    never fitted.
+    """
+    source = fit_on.origin.source
+    fitted = [each for each in candidates if _fitted_there(each, source)]
+    if not fitted:
+        return [f"nothing was fitted on {source}: no policy named needs fitting"]
+    tune = fit_on.only_split(FIT_SPLIT)
+    names = ", ".join(each.name for each in fitted)
+    notes = [
+        f"fitted on split {FIT_SPLIT} of {source} ({tune.n_questions} questions), as asked by fit-on: "
+        f"{names}"
+    ]
+    shared = _keys(tune) & _keys(replayed)
+    if shared:
+        notes.append(
+            f"{len(shared)} of the {replayed.n_questions} questions replayed are among those fitted on: "
+            f"the figures of {names} are in-sample to that extent"
+        )
+    return notes + _rounds_notes(fitted, replayed.n_rounds)
+
+
+def _fitted_there(candidate: Candidate, source: str) -> bool:
+    fitted_on = getattr(candidate.policy, "fitted_on", {})
+    return fitted_on.get("source") == source and fitted_on.get("split") == FIT_SPLIT
+
+
+def _keys(traces: TraceSet) -> set[tuple[str, str]]:
+    """Id and text: other data sets may count their questions alike."""
+    return {(question.id, question.text) for question in traces.questions}
+
+
+def _rounds_notes(fitted: Sequence[Candidate], n_rounds: int) -> list[str]:
+    notes = []
+    for each in fitted:
+        if not isinstance(each.policy, RulePolicy):
+            continue
+        for signal, calibrator in each.policy.calibrators.items():
+            last = len(calibrator.maps)
+            if calibrator.beyond is None and last < n_rounds:
+                absent = "undefined" if calibrator.absent is None else f"{calibrator.absent:g}"
+                notes.append(
+                    f"{each.name}: calibrated({signal}) was fitted to round {last} and is {absent} in "
+                    f"rounds {last + 1} to {n_rounds}"
+                )
+    return notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonSettings:
+    """What to compare and how.
+
+    ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
+    budget where that is shorter. Both defaults are stated in the result's notes. ``cost`` is what
+    policies are compared at, a name of :data:`suffice.costs.usage.COSTS`, by default model calls where
+    known, else rounds; ``cost_model`` holds prices and energy constants. ``fit_on`` is another trace set,
+    on whose split tune methods and rules are fitted instead; the result's notes say which were.
+    """
+
+    policies: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    split: str | None = None
+    baseline: str | None = None
+    f1_kind: F1Kind = "hotpotqa"
+    resamples: int = 1000
+    seed: int = 42
+    cost: str | None = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    fit_on: TraceSet | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The replay with the questions it was made on."""
+
+    traces: TraceSet
+    result: ReplayResult
+
+
+def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
+    """Replay what the settings name, in the order given, then the baseline if it is not among them."""
+    chosen, split, notes = _choose_split(traces, settings.split)
+    baseline = settings.baseline or f"fixed-{min(3, chosen.n_rounds)}"
+    names = [*settings.policies]
+    if not names and not settings.rules:
+        raise UsageError("name at least one --policy or --stop-when")
+    fit_on = settings.fit_on
+    built = list(candidates(traces, names, settings.rules, fit_on=fit_on))
+    baseline = _include(traces, baseline, built, fit_on)
+    if fit_on is None or fit_on.origin.source != traces.origin.source:
+        notes += _in_sample_notes(built, traces.origin.source, split)
+    if fit_on is not None:
+        notes += transfer_notes(built, fit_on, chosen)
+    for each in built:
+        notes += [f"{each.name}: {remark}" for remark in getattr(each.policy, "remarks", ())]
+    result = replay(
+        chosen,
+        built,
+        ReplaySettings(
+            baseline=baseline,
+            split=split,
+            f1_kind=settings.f1_kind,
+            resamples=settings.resamples,
+            seed=settings.seed,
+            notes=tuple(notes),
+            cost=settings.cost,
+            cost_model=settings.cost_model,
+        ),
+    )
+    return Comparison(traces=chosen, result=result)
+
+
+def _include(
+    traces: TraceSet, baseline: str, built: list[Candidate], fit_on: TraceSet | None
+) -> str:
+    """The baseline's name among the candidates, where it is added unless one of them is the same."""
+    if baseline in (each.name for each in built):
+        return baseline
+    wanted = candidates(traces, [baseline], fit_on=fit_on)[0]
+    alike = [
+        each.name
+        for each in built
+        if wanted.policy is not None
+        and each.policy is not None
+        and each.name.partition("#")[0] == wanted.name
+        and each.max_rounds == wanted.max_rounds
+        and policy_hash(each.policy) == policy_hash(wanted.policy)
+    ]
+    if alike:
+        return alike[0]
+    count = 1 + sum(each.name.partition("#")[0] == wanted.name for each in built)
+    name = wanted.name if count == 1 else f"{wanted.name}#{count}"
+    built.append(replace(wanted, name=name))
+    return name
+
+
+def _choose_split(traces: TraceSet, wanted: str | None) -> tuple[TraceSet, str | None, list[str]]:
+    if wanted is not None:
+        return traces.only_split(wanted), wanted, []
+    if EVAL_SPLIT in traces.splits:
+        return traces.only_split(EVAL_SPLIT), EVAL_SPLIT, ["replayed on split eval, the default"]
+    return traces, None, ["no split is named eval: all questions are replayed"]
+
+
+def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None) -> list[str]:
+    return [
+        f"{each.name} was fitted on questions it is scored on: its figures are in-sample"
+        for each in built
+        if _fitted_on(each, source, split)
+    ]
+
+
+def _fitted_on(candidate: Candidate, source: str, split: str | None) -> bool:
+    """Whether the policy says it was fitted on questions of this source and split (``None``: all)."""
+    fitted_on = getattr(candidate.policy, "fitted_on", {})
+    splits = fitted_on.get("splits", [fitted_on.get("split")])
+    return fitted_on.get("source") == source and split in (None, *splits)

@@ -1,0 +1,201 @@
+"""Means over several trace sets, each counting the same, with intervals that know shared questions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.measures.scores import outcomes
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
+from suffice.replay.run.compare import Comparison
+from suffice.replay.run.engine import at_stop
+from suffice.replay.run.references import CLOSED_BOOK
+from suffice.trace.rounds.table import TraceSet
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroPolicy:
+    """One policy's means over the sets; intervals are of means that weigh every set alike.
+
+    ``set_f1`` are its F1 in each set.
+    """
+
+    name: str
+    em: float
+    f1: Interval
+    delta_f1: Interval
+    mean_rounds: float
+    set_f1: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {
+            "name": self.name,
+            "em": self.em,
+            "f1": self.f1.estimate,
+            "f1_interval": self.f1.to_json(),
+            "delta_f1": self.delta_f1.to_json(),
+            "mean_rounds": self.mean_rounds,
+            "set_f1": list(self.set_f1),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroResult:
+    """Several sets together; ``shared`` counts questions that stand in more than one."""
+
+    sources: tuple[str, ...]
+    labelled: tuple[int, ...]
+    shared: int
+    baseline: str
+    policies: tuple[MacroPolicy, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry ``macro`` of ``replay --json``."""
+        return {
+            "sets": [
+                {"traces": source, "labelled": count}
+                for source, count in zip(self.sources, self.labelled, strict=True)
+            ],
+            "shared_questions": self.shared,
+            "baseline": self.baseline,
+            "policies": [each.to_json() for each in self.policies],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """One set: keys of its labelled questions and columns (n_labelled, 2 x policies): F1, EM."""
+
+    keys: tuple[tuple[str, str], ...]
+    columns: Array
+    rounds: Array
+
+
+def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
+    """Average every policy over the sets of several comparisons.
+
+    Questions that stand in several sets (same id and text) are drawn together, so that the same
+    question asked of two models, or at two settings, is one observation; sets without a common
+    question are resampled on their own.
+
+    Raises
+    ------
+    UsageError
+        For fewer than two sets, comparisons of different policies, a set without labels, and the
+        closed book.
+    """
+    if len(comparisons) < 2:
+        raise UsageError("means over sets need at least two sets of traces")
+    first = comparisons[0].result
+    names = [each.name for each in first.policies]
+    for each in comparisons:
+        if [policy.name for policy in each.result.policies] != names:
+            raise UsageError("every set of traces must be replayed with the same policies")
+    sets = [_set(each) for each in comparisons]
+    baseline = names.index(first.baseline)
+    means = np.stack([each.columns.mean(axis=0) for each in sets]).mean(axis=0)
+    draws = np.mean(
+        [drawn for group in _groups(sets) for drawn in _draws(group, first.resamples, first.seed)],
+        axis=0,
+    )
+    count = len(names)
+    rounds = np.stack([each.rounds for each in sets]).mean(axis=0)
+    return MacroResult(
+        sources=tuple(each.result.source for each in comparisons),
+        labelled=tuple(len(each.keys) for each in sets),
+        shared=_shared(sets),
+        baseline=first.baseline,
+        policies=tuple(
+            MacroPolicy(
+                name=name,
+                em=float(means[count + number]),
+                f1=percentile_interval(float(means[number]), draws[:, number]),
+                delta_f1=percentile_interval(
+                    float(means[number] - means[baseline]), draws[:, number] - draws[:, baseline]
+                ),
+                mean_rounds=float(rounds[number]),
+                set_f1=tuple(float(each.columns[:, number].mean()) for each in sets),
+            )
+            for number, name in enumerate(names)
+        ),
+    )
+
+
+def _set(comparison: Comparison) -> _Set:
+    traces, result = comparison.traces, comparison.result
+    if any(each.kind == CLOSED_BOOK for each in result.policies):
+        raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
+    scored = outcomes(traces, result.f1_kind)
+    if not scored.labelled.any():
+        raise UsageError(f"no replayed question of {result.source} has gold answers")
+    columns = [
+        at_stop(values, each.stops)[scored.labelled]
+        for values in (scored.f1, scored.em)
+        for each in result.policies
+    ]
+    return _Set(
+        keys=_keys(traces, scored.labelled),
+        columns=np.stack(columns, axis=1),
+        rounds=np.array([each.mean_rounds for each in result.policies]),
+    )
+
+
+def _keys(traces: TraceSet, labelled: NDArray[np.bool_]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (question.id, question.text)
+        for question, counts in zip(traces.questions, labelled, strict=True)
+        if counts
+    )
+
+
+def _groups(sets: Sequence[_Set]) -> list[list[_Set]]:
+    """Sets that are linked by common questions."""
+    groups: list[list[_Set]] = []
+    for each in sets:
+        linked = [
+            group
+            for group in groups
+            if any(not set(each.keys).isdisjoint(other.keys) for other in group)
+        ]
+        merged = [other for group in linked for other in group]
+        groups = [group for group in groups if group not in linked]
+        groups.append([*merged, each])
+    return groups
+
+
+def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
+    """Resampled column means of each set of a group, (resamples, n_columns)."""
+    keys = sorted({key for each in group for key in each.keys})
+    position = {key: number for number, key in enumerate(keys)}
+    rows = [np.array([position[key] for key in each.keys]) for each in group]
+    drawn: list[list[Array]] = [[] for _ in group]
+    for counts in resampled_counts(len(keys), resamples=resamples, seed=_stream(seed, keys)):
+        for number, (each, chosen) in enumerate(zip(group, rows, strict=True)):
+            weights = counts[:, chosen]
+            total = np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
+            drawn[number].append(weights @ each.columns / total)
+    return [np.concatenate(parts) for parts in drawn]
+
+
+def _stream(seed: int, keys: Sequence[tuple[str, str]]) -> int:
+    """A seed of the group's own, so that separate groups are drawn independently."""
+    digest = hashlib.sha256("\0".join(id_ for id_, _ in keys).encode()).digest()
+    return seed + int.from_bytes(digest[:4], "big")
+
+
+def _shared(sets: Sequence[_Set]) -> int:
+    seen: set[tuple[str, str]] = set()
+    shared: set[tuple[str, str]] = set()
+    for each in sets:
+        shared |= seen.intersection(each.keys)
+        seen |= set(each.keys)
+    return len(shared)

@@ -1,0 +1,283 @@
+"""Shapes, scales and label places for inline SVG. Lengths are in user units, y grows downwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+from suffice.report.draw.marks import Family
+from suffice.report.page.formats import tick
+from suffice.report.page.markup import Html, element, join
+
+BADGE_RADIUS = 9.0
+_RADII = (17.0, 22.0, 28.0, 36.0, 46.0, 58.0, 72.0, 90.0)
+_ANGLES = tuple(math.radians(22.5 * step) for step in range(16))
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Maps values from [low, high] to positions from ``start`` to ``end``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """The position of a value."""
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The frame of a plot."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+def ticks(low: float, high: float, most: int = 6) -> tuple[float, ...]:
+    """At most ``most`` round values that enclose [low, high], evenly spaced by 1, 2 or 5 times 10^n.
+
+    >>> ticks(0.27, 0.63)
+    (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+    """
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    exponent = math.floor(math.log10((high - low) / most))
+    for power, factor in product(range(exponent, exponent + 3), (1, 2, 5)):
+        step = factor * 10.0**power
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        if last - first < most:
+            break
+    return tuple(round(number * step, max(0, -power)) for number in range(first, last + 1))
+
+
+def _at(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def canvas(
+    size: tuple[float, float], title: str, description: str, content: Iterable[object]
+) -> Html:
+    """A picture with a name and a description for those who do not see it."""
+    return element(
+        "svg",
+        element("title", title),
+        element("desc", description),
+        *content,
+        viewBox=f"0 0 {size[0]:g} {size[1]:g}",
+        role="img",
+        aria_label=f"{title}. {description}",
+    )
+
+
+def line(start: Point, end: Point, class_: str) -> Html:
+    """A straight line."""
+    (x1, y1), (x2, y2) = start, end
+    return element("line", x1=_at(x1), y1=_at(y1), x2=_at(x2), y2=_at(y2), class_=class_)
+
+
+def polyline(points: Iterable[Point], class_: str) -> Html:
+    """A line through points, in their order."""
+    return element("polyline", points=_path(points), class_=class_)
+
+
+def area(points: Iterable[Point], class_: str) -> Html:
+    """The filled polygon with these corners."""
+    return element("polygon", points=_path(points), class_=class_)
+
+
+def _path(points: Iterable[Point]) -> str:
+    return " ".join(f"{_at(x)},{_at(y)}" for x, y in points)
+
+
+def whisker(ends: tuple[Point, Point], class_: str, reach: float = 3.0) -> Html:
+    """An upright or level interval, capped at both ends."""
+    (x1, y1), (x2, y2) = ends
+    dx, dy = (reach, 0.0) if abs(x2 - x1) <= abs(y2 - y1) else (0.0, reach)
+    return join(
+        [
+            line((x1, y1), (x2, y2), class_),
+            *(line((x - dx, y - dy), (x + dx, y + dy), class_) for x, y in ends),
+        ]
+    )
+
+
+def speck(at: Point, class_: str) -> Html:
+    """One of many small points."""
+    return element("circle", cx=_at(at[0]), cy=_at(at[1]), r="2", class_=class_)
+
+
+def text(at: Point, content: object, class_: str = "") -> Html:
+    """A line of text; classes ``mid`` and ``end`` say what of it stands at the point."""
+    return element("text", content, x=_at(at[0]), y=_at(at[1]), class_=class_ or None)
+
+
+def bar(corner: Point, size: Point, class_: str, hint: str | None = None) -> Html:
+    """A filled rectangle; ``hint`` shows under a pointer."""
+    return element(
+        "rect",
+        *(() if hint is None else (element("title", hint),)),
+        x=_at(corner[0]),
+        y=_at(corner[1]),
+        width=_at(size[0]),
+        height=_at(size[1]),
+        class_=class_,
+    )
+
+
+def dot(at: Point, family: Family, hint: str) -> Html:
+    """A data point: square for a fixed budget, circle for a policy, diamond for an oracle."""
+    x, y = at
+    hinted = element("title", hint)
+    if family == "adaptive":
+        return element("circle", hinted, cx=_at(x), cy=_at(y), r="4.5", class_="dot adaptive")
+    reach = 4.2 if family == "fixed" else 6.0
+    corners = (
+        ((-reach, -reach), (reach, -reach), (reach, reach), (-reach, reach))
+        if family == "fixed"
+        else ((0.0, -reach), (reach, 0.0), (0.0, reach), (-reach, 0.0))
+    )
+    points = _path((x + dx, y + dy) for dx, dy in corners)
+    return element("polygon", hinted, points=points, class_=f"dot {family}")
+
+
+def badge(at: Point, mark: str, family: Family) -> Html:
+    """A policy's mark: in a square for a fixed budget, else in a disc."""
+    x, y = at
+    corner = 3.0 if family == "fixed" else BADGE_RADIUS
+    shape = element(
+        "rect",
+        x=_at(x - BADGE_RADIUS),
+        y=_at(y - BADGE_RADIUS),
+        width=_at(2 * BADGE_RADIUS),
+        height=_at(2 * BADGE_RADIUS),
+        rx=_at(corner),
+        class_=f"badge {family}",
+    )
+    return join([shape, text((x, y + 4), mark, "badge-text mid")])
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What a badge must not cover: other points, and if possible lines."""
+
+    frame: Box
+    points: Sequence[Point]
+    lines: Sequence[tuple[Point, Point]]
+
+
+def place_badges(
+    frame: Box, points: Sequence[Point], lines: Sequence[tuple[Point, Point]]
+) -> list[Point]:
+    """A place near every point for its badge: inside the frame, clear of points and other badges.
+
+    Of the clear places the one is taken that is near, covers few of ``lines`` and whose leader
+    crosses no other; where none is clear, the one that overlaps least.
+    """
+    scene = _Scene(frame, points, lines)
+    placed: dict[int, Point] = {}
+    for number in sorted(range(len(points)), key=lambda index: points[index]):
+        x, y = points[number]
+        around = [
+            (x + radius * math.sin(angle), y - radius * math.cos(angle))
+            for radius, angle in product(_RADII, _ANGLES)
+        ]
+        leaders = [(points[other], place) for other, place in placed.items()]
+        badness = partial(_badness, own=points[number], leaders=leaders, scene=scene)
+        placed[number] = min(around, key=badness)
+    return [placed[number] for number in range(len(points))]
+
+
+def _badness(
+    place: Point, own: Point, leaders: Sequence[tuple[Point, Point]], scene: _Scene
+) -> float:
+    reach = BADGE_RADIUS + 1
+    overlap = sum(_short(_distance(place, other), 2 * reach) for _, other in leaders)
+    overlap += sum(_short(_distance(place, point), reach + 7) for point in scene.points)
+    frame = scene.frame
+    x, y = place
+    overlap += sum(
+        max(0.0, reach - gap)
+        for gap in (x - frame.left, frame.right - x, y - frame.top, frame.bottom - y)
+    )
+    covered = sum(_from_segment(place, *segment) < BADGE_RADIUS for segment in scene.lines)
+    crossing = sum(_cross(own, place, *leader) for leader in leaders)
+    crossing += sum(
+        _from_segment(point, own, place) < 7 for point in scene.points if _distance(point, own) > 1
+    )
+    return 100 * overlap + _distance(place, own) + 20 * covered + 60 * crossing
+
+
+def _distance(one: Point, other: Point) -> float:
+    return math.hypot(one[0] - other[0], one[1] - other[1])
+
+
+def _short(distance: float, wanted: float) -> float:
+    return max(0.0, wanted - distance)
+
+
+def _from_segment(point: Point, start: Point, end: Point) -> float:
+    (x1, y1), (x2, y2) = start, end
+    dx, dy = x2 - x1, y2 - y1
+    length2 = dx * dx + dy * dy
+    share = 0.0 if length2 == 0 else ((point[0] - x1) * dx + (point[1] - y1) * dy) / length2
+    share = min(1.0, max(0.0, share))
+    return _distance(point, (x1 + share * dx, y1 + share * dy))
+
+
+def _cross(a: Point, b: Point, c: Point, d: Point) -> bool:
+    def side(p: Point, q: Point, r: Point) -> float:
+        return (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
+
+    return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
+
+
+SIZE = (460.0, 360.0)
+FRAME = Box(46, 34, 448, 310)
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """Where values lie inside :data:`FRAME`, and the round values that are marked."""
+
+    x: Scale
+    y: Scale
+    x_ticks: Sequence[float]
+    y_ticks: Sequence[float]
+
+    def drawn(self, x_name: str, y_name: str, *, shares: bool = True) -> list[Html]:
+        """Grid, ticks and names; ``shares``: the upright axis is in percent."""
+        bottom, x, y = FRAME.bottom, self.x, self.y
+        drawn = [line((FRAME.left, y(v)), (FRAME.right, y(v)), "grid") for v in self.y_ticks]
+        drawn += [
+            text((FRAME.left - 6, y(v) + 4), f"{100 * v:g}" if shares else tick(v), "tick end")
+            for v in self.y_ticks
+        ]
+        drawn += [line((x(v), bottom), (x(v), bottom + 4), "axis") for v in self.x_ticks]
+        drawn += [text((x(v), bottom + 18), tick(v), "tick mid") for v in self.x_ticks]
+        drawn.append(line((FRAME.left, bottom), (FRAME.right, bottom), "axis"))
+        middle = (FRAME.left + FRAME.right) / 2
+        drawn.append(text((middle, bottom + 40), x_name, "axis-name mid"))
+        drawn.append(text((FRAME.left - 40, 16), y_name, "axis-name"))
+        return drawn
+
+
+def enclosing(across: Iterable[float], upwards: Iterable[float]) -> Axes:
+    """Axes that hold all the values; at least one each."""
+    xs, ys = tuple(across), tuple(upwards)
+    x_ticks, y_ticks = ticks(min(xs), max(xs)), ticks(min(ys), max(ys))
+    return Axes(
+        x=Scale(x_ticks[0], x_ticks[-1], FRAME.left + 14, FRAME.right - 14),
+        y=Scale(y_ticks[0], y_ticks[-1], FRAME.bottom - 6, FRAME.top + 6),
+        x_ticks=x_ticks,
+        y_ticks=y_ticks,
+    )

@@ -1,0 +1,1 @@
+"""One page that loads nothing, and the markup it is made of."""

@@ -1,0 +1,119 @@
+"""Numbers as people read them. Nothing is computed here but the scaling to percent."""
+
+from __future__ import annotations
+
+import math
+
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.numbers.intervals.estimate import Estimate
+
+UNKNOWN = "-"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 in percent, one decimal.
+
+    >>> percent(0.41498), percent(None)
+    ('41.5', '-')
+    """
+    return UNKNOWN if share is None else f"{100 * share:z.1f}"
+
+
+def signed(share: float | None) -> str:
+    """A difference of shares in percentage points, with its sign.
+
+    >>> signed(0.0304), signed(-0.00001)
+    ('+3.0', '+0.0')
+    """
+    return UNKNOWN if share is None else f"{100 * share:+z.1f}"
+
+
+def bracket(interval: Interval | None) -> str:
+    """An interval's ends in percentage points."""
+    return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
+
+
+def points(interval: Interval | None) -> str:
+    """A difference with its interval, in percentage points."""
+    return UNKNOWN if interval is None else f"{signed(interval.estimate)} {bracket(interval)}"
+
+
+def decimal(value: float | None) -> str:
+    """A mean with two decimals."""
+    return UNKNOWN if value is None else f"{value:z,.2f}"
+
+
+def amount(value: float | None) -> str:
+    """A mean cost of any size: two decimals, of small ones three digits, of large ones none.
+
+    >>> amount(0.00041239), amount(3.13), amount(1840.6), amount(0.0)
+    ('0.000412', '3.13', '1,841', '0.00')
+    """
+    if value is None or not value:
+        return decimal(value)
+    digits = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:z,.{0 if digits < 0 else max(2, digits)}f}"
+
+
+def count(value: float | None) -> str:
+    """A mean of a large count, or a count, without decimals."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def tick(value: float) -> str:
+    """A round number on an axis, never with an exponent.
+
+    >>> tick(0.00005), tick(2.5), tick(20000.0)
+    ('0.00005', '2.5', '20,000')
+    """
+    whole, _, rest = f"{value:z,.12f}".rstrip("0").partition(".")
+    return f"{whole}.{rest}" if rest else whole
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, which takes an s unless it is one.
+
+    >>> counted(1, "question"), counted(3000, "question")
+    ('1 question', '3,000 questions')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def estimated(found: Estimate | None, *, sign: bool = False) -> str:
+    """An estimate with its interval, two decimals; ``sign``: as a difference.
+
+    >>> estimated(Estimate(value=0.71, low=0.65, high=0.78)), estimated(Estimate(value=0.5))
+    ('0.71 [0.65, 0.78]', '0.50 [-]')
+    """
+    if found is None or found.value is None:
+        return UNKNOWN
+    value = f"{found.value:+z.2f}" if sign else f"{found.value:z.2f}"
+    if found.low is None or found.high is None:
+        return f"{value} [{UNKNOWN}]"
+    return f"{value} [{found.low:z.2f}, {found.high:z.2f}]"
+
+
+def fraction(value: float | None, digits: int = 4) -> str:
+    """A score that is not read in percent, as it is."""
+    return UNKNOWN if value is None else f"{value:z.{digits}f}"
+
+
+def fractions(interval: Interval, *, sign: bool = False) -> str:
+    """Such a score with its interval; ``sign``: as a difference.
+
+    >>> fractions(Interval(estimate=0.2, low=0.15, high=0.25))
+    '0.2000 [0.1500, 0.2500]'
+    """
+    value = f"{interval.estimate:+z.4f}" if sign else fraction(interval.estimate)
+    return f"{value} [{fraction(interval.low)}, {fraction(interval.high)}]"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value; tiny ones as a bound.
+
+    >>> p_value(0.0312), p_value(1e-9), p_value(1.0), p_value(None)
+    ('0.031', '< 0.0001', '1', '-')
+    """
+    if value is None:
+        return UNKNOWN
+    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"

@@ -1,0 +1,44 @@
+"""A page that loads nothing: style and script stand in it, and its own security policy forbids any other."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+
+from suffice.report.page.markup import Html, element
+
+
+def asset(name: str) -> Html:
+    """A file of this package, as it is."""
+    return Html(files("suffice.report.page").joinpath(name).read_text(encoding="utf-8"))
+
+
+def page(title: str, *content: object, script: Html | None = None) -> str:
+    """The whole document in the report's style, with ``script`` at its end."""
+    style = asset("page.css")
+    running = () if script is None else (element("script", script),)
+    body = element("body", *content, *running)
+    html = element("html", _head(title, style, script), body, lang="en")
+    return f"<!DOCTYPE html>\n{html}\n"
+
+
+def _hashed(content: str) -> str:
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+
+
+def _head(title: str, style: Html, script: Html | None) -> Html:
+    allowed = "'none'" if script is None else _hashed(script)
+    security = (
+        f"default-src 'none'; style-src {_hashed(style)}; script-src {allowed}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=Html(security)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("link", rel="icon", href="data:,"),
+        element("style", style),
+    )

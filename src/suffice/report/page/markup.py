@@ -1,0 +1,113 @@
+"""HTML that is safe by construction: whatever is not already markup is escaped."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+_VOID = frozenset({"br", "input", "link", "meta"})
+# Characters that hide, reorder or end text: controls but tab and line feed, marks and overrides of
+# writing direction, invisible joins, line separators, byte-order marks and lone surrogates.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff]"
+)
+_UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029]")
+
+
+class Html(str):
+    """Markup. Formatting or adding to it gives a plain string again, which will be escaped."""
+
+    __slots__ = ()
+
+
+def visible(text: str) -> str:
+    r"""The text with invisible and direction-changing characters spelled out.
+
+    >>> visible("abc\u202edef")
+    'abc[U+202E]def'
+    """
+    return _INVISIBLE.sub(lambda found: f"[U+{ord(found.group()):04X}]", text.replace("\r\n", "\n"))
+
+
+def shorten(text: str, most: int, ellipsis: str = "…") -> str:
+    """The text with its middle cut so that at most ``most`` characters stay.
+
+    >>> shorten("answer_stable and round >= 2", 16)
+    'answer_s…nd >= 2'
+    """
+    if len(text) <= most:
+        return text
+    kept = max(0, most - len(ellipsis))
+    head = (kept + 1) // 2
+    return f"{text[:head]}{ellipsis}{text[len(text) - (kept - head) :]}"
+
+
+def _escape(value: object) -> str:
+    if isinstance(value, Html):
+        return value
+    return html.escape(visible(str(value)))
+
+
+def join(parts: Iterable[object]) -> Html:
+    """Parts in a row; those that are not markup are escaped."""
+    return Html("".join(_escape(part) for part in parts))
+
+
+def element(name: str, /, *children: object, **attributes: object) -> Html:
+    """An element; children and attribute values that are not markup are escaped.
+
+    Parameters
+    ----------
+    name
+        The element's name.
+    children
+        Text or markup.
+    attributes
+        By name, with ``_`` for ``-`` and a trailing ``_`` dropped. ``None`` and ``False`` leave the
+        attribute out, ``True`` gives it without a value.
+
+    >>> element("p", "1 < 2", class_="note")
+    '<p class="note">1 &lt; 2</p>'
+    """
+    opened = [name]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        attribute = key.rstrip("_").replace("_", "-")
+        opened.append(attribute if value is True else f'{attribute}="{_escape(value)}"')
+    if name in _VOID:
+        return Html(f"<{' '.join(opened)}>")
+    return Html(f"<{' '.join(opened)}>{join(children)}</{name}>")
+
+
+def _as_json_escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found.group()):04x}"
+
+
+def json_for_script(value: object) -> Html:
+    """JSON that cannot end or confuse the ``<script>`` element it stands in."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Html(_UNSAFE_IN_SCRIPT.sub(_as_json_escape, text))
+
+
+def data_table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
+    """A table in a region that scrolls by itself; the first cell of a row is its header."""
+    header = element("tr", *(element("th", cell, scope="col") for cell in head))
+    body = join(
+        element(
+            "tr",
+            element("th", row[0], scope="row"),
+            *(element("td", cell) for cell in row[1:]),
+        )
+        for row in rows
+    )
+    table = element(
+        "table",
+        element("caption", caption),
+        element("thead", header),
+        element("tbody", body),
+    )
+    return element("div", table, class_="scroll", role="region", tabindex="0", aria_label=caption)

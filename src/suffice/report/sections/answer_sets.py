@@ -1,0 +1,146 @@
+"""Answer sets: what is promised of them, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.replay.run.answer_sets import AnswerSetResult
+from suffice.report.draw.marks import Marked, label, short_name
+from suffice.report.page.formats import UNKNOWN, decimal, percent
+from suffice.report.page.markup import Html, data_table, element, join, shorten, visible
+from suffice.report.page.section import Section, plain, two_lines, with_interval
+
+_LONGEST = 400
+
+
+def answer_sets_section(policies: Sequence[Marked]) -> Section | None:
+    """A line for every policy that gives sets; ``None``: none does."""
+    found = [(each, each.result.sets) for each in policies if each.result.sets is not None]
+    if not found:
+        return None
+    return Section(
+        name="answer-sets",
+        heading="Answer sets",
+        finding=_finding(*found[0], len(found)),
+        content=join(
+            [
+                plain(
+                    "These policies give a set of answers. A question is covered when its set holds the "
+                    'right answer, or says "Can\'t Answer" where no recorded round sampled it. The promise '
+                    "is about the mean over questions drawn like those that set the thresholds, and over "
+                    "which questions those were; so a coverage somewhat below it can be chance."
+                ),
+                _table(found),
+                _kept(found),
+                *(_notes(each, sets) for each, sets in found),
+            ]
+        ),
+    )
+
+
+_Found = Sequence[tuple[Marked, AnswerSetResult]]
+
+
+def _finding(each: Marked, sets: AnswerSetResult, number: int) -> str:
+    more = f"; {number - 1} more" if number > 1 else ""
+    size = f"{decimal(sets.set_size.estimate)} answers a set"
+    if sets.coverage is None:
+        return f"{short_name(each)}: {_promised(sets)}% promised, none measured; {size}{more}"
+    measured = percent(sets.coverage.estimate)
+    return f"{short_name(each)}: {measured}% covered, {_promised(sets)}% promised; {size}{more}"
+
+
+def _promised(sets: AnswerSetResult) -> str:
+    return f"{100 * (1 - sets.alpha):.4g}"
+
+
+def _table(found: _Found) -> Html:
+    rows = [
+        (
+            label(each),
+            _promised(sets),
+            _coverage(sets),
+            _decimals(sets.set_size),
+            percent(sets.answer_rate),
+            decimal(sets.objective),
+            _rounds(each),
+        )
+        for each, sets in found
+    ]
+    head = (
+        *("policy", "promised %", "covered % [95%]", "set size [95%]", "answer rate %"),
+        *("objective", "rounds"),
+    )
+    note = (
+        'Set size counts "Can\'t Answer". Answer rate: sets without it. Objective: mean rounds, less what '
+        "stopping on questions that can be answered gains; low is good."
+    )
+    table = data_table("What the answer sets are worth", head, rows)
+    return join([table, element("p", note, class_="plain small")])
+
+
+def _coverage(sets: AnswerSetResult) -> Html:
+    if sets.coverage is None:
+        return join([UNKNOWN])
+    shown = with_interval(percent(sets.coverage.estimate), sets.coverage)
+    if sets.coverage.high >= 1 - sets.alpha:
+        return shown
+    return join([shown, " ", element("span", "below the promise", class_="tag")])
+
+
+def _decimals(interval: Interval) -> Html:
+    ends = f"[{decimal(interval.low)}, {decimal(interval.high)}]"
+    return join([decimal(interval.estimate), " ", element("small", ends)])
+
+
+def _rounds(each: Marked) -> str:
+    budget = getattr(each.result.policy, "rounds", None)
+    taken = decimal(each.result.mean_rounds)
+    return taken if budget is None else f"{taken} of {budget}"
+
+
+def _kept(found: _Found) -> Html:
+    """What the policies' passage filters leave."""
+    rows = [
+        (
+            label(each),
+            percent(kept.passages),
+            percent(kept.all),
+            percent(kept.shown),
+            kept.questions,
+        )
+        for each, sets in found
+        if (kept := sets.retention) is not None
+    ]
+    if not rows:
+        return plain("No passage filter can be replayed on these rounds.")
+    head = (
+        "policy",
+        *(two_lines("right passages", "kept %"), two_lines("questions that", "keep all %")),
+        *(two_lines("passages", "still shown %"), "questions"),
+    )
+    note = "Over questions that retrieved a right passage."
+    table = data_table("What the passage filters keep", head, rows)
+    return join([table, element("p", note, class_="plain small")])
+
+
+def _notes(each: Marked, sets: AnswerSetResult) -> Html:
+    """The promise in words, and what goes with it."""
+    policy = each.result.policy
+    promise = getattr(policy, "promise", None)
+    said = [*sets.notes, *getattr(policy, "remarks", ())]
+    items = (element("li", shorten(visible(note), _LONGEST)) for note in dict.fromkeys(said))
+    return element(
+        "div",
+        element("h3", label(each)),
+        element("p", element("code", getattr(policy, "summary", UNKNOWN))),
+        element("p", _sentence(promise), class_="promise") if promise else "",
+        element("ul", *items, class_="notes small") if said else "",
+        class_="guarantee",
+    )
+
+
+def _sentence(text: str) -> str:
+    shown = shorten(visible(text), _LONGEST)
+    return f"{shown[:1].upper()}{shown[1:]}{'' if shown.endswith('.') else '.'}"

@@ -1,0 +1,186 @@
+"""The comparison: policies side by side, what each is, and what a reader must know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from suffice.measures.costs import CostAxis
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.replay.run.results import ReplayResult
+from suffice.report.draw.marks import Marked, label, short_name
+from suffice.report.page.formats import (
+    UNKNOWN,
+    amount,
+    count,
+    counted,
+    decimal,
+    percent,
+    signed,
+)
+from suffice.report.page.markup import Html, data_table, element, join, shorten, visible
+from suffice.report.page.section import Section, folded, two_lines, with_interval
+
+_COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
+_IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})
+_PARTS = {
+    "guarantees": "Guarantees",
+    "calibrators": "Calibration",
+    "sweep": "Thresholds",
+    "search": "Search",
+    "diagnostics": "Signals",
+    "selective": "Selective prediction",
+}
+
+
+def comparison_section(
+    result: ReplayResult, policies: Sequence[Marked], left_out: Mapping[str, str]
+) -> Section:
+    """The table, the policies' identities, the notes; ``left_out`` says why a part is missing."""
+    baseline = next((each for each in policies if each.baseline), None)
+    named = f" against {short_name(baseline)}" if baseline else ""
+    return Section(
+        name="comparison",
+        heading="Comparison",
+        finding=f"{_policies(len(policies))}{named}",
+        content=_comparison(result, policies, left_out),
+        opened=True,
+    )
+
+
+def _policies(number: int) -> str:
+    return "1 policy" if number == 1 else f"{number} policies"
+
+
+def _comparison(
+    result: ReplayResult, policies: Sequence[Marked], left_out: Mapping[str, str]
+) -> Html:
+    own = () if result.cost.name in _IN_TABLE else (result.cost,)
+    head = (
+        "Policy",
+        "EM %",
+        "F1 %",
+        "Acc %",
+        "Rounds",
+        "Calls",
+        *(_cost_head(each) for each in own),
+        two_lines("Prompt", "tokens"),
+        two_lines("Completion", "tokens"),
+        two_lines("F1 against", shorten(visible(result.baseline), 20)),
+        two_lines("F1", "kept %"),
+        two_lines("F1 over", "fixed-k"),
+    )
+    table = data_table("Policies side by side", head, [_row(each, own) for each in policies])
+    notes = element("ul", *(element("li", each) for each in _notes(result)), class_="notes")
+    return join(
+        [
+            element(
+                "p",
+                "Scores are means over questions with gold answers, rounds, "
+                f"{''.join(f'{each.label}, ' for each in own)}calls and tokens are means per question. "
+                f"F1 over fixed-k is at equal {result.cost.label}. In brackets: 95% intervals.",
+                class_="plain",
+            ),
+            element("div", table, class_="comparison"),
+            _identities(policies),
+            element("h3", "Notes"),
+            notes,
+            _left_out(left_out),
+        ]
+    )
+
+
+def _left_out(parts: Mapping[str, str]) -> Html:
+    if not parts:
+        return Html()
+    items = (
+        element("li", element("b", _PARTS.get(name, name[:1].upper() + name[1:])), f": {why}")
+        for name, why in parts.items()
+    )
+    return folded(
+        f"Left out of this report: {counted(len(parts), 'part')}",
+        element("ul", *items, class_="notes small", id="left-out"),
+    )
+
+
+def _cost_head(cost: CostAxis) -> Html:
+    label = f"{cost.label[:1].upper()}{cost.label[1:]}"
+    if cost.unit:
+        return two_lines(f"{label},", cost.unit)
+    first, _, last = label.rpartition(" ")
+    return two_lines(first, last) if first else join([label])
+
+
+def _row(each: Marked, own: Sequence[CostAxis]) -> tuple[object, ...]:
+    result, costs = each.result, each.result.costs
+    return (
+        label(each),
+        percent(result.em),
+        with_interval(percent(result.f1), result.f1_interval),
+        percent(result.acc),
+        decimal(result.mean_rounds),
+        decimal(costs.get("llm_calls")),
+        *(amount(costs.get(one.name)) for one in own),
+        count(costs.get("prompt_tokens")),
+        count(costs.get("completion_tokens")),
+        element("span", "baseline", class_="tag")
+        if each.baseline
+        else _difference(result.delta_f1),
+        percent(result.retained_f1),
+        _difference(result.frontier_gain),
+    )
+
+
+def _difference(interval: Interval | None) -> Html:
+    return with_interval(signed(None if interval is None else interval.estimate), interval)
+
+
+def _identities(policies: Sequence[Marked]) -> Html:
+    rows = [
+        (
+            label(each, each.result.name),
+            each.result.kind,
+            each.result.preset or UNKNOWN,
+            element("code", each.result.hash),
+            element("code", getattr(each.result.policy, "summary", UNKNOWN)),
+            each.result.beyond_record,
+        )
+        for each in policies
+    ]
+    head = (
+        "policy",
+        "kind",
+        "preset",
+        "hash",
+        "rule",
+        two_lines("questions that", "end before its round"),
+    )
+    table = data_table("What each policy is", head, rows)
+    summary = "What each policy is: names, hashes, rules"
+    return folded(summary, element("div", table, class_="identities"))
+
+
+def _notes(result: ReplayResult) -> list[str]:
+    notes = list(result.notes)
+    unlabelled = result.questions - result.labelled
+    if not result.labelled:
+        notes.append("No question has gold answers: scores and differences are unknown (-).")
+    elif unlabelled:
+        notes.append(
+            f"{counted(unlabelled, 'question')} without gold answers: counted in costs, not in scores."
+        )
+    for name in _COSTS:
+        without = [each.name for each in result.policies if each.costs.get(name) is None]
+        if without:
+            whom = "any policy" if len(without) == len(result.policies) else ", ".join(without)
+            notes.append(f"{name} is not recorded for {whom}; unknown is shown as -.")
+    if any(each.kind == "oracle" for each in result.policies):
+        notes.append(
+            "Oracles read the gold answers: they bound what is possible and cannot be deployed."
+        )
+    if result.labelled:
+        notes.append(
+            "Intervals come from resampling these questions. They say nothing about another data set, "
+            "model, retriever or prompt, nor about what a rerun of this model would answer. With many "
+            "policies, some differ from the baseline by chance."
+        )
+    return notes

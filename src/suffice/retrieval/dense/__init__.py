@@ -1,0 +1,1 @@
+"""Rankings by vectors: encoders and indexes of unit vectors."""

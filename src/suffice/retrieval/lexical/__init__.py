@@ -1,0 +1,1 @@
+"""Rankings by words: BM25 and TF-IDF."""

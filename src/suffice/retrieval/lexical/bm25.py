@@ -1,0 +1,276 @@
+"""BM25 over a fixed set of passages.
+
+Two uses, two variants. A question's **own paragraphs** are ranked with ``okapi``, the formula of the
+``rank_bm25`` package that the published per-question rankings used, equal to it bit for bit. A
+**pooled corpus** is ranked with ``lucene`` or ``robertson`` by the ``bm25s`` package, which scores
+each word once when the index is built.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._optional import require
+from suffice.errors import DataError, UsageError, first_line
+from suffice.retrieval.index_folder import UNREADABLE, load_index, save_index
+from suffice.retrieval.ranking import ScoredIndex, check_ids
+from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.tokens import passage_tokens, tokenize
+
+_EPSILON = 0.25
+"""A word in more than half of the passages gets this share of the mean IDF."""
+
+
+def _idf(document_frequency: dict[str, int], n_passages: int) -> dict[str, float]:
+    """IDF ln((N - df + 0.5) / (df + 0.5)) with the floor for negative values.
+
+    The mean that sets the floor includes the negative ones, and is summed in order of first
+    occurrence: the last bit of a score depends on it. The floor itself can be negative.
+    """
+    idf = {
+        word: math.log(n_passages - count + 0.5) - math.log(count + 0.5)
+        for word, count in document_frequency.items()
+    }
+    total = 0.0
+    for value in idf.values():  # sum() compensates rounding from Python 3.12 on
+        total += value
+    floor = _EPSILON * (total / len(idf)) if idf else 0.0
+    return {word: floor if value < 0 else value for word, value in idf.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class OkapiScorer:
+    """Postings weighted by term frequency and length, and the IDF of every word.
+
+    ``weights[word]`` holds passage indices and the values
+    ``tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length))`` there.
+    """
+
+    n_passages: int
+    idf: dict[str, float]
+    weights: dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]]
+
+    @classmethod
+    def fit(
+        cls, tokens: Sequence[Sequence[str]], *, k1: float = 1.5, b: float = 0.75
+    ) -> OkapiScorer:
+        """Count words; passages without words, and no passages at all, are allowed."""
+        postings: dict[str, list[tuple[int, int]]] = {}
+        for i, words in enumerate(tokens):
+            for word, count in Counter(words).items():
+                postings.setdefault(word, []).append((i, count))
+        lengths = np.array([len(words) for words in tokens])  # (n_passages,)
+        mean = sum(len(words) for words in tokens) / len(tokens) if len(tokens) else 0.0
+        weights = {}
+        for word, places in postings.items():
+            where = np.array([i for i, _ in places], dtype=np.intp)
+            tf = np.array([count for _, count in places])
+            weights[word] = (
+                where,
+                tf * (k1 + 1) / (tf + k1 * (1 - b + b * lengths[where] / mean)),
+            )
+        idf = _idf({word: len(places) for word, places in postings.items()}, len(tokens))
+        return cls(n_passages=len(tokens), idf=idf, weights=weights)
+
+    def scores(self, query_tokens: Sequence[str]) -> NDArray[np.float64]:
+        """Scores of all passages, (n_passages,); a word counts as often as the query has it."""
+        total = np.zeros(self.n_passages)
+        for word in query_tokens:
+            if word in self.weights:
+                where, values = self.weights[word]
+                total[where] += self.idf[word] * values
+        return total
+
+
+BM25Variant = Literal["okapi", "robertson", "lucene"]
+_VARIANTS: tuple[BM25Variant, ...] = get_args(BM25Variant)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BM25Settings:
+    """Which BM25.
+
+    Parameters
+    ----------
+    k1
+        Saturation of repeated words, at least 0; at 0 a word counts once.
+    b
+        Share of length normalisation, in [0, 1].
+    variant
+        ``okapi``: as the package rank_bm25, words in more than half of the passages get a quarter of
+        the mean IDF. ``robertson``: the same saturation without its constant factor ``k1 + 1``, and
+        such words get IDF 0. ``lucene``: IDF ln(1 + (N - df + 0.5) / (df + 0.5)), always positive.
+    """
+
+    k1: float = 1.5
+    b: float = 0.75
+    variant: BM25Variant = "lucene"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.k1 <= sys.float_info.max:
+            raise UsageError(f"k1 must be a number of at least 0, found {self.k1!r:.60}")
+        if not 0 <= self.b <= 1:
+            raise UsageError(f"b must lie in [0, 1], found {self.b!r}")
+        if self.variant not in _VARIANTS:
+            raise UsageError(f"no BM25 variant {self.variant!r}; allowed: {', '.join(_VARIANTS)}")
+
+
+OKAPI = BM25Settings(variant="okapi")
+"""What ranks a question's own paragraphs."""
+
+
+class _Scorer(Protocol):
+    def scores(self, query_tokens: Sequence[str]) -> NDArray[np.floating[Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _EagerScorer:
+    """Scores of a ``bm25s`` index; ``None`` when the passages hold no word at all."""
+
+    engine: Any
+    n_passages: int
+
+    def scores(self, query_tokens: Sequence[str]) -> NDArray[np.floating[Any]]:
+        ids = [] if self.engine is None else self.engine.get_tokens_ids(query_tokens)
+        if not ids:
+            return np.zeros(self.n_passages, dtype=np.float32)
+        scores: NDArray[np.floating[Any]] = self.engine.get_scores_from_ids(ids)
+        return scores
+
+
+_ENGINE_FILES = (  # written by bm25s unless there is no word to index
+    *("data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"),
+    *("params.index.json", "vocab.index.json"),
+)
+
+
+def load_bm25s() -> Any:
+    """Import ``bm25s`` and put back the level of its logger, which its import sets to DEBUG."""
+    logger = logging.getLogger("bm25s")
+    level = logger.level
+    module = require("bm25s", extra="bm25", purpose="BM25 over a pooled corpus")
+    logger.setLevel(level)
+    return module
+
+
+def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _EagerScorer:
+    module = load_bm25s()
+    vocabulary: dict[str, int] = {}
+    # numbered one passage at a time: the words of a large corpus are never held all at once
+    ids = [
+        [vocabulary.setdefault(word, len(vocabulary)) for word in passage_tokens(passage)]
+        for passage in passages
+    ]
+    if not vocabulary:
+        return _EagerScorer(engine=None, n_passages=len(passages))
+    engine = module.BM25(k1=settings.k1, b=settings.b, method=settings.variant, backend="numpy")
+    engine.index((ids, vocabulary), create_empty_token=False, show_progress=False)
+    return _EagerScorer(engine=engine, n_passages=len(passages))
+
+
+class BM25Index(ScoredIndex):
+    """A ranked-retrieval index; fulfils :class:`suffice.protocols.Retriever`.
+
+    Build one with :meth:`build` or :meth:`load`.
+
+    >>> index = BM25Index.build(
+    ...     [Passage(id="a", text="a red boat"), Passage(id="b", text="a green boat"),
+    ...      Passage(id="c", text="an old tree")], OKAPI)
+    >>> [passage.id for passage in index.retrieve("green boat", 2)]
+    ['b', 'a']
+    """
+
+    def __init__(
+        self, passages: tuple[Passage, ...], settings: BM25Settings, scorer: _Scorer
+    ) -> None:
+        super().__init__(passages)
+        self.settings = settings
+        self._scorer = scorer
+
+    @classmethod
+    def build(cls, passages: Iterable[Passage], settings: BM25Settings | None = None) -> BM25Index:
+        """Index passages over title and text.
+
+        Parameters
+        ----------
+        passages
+            Any number, none included; ids must be unique.
+        settings
+            ``None``: :class:`BM25Settings` as it stands, for a pooled corpus. For a question's own
+            paragraphs give :data:`OKAPI`.
+
+        Raises
+        ------
+        DataError
+            When two passages share an id.
+        MissingExtra
+            When ``bm25s`` is not installed and the variant is not ``okapi``.
+        """
+        kept, settings = tuple(passages), settings or BM25Settings()
+        check_ids(kept)
+        scorer: _Scorer
+        if settings.variant == "okapi":
+            tokens = [passage_tokens(passage) for passage in kept]
+            scorer = OkapiScorer.fit(tokens, k1=settings.k1, b=settings.b)
+        else:
+            scorer = _eager_scorer(kept, settings)
+        return cls(kept, settings, scorer)
+
+    def scores(self, query: str) -> NDArray[np.floating[Any]]:
+        """The query's score of every passage, (n_passages,); 0 where no word is shared."""
+        return self._scorer.scores(tokenize(query))
+
+    def save(self, folder: str | Path) -> None:
+        """Write the index to ``folder``; an index already there is replaced in one step."""
+        engine = self._scorer.engine if isinstance(self._scorer, _EagerScorer) else None
+
+        def write(data: Path) -> None:
+            if engine is not None:
+                engine.save(data, show_progress=False)
+
+        save_index(Path(folder), "bm25", self.passages, asdict(self.settings), write)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> BM25Index:
+        """Read an index that :meth:`save` wrote.
+
+        Raises
+        ------
+        DataError
+            When a file is missing, cut short or changed, naming it, or written by a newer version.
+        """
+        stored = load_index(Path(folder), "bm25")
+        try:
+            settings = BM25Settings(**stored.settings)
+        except (TypeError, UsageError) as error:
+            raise DataError(
+                f"not the header of a BM25 index ({error})", file=str(stored.header)
+            ) from error
+        if settings.variant == "okapi":
+            return cls.build(stored.passages, settings)
+        engine = None
+        if any(passage_tokens(passage) for passage in stored.passages):
+            stored.need(*_ENGINE_FILES)
+            engine = _load_engine(stored.data)
+        scorer = _EagerScorer(engine=engine, n_passages=len(stored.passages))
+        return cls(stored.passages, settings, scorer)
+
+
+def _load_engine(data: Path) -> Any:
+    try:
+        return load_bm25s().BM25.load(data, show_progress=False)
+    except UNREADABLE as error:
+        raise DataError(
+            f"not a readable bm25s index ({first_line(error)}); build the index again",
+            file=str(data),
+        ) from error

@@ -1,0 +1,1 @@
+"""Networks that read two texts together: rerankers, entailment, contradiction."""

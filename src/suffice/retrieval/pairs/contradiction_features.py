@@ -1,0 +1,280 @@
+"""What the contradiction head reads of two statements: their words, and the vectors of some of them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+VectorOf = Callable[[str], NDArray[np.float64]]
+"""A text's unit vector, (dimension,)."""
+
+# Fixed with the weights: another list here would change what shipped weights were trained to read.
+_NEGATIONS = frozenset(
+    {
+        *("not", "no", "never", "none", "nobody", "nothing", "cannot", "neither", "nor", "without"),
+        *("incompatible", "avoid"),
+    }
+)
+_LATER = frozenset({"after", "afterwards", "later", "once", "only", "until", "following"})
+_FUNCTION_WORDS = frozenset(
+    {
+        *("a", "all", "an", "and", "any", "as", "at", "be", "by", "do", "does", "each", "every"),
+        *(
+            "for",
+            "from",
+            "has",
+            "have",
+            "in",
+            "into",
+            "is",
+            "it",
+            "its",
+            "let",
+            "may",
+            "must",
+            "next",
+        ),
+        *(
+            "now",
+            "of",
+            "on",
+            "one",
+            "our",
+            "should",
+            "so",
+            "step",
+            "that",
+            "the",
+            "then",
+            "this",
+            "to",
+        ),
+        *("we", "will", "with"),
+    }
+)
+_CONTRACTED = ("n't", "n’t")
+_DROPPED = _NEGATIONS | {"do"}
+_POLELESS = _FUNCTION_WORDS - {"on"}
+_FORM_WORDS = _FUNCTION_WORDS | _NEGATIONS | _LATER
+_WORD = re.compile(r"\w+(?:[-.'’]\w+)*")
+_NO_UN = frozenset({"unified", "uniform", "uniformly", "unlimited", "uniquely", "university"})
+_PREFIXES = ("un", "in", "dis", "de", "non", "non-")
+_ENDINGS = ("ing", "ed", "es", "s", "e")
+
+_LEXICAL = (
+    "one_negated",
+    "both_negated",
+    "shared_share",
+    "contained_share",
+    "difference_shorter",
+    "difference_longer",
+    "other_numbers",
+    "prefix_opposite",
+    "same_order",
+    "other_order",
+    "same_order_one_negated",
+    "alike_one_negated",
+)
+_VECTOR = (
+    "sentence_cosine",
+    "difference_cosine",
+    "sentence_cosine_one_negated",
+    "difference_cosine_one_negated",
+    "sentence_poles",
+    "difference_poles",
+    "word_poles",
+    "sentence_poles_turned",
+    "difference_poles_turned",
+    "word_poles_turned",
+    "difference_opposed",
+    "words_opposed",
+    "weaker_pole",
+    "stronger_pole",
+    "one_turned",
+)
+FEATURES = (*_LEXICAL, *_VECTOR)
+"""Names of the columns of :func:`pair_features`; of :func:`lexical_features` the first twelve."""
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _negated(words: Sequence[str]) -> bool:
+    """Whether the negations are odd in number."""
+    found = sum(word in _NEGATIONS or word.endswith(_CONTRACTED) for word in words)
+    return found % 2 == 1
+
+
+def _turns(words: Sequence[str]) -> bool:
+    """Whether the words that turn a meaning round are odd in number: negations, and "un-" words."""
+    found = sum(word.startswith("un") and len(word) >= 7 and word not in _NO_UN for word in words)
+    return (found % 2 == 1) != _negated(words)
+
+
+def _stem(word: str) -> str:
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word.removesuffix(ending)
+    return word
+
+
+def differences(first: str, second: str) -> tuple[str, str]:
+    """The words of each text that the other lacks, in order and joined by blanks; may be empty.
+
+    >>> differences("Enable logs on the queue", "Disable all logs on the queue")
+    ('enable', 'disable all')
+    """
+    words = _words(first), _words(second)
+    counts = Counter(words[0]), Counter(words[1])
+    return _left(words[0], counts[0] - counts[1]), _left(words[1], counts[1] - counts[0])
+
+
+def _left(words: Sequence[str], missing: Counter[str]) -> str:
+    kept = []
+    for word in words:
+        if missing[word] > 0:
+            missing[word] -= 1
+            kept.append(word)
+    return " ".join(kept)
+
+
+def lexical_features(first: str, second: str) -> NDArray[np.float64]:
+    """What the words alone tell, (12,), the same in either order.
+
+    ``one_negated`` and ``both_negated`` count negations modulo 2; ``shared_share`` is content stems in
+    common over those of either, ``contained_share`` over the fewer; ``difference_shorter`` and
+    ``difference_longer`` are log(1 + words) of :func:`differences`; ``other_numbers`` is 1 where both
+    hold numbers and share none; ``prefix_opposite`` where a word is the other text's with "un", "dis"
+    and the like before it, or en- for dis-. ``same_order`` and ``other_order`` are how far the shared
+    stems stand in the same, and in the reverse order, once "after", "later" and their like in one text
+    alone have turned it round. The last two are products with ``one_negated``.
+    """
+    words = _words(first), _words(second)
+    negated = _negated(words[0]), _negated(words[1])
+    content = stems(first), stems(second)
+    shared, either = set(content[0]) & set(content[1]), set(content[0]) | set(content[1])
+    fewer = min(len(set(content[0])), len(set(content[1])))
+    sizes = sorted(len(each.split()) for each in differences(first, second))
+    contained = len(shared) / fewer if fewer else 0.0
+    order = _order(content, shared)
+    if _turned(words[0]) != _turned(words[1]):
+        order = -order
+    one = float(negated[0] != negated[1])
+    return np.array(
+        [
+            one,
+            float(negated[0] and negated[1]),
+            len(shared) / len(either) if either else 0.0,
+            contained,
+            np.log1p(sizes[0]),
+            np.log1p(sizes[1]),
+            float(_other_numbers(words)),
+            float(_prefix_opposite(set(words[0]) - set(words[1]), set(words[1]) - set(words[0]))),
+            max(order, 0.0),
+            max(-order, 0.0),
+            max(order, 0.0) * one,
+            contained * one,
+        ]
+    )
+
+
+def stems(text: str) -> list[str]:
+    """The content words without their endings, in order; negations and words of order are no content.
+
+    >>> stems("Do not open the closed ports")
+    ['open', 'clos', 'port']
+    """
+    return [_stem(word) for word in _words(text) if word not in _FORM_WORDS]
+
+
+def _turned(words: Sequence[str]) -> bool:
+    return sum(word in _LATER for word in words) % 2 == 1
+
+
+def _order(stems: tuple[list[str], list[str]], shared: set[str]) -> float:
+    """Share of pairs of shared stems in the same order less those in the other, in [-1, 1]."""
+    common = sorted(shared)
+    places = [tuple(each.index(stem) for each in stems) for stem in common]
+    same = [(a < c) == (b < d) for (a, b), (c, d) in itertools.combinations(places, 2)]
+    return (2 * sum(same) - len(same)) / len(same) if same else 0.0
+
+
+def _other_numbers(words: tuple[list[str], list[str]]) -> bool:
+    numbers = [{word for word in each if word[0].isdigit()} for each in words]
+    return bool(numbers[0] and numbers[1]) and numbers[0].isdisjoint(numbers[1])
+
+
+def _prefix_opposite(first: set[str], second: set[str]) -> bool:
+    for one, other in itertools.product(first, second):
+        for short, long in ((one, other), (other, one)):
+            if any(long == prefix + short for prefix in _PREFIXES):
+                return True
+            if short.startswith("en") and long == f"dis{short.removeprefix('en')}":
+                return True
+    return False
+
+
+def pair_features(
+    first: str, second: str, vector_of: VectorOf, pole: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """All that the head reads of two statements, (len(FEATURES),), the same in either order.
+
+    A text's pole is tanh of its vector's product with a learned direction: towards 1 it speaks of doing,
+    giving or growing, towards -1 of undoing, taking or shrinking. It is taken of the whole sentences,
+    of :func:`differences` without their negations, and as the sum over the words of those. Products of
+    the two texts' poles are below 0 where they point apart; ``_turned`` ones have their sign changed
+    where exactly one text is turned round by a negation or an "un-" word, and ``_opposed`` ones hold
+    how far below 0 those lie.
+
+    Parameters
+    ----------
+    vector_of
+        The encoder.
+    pole
+        (dimension + 1,): the learned direction, and its offset.
+    """
+    lexical = lexical_features(first, second)
+    parts = [_affirmed(text) for text in differences(first, second)]
+    vectors = [vector_of(text) for text in (first, second, *parts)]
+    cosines = float(vectors[0] @ vectors[1]), float(vectors[2] @ vectors[3])
+    poles = [_pole(vector, pole) for vector in vectors]
+    words = [_word_pole(part, vector_of, pole) for part in parts]
+    products = np.array([poles[0] * poles[1], poles[2] * poles[3], words[0] * words[1]])
+    turned = _turns(_words(first)) != _turns(_words(second))
+    turned_products = -products if turned else products
+    one_negated = lexical[0]
+    strengths = sorted(abs(each) for each in words)
+    return np.array(
+        [
+            *lexical,
+            *cosines,
+            *(each * one_negated for each in cosines),
+            *products,
+            *turned_products,
+            *np.maximum(-turned_products[1:], 0.0),
+            *strengths,
+            float(turned),
+        ]
+    )
+
+
+def _affirmed(text: str) -> str:
+    kept = [
+        word for word in text.split() if word not in _DROPPED and not word.endswith(_CONTRACTED)
+    ]
+    return " ".join(kept)
+
+
+def _pole(vector: NDArray[np.float64], pole: NDArray[np.float64]) -> float:
+    return float(np.tanh(vector @ pole[:-1] + pole[-1]))
+
+
+def _word_pole(text: str, vector_of: VectorOf, pole: NDArray[np.float64]) -> float:
+    words = [word for word in text.split() if word not in _POLELESS and not word[0].isdigit()]
+    return float(np.tanh(sum(_pole(vector_of(word), pole) for word in words)))

@@ -1,0 +1,117 @@
+"""Answer stability: the model repeats its previous round's answer, exactly or nearly."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import string
+
+from suffice.scoring import f1_score, normalize_answer
+from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.trace.rounds.records import LoopView, Round
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def added_nothing(current: Round, earlier: tuple[Round, ...]) -> bool:
+    """Whether passages were recorded and none of them is new by id."""
+    if current.passages is None:
+        return False
+    seen = {passage.id for each in earlier for passage in each.passages or ()}
+    return all(passage.id in seen for passage in current.passages)
+
+
+def answer_stable(view: LoopView) -> float:
+    """1.0 when the normalised answer equals the previous round's, else 0.0 (paper 0, Eq. 1; corrected).
+
+    Undefined in round 1 and in a round that added no new passage, where a repeated prompt repeats the
+    answer trivially. Two answers that normalise to nothing are equal; ``abstained`` tells them apart.
+    """
+    previous = view.previous
+    if previous is None or added_nothing(view.current, view.rounds[:-1]):
+        return UNDEFINED
+    return float(normalize_answer(view.current.answer) == normalize_answer(previous.answer))
+
+
+def _published_normalizer(text: str) -> str:
+    """The published code's normaliser: articles go before punctuation, so "A-ha" becomes "ha"."""
+    text = _ARTICLES.sub(" ", text.lower())
+    return " ".join(text.translate(_DELETE_PUNCTUATION).split())
+
+
+def answer_stable_published(view: LoopView) -> float:
+    """Stability as the published code computes it (paper 0; published).
+
+    Its own normaliser drops articles before punctuation. Undefined in round 1 only.
+    """
+    previous = view.previous
+    if previous is None:
+        return UNDEFINED
+    current = _published_normalizer(view.current.answer)
+    return float(current == _published_normalizer(previous.answer))
+
+
+ANSWER_STABLE = SignalSpec(
+    name="answer_stable",
+    summary="1 when the answer repeats the previous round's",
+    low=0.0,
+    high=1.0,
+    compute=answer_stable,
+    binary=True,
+)
+ANSWER_STABLE_PUBLISHED = SignalSpec(
+    name="answer_stable_published",
+    summary="the same with the published code's normaliser",
+    low=0.0,
+    high=1.0,
+    compute=answer_stable_published,
+    binary=True,
+)
+
+
+def _pair(view: LoopView) -> tuple[str, str] | None:
+    """Previous and current answer; ``None`` where ``answer_stable`` is undefined."""
+    previous = view.previous
+    if previous is None or added_nothing(view.current, view.rounds[:-1]):
+        return None
+    return previous.answer, view.current.answer
+
+
+def answer_similarity_f1(view: LoopView) -> float:
+    """Plain token F1 of the normalised answers of this round and the previous one, in [0, 1].
+
+    0 when either is empty, two empty ones included (paper 0); undefined where ``answer_stable`` is.
+    """
+    pair = _pair(view)
+    return UNDEFINED if pair is None else f1_score(pair[1], [pair[0]], "squad")
+
+
+def answer_similarity_seq(view: LoopView) -> float:
+    """Ratio of matching characters (difflib) of the normalised answers, previous first, in [0, 1].
+
+    0 when either is empty, two empty ones included (paper 0); undefined where ``answer_stable`` is.
+    """
+    pair = _pair(view)
+    if pair is None:
+        return UNDEFINED
+    previous, current = map(normalize_answer, pair)
+    if not previous or not current:
+        return 0.0
+    return difflib.SequenceMatcher(None, previous, current, autojunk=False).ratio()
+
+
+ANSWER_SIMILARITY_F1 = SignalSpec(
+    name="answer_similarity_f1",
+    summary="token F1 with the previous round's answer",
+    low=0.0,
+    high=1.0,
+    compute=answer_similarity_f1,
+)
+ANSWER_SIMILARITY_SEQ = SignalSpec(
+    name="answer_similarity_seq",
+    summary="difflib ratio to the previous round's answer",
+    low=0.0,
+    high=1.0,
+    compute=answer_similarity_seq,
+)

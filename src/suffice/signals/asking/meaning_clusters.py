@@ -1,0 +1,337 @@
+"""Clusters of a round's samples by meaning: sentence vectors, agglomerative clustering (paper 3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._optional import require
+from suffice.errors import DataError, UsageError
+from suffice.protocols import Encoder
+from suffice.scoring import normalize_answer
+from suffice.signals.asking.memo import KeptEncoder
+from suffice.signals.asking.vectors import encoded, unit_rows
+from suffice.signals.asking.whole_record import Asked, Replies, RoundQuestion, ask_rounds
+from suffice.trace.rounds.records import LoopView, Round
+from suffice.trace.rounds.table import TraceSet, with_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from suffice.trace.rounds.table import TraceSet
+
+
+CLUSTERS = "sample_clusters"
+"""The column, and what a run document says of it."""
+
+DEFAULT_COSINE = 0.9
+"""Above it MiniLM mostly joins spellings of one answer; by 0.8 it joins neighbouring numbers."""
+
+
+def check_cosine(cosine: float) -> None:
+    """Refuse a cosine outside (0, 1]."""
+    if not 0.0 < cosine <= 1.0:
+        raise UsageError(
+            f"the cosine that clusters samples must be above 0 and at most 1, found {cosine!r}; "
+            f"{DEFAULT_COSINE:g} is the one measured with minilm"
+        )
+
+
+def check_clustering(cosine: float) -> None:
+    """Refuse, before anything is asked, what :func:`cluster_samples` would refuse later.
+
+    Raises
+    ------
+    UsageError
+        For a cosine outside (0, 1].
+    MissingExtra
+        When scikit-learn is not installed.
+    """
+    check_cosine(cosine)
+    require("sklearn.cluster", extra="cluster", purpose="Clustering samples")
+
+
+def needs_encoder(samples: Sequence[str]) -> bool:
+    """Whether two of the samples differ and both are answers, so that vectors decide."""
+    return len({normalize_answer(each) for each in samples} - {""}) > 1
+
+
+def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) -> tuple[int, ...]:
+    """For each sample the position, from 0, of the first sample of its cluster.
+
+    Average linkage on cosine distance, cut at ``1 - cosine``: clusters are joined, nearest first, as
+    long as the mean cosine between the samples of the two is above ``cosine``. Repeats count in that
+    mean. Samples that normalise alike are always together; those that normalise to nothing are a
+    cluster of their own, since they are no answer.
+
+    Parameters
+    ----------
+    samples
+        The answers drawn at one round. Each distinct one is encoded once, as it is written most often.
+    encoder
+        Gives the vectors.
+    cosine
+        In (0, 1]; 1 joins nothing but samples that normalise alike.
+
+    Raises
+    ------
+    UsageError
+        For a cosine outside (0, 1].
+    BackendError
+        When the encoder fails.
+    MissingExtra
+        When scikit-learn is not installed and some of three or more answers lie near each other.
+
+    Notes
+    -----
+    The encoder reads the answers as written: without commas and hyphens "8-36 hours" is another number.
+
+    Examples
+    --------
+    >>> from suffice.testing.encoders import HashingEncoder
+    >>> samples = ["Oslo", "Oslo city", "the Oslo", "", "Bergen"]
+    >>> cluster_samples(samples, HashingEncoder(), cosine=0.6)
+    (0, 0, 0, 3, 4)
+    """
+    check_cosine(cosine)
+    strings = [normalize_answer(each) for each in samples]
+    clusters = dict(zip(strings, strings, strict=True))  # of each string: a name of its cluster
+    if needs_encoder(samples):
+        spelled = _spellings(samples)
+        found = unit_rows(encoded(encoder, [*spelled.values()]))
+        counts = [sum(each == string for each in strings) for string in spelled]
+        labels = _linked(found, counts, 1.0 - cosine)
+        names = [*spelled]
+        clusters |= {
+            name: names[labels.index(label)] for name, label in zip(names, labels, strict=True)
+        }
+    return tuple(_first_positions([clusters[each] for each in strings]))
+
+
+def with_clusters(finished: Round, encoder: Encoder, cosine: float) -> Round:
+    """The round with its samples clustered; as it is when it has no samples, or clusters already.
+
+    Raises
+    ------
+    UsageError, BackendError, MissingExtra
+        See :func:`cluster_samples`.
+    """
+    if finished.samples is None or finished.sample_clusters is not None:
+        return finished
+    found = cluster_samples(finished.samples, encoder, cosine=cosine)
+    return replace(finished, sample_clusters=found)
+
+
+def _spellings(samples: Sequence[str]) -> dict[str, str]:
+    """Each normalised answer as it is written most often, of equals the shortest."""
+    written: dict[str, Counter[str]] = {}
+    for each in samples:
+        written.setdefault(normalize_answer(each), Counter())[each] += 1
+    return {
+        string: min(counts, key=lambda text: (-counts[text], len(text), text))
+        for string, counts in written.items()
+        if string
+    }
+
+
+def _linked(unit: NDArray[np.float64], counts: Sequence[int], cut: float) -> list[int]:
+    """A label for each of two or more distinct answers, equal within a cluster.
+
+    ``unit`` (n_answers, dimension) holds their vectors, ``counts`` how often each was drawn.
+    """
+    # not a matrix product, which rounds a pair's cosine by how many there are
+    distance = np.clip(1.0 - np.einsum("id,jd->ij", unit, unit), 0.0, 2.0)
+    np.fill_diagonal(distance, 0.0)
+    pairs = distance[np.triu_indices(len(distance), 1)]
+    # the nearest two are joined first, and a mean exceeds none of its parts
+    if pairs.min() >= cut:
+        return [*range(len(unit))]
+    if pairs.max() < cut:
+        return [0] * len(unit)
+    drawn = np.repeat(np.arange(len(unit)), counts)
+    cluster = require("sklearn.cluster", extra="cluster", purpose="Clustering samples")
+    linkage = cluster.AgglomerativeClustering(
+        n_clusters=None, metric="precomputed", linkage="average", distance_threshold=cut
+    )
+    labels = linkage.fit_predict(distance[np.ix_(drawn, drawn)])
+    firsts = np.cumsum([0, *counts[:-1]])
+    return [int(labels[first]) for first in firsts]
+
+
+def _first_positions(names: Sequence[str]) -> list[int]:
+    firsts: dict[str, int] = {}
+    return [firsts.setdefault(name, position) for position, name in enumerate(names)]
+
+
+def clustering_stated(encoder: Encoder, cosine: float) -> dict[str, Any]:
+    """What a run document says of clustered samples, under ``sample_clusters``."""
+    return {"encoder": encoder.name, "cosine": cosine}
+
+
+def clustered_by(traces: TraceSet) -> Mapping[str, Any] | None:
+    """The encoder and the cosine that clustered the samples, as the run document states them.
+
+    ``None``: the clusters are there, and who made them is not said.
+
+    Raises
+    ------
+    DataError
+        When a round has samples and no clusters, with how many do.
+    """
+    drawn = rows_with(traces, "samples")
+    lacking = int((drawn & ~rows_with(traces, CLUSTERS)).sum())
+    if lacking:
+        raise DataError(
+            f"{lacking} of {int(drawn.sum())} rounds with samples are not clustered; type suffice "
+            "signals TRACES --encoder minilm --cluster-cosine --out TRACES2",
+            file=traces.origin.source,
+            column=CLUSTERS,
+        )
+    return stated_clustering(traces)
+
+
+def stated_clustering(traces: TraceSet) -> Mapping[str, Any] | None:
+    """What the run document says; nothing where somebody else wrote something else there."""
+    stated = traces.origin.run.get(CLUSTERS)
+    return stated if isinstance(stated, dict) else None
+
+
+def rows_with(traces: TraceSet, name: str) -> NDArray[np.bool_]:
+    """Rows where the column is not null, (n_rows,)."""
+    if name not in traces.table.column_names:
+        return np.zeros(traces.table.num_rows, bool)
+    return traces.table.column(name).is_valid().to_numpy()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundClusters:
+    """A round's ``sample_clusters``, and whether the encoder was asked for them."""
+
+    first_positions: tuple[int, ...]
+    encoded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteredTraces:
+    """The traces with their samples clustered.
+
+    Parameters
+    ----------
+    traces
+        With the column ``sample_clusters``, and with ``stated`` in their run document.
+    stated
+        The encoder and the cosine.
+    before
+        Rounds that were clustered already.
+    replies
+        What was clustered now, and what failed.
+    """
+
+    traces: TraceSet
+    stated: Mapping[str, Any]
+    before: int
+    replies: Replies[RoundClusters]
+
+
+def cluster_traces(
+    traces: TraceSet,
+    encoder: Encoder,
+    cosine: float,
+    *,
+    again: bool = False,
+    on_progress: Callable[[Asked], None] = lambda _: None,
+) -> ClusteredTraces:
+    """Cluster every round that has samples and no clusters yet; a round whose call fails gets none.
+
+    Parameters
+    ----------
+    traces
+        The record.
+    encoder, cosine
+        See :func:`suffice.signals.asking.meaning_clusters.cluster_samples`.
+    again
+        Cluster all rounds, whatever clusters they have.
+    on_progress
+        Told how far it is.
+
+    Raises
+    ------
+    UsageError
+        When no round has samples, the cosine is outside (0, 1], or the traces have clusters of
+        another encoder or cosine, unless ``again``.
+    MissingExtra
+        When scikit-learn is not installed.
+    BackendError
+        When every call of the encoder fails.
+    """
+    check_clustering(cosine)
+    stated = clustering_stated(encoder, cosine)
+    if not traces.has("samples"):
+        raise UsageError(
+            f"{traces.origin.source}: no round has samples to cluster; record them with "
+            "suffice record --samples M"
+        )
+    if not again:
+        _check_same(traces, stated)
+    kept = np.zeros(traces.table.num_rows, bool) if again else rows_with(traces, CLUSTERS)
+    wanted = rows_with(traces, "samples") & ~kept
+    replies = ask_rounds(traces, _question(encoder, cosine), wanted, on_progress)
+    return ClusteredTraces(
+        traces=replace(
+            traces,
+            table=_with_clusters(traces, kept, replies.found),
+            origin=replace(traces.origin, run={**traces.origin.run, CLUSTERS: stated}),
+        ),
+        stated=stated,
+        before=int(kept.sum()),
+        replies=replies,
+    )
+
+
+def _question(encoder: Encoder, cosine: float) -> RoundQuestion[RoundClusters]:
+    kept = KeptEncoder(encoder)
+
+    def ask(view: LoopView) -> RoundClusters:
+        samples = view.current.samples or ()
+        found = cluster_samples(samples, kept, cosine=cosine)
+        return RoundClusters(first_positions=found, encoded=needs_encoder(samples))
+
+    return RoundQuestion(
+        what="clustered",
+        who="encoder",
+        ask=ask,
+        called=lambda reply: reply.encoded,
+        concurrency=kept.concurrency,
+        columns=("samples",),
+    )
+
+
+def _check_same(traces: TraceSet, stated: Mapping[str, Any]) -> None:
+    before = stated_clustering(traces)
+    if traces.has(CLUSTERS) and before != stated:
+        raise UsageError(
+            f"{traces.origin.source} has clusters of {_named(before)}, not of {_named(stated)}; "
+            "ask for the same ones, or add --recluster to replace them all"
+        )
+
+
+def _named(stated: Mapping[str, Any] | None) -> str:
+    if stated is None:
+        return "an encoder that is not stated"
+    return f"encoder {stated.get('encoder')!r} at cosine {stated.get('cosine')!r}"
+
+
+def _with_clusters(
+    traces: TraceSet, kept: NDArray[np.bool_], found: Mapping[int, RoundClusters]
+) -> pa.Table:
+    values: list[Any] = [None] * traces.table.num_rows
+    if kept.any():
+        values = traces.table.column(CLUSTERS).to_pylist()
+    for row, clusters in found.items():
+        values[row] = clusters.first_positions
+    return with_column(traces.table, CLUSTERS, values)

@@ -1,0 +1,222 @@
+"""Ask a model about the rounds of a whole record: what is kept when it fails, when it gives up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import BackendError
+from suffice.trace.rounds.records import LoopView
+
+if TYPE_CHECKING:
+    from suffice.trace.rounds.table import TraceSet
+
+
+# failures in a row after which the model is taken to be down: so many before the first answer, or so
+# many for each question under way
+_GIVE_UP_AFTER = 5
+
+_What = Literal["judged", "encoded", "checked", "clustered", "reranked"]
+_Reply = TypeVar("_Reply")
+_Batch = list[tuple[int, _Reply | BackendError]]  # of one question, by row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How far it is: rounds for a judge, an encoder or an entailment model, questions for a reranker."""
+
+    what: _What
+    finished: int
+    failed: int = 0
+    planned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replies(Generic[_Reply]):
+    """What a model said.
+
+    Parameters
+    ----------
+    found
+        By row of the trace set's table, of the rounds asked about.
+    failures
+        The reason by row of each call that failed; these rounds stay without a value.
+    left
+        Rounds not asked about, because of an interrupt or because the model seems down.
+    interrupted
+        Whether Ctrl-C ended it.
+    """
+
+    found: Mapping[int, _Reply] = field(default_factory=dict)
+    failures: Mapping[int, str] = field(default_factory=dict)
+    left: int = 0
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundQuestion(Generic[_Reply]):
+    """What is asked about each round.
+
+    Parameters
+    ----------
+    what, who
+        For progress and errors: what happens to a round, and who does it.
+    ask
+        The reply for a view; raises :class:`suffice.errors.BackendError`.
+    called
+        Whether the model had to be asked for this reply.
+    concurrency
+        Questions under way at a time.
+    columns
+        What a view holds beside question and answer.
+    """
+
+    what: _What
+    who: str
+    ask: Callable[[LoopView], _Reply]
+    called: Callable[[_Reply], bool]
+    concurrency: int = 1
+    columns: tuple[str, ...] = ("passages",)
+
+
+def ask_rounds(
+    traces: TraceSet,
+    question: RoundQuestion[_Reply],
+    wanted: NDArray[np.bool_],
+    on_progress: Callable[[Asked], None],
+) -> Replies[_Reply]:
+    """Ask about every row where ``wanted`` (n_rows,) is true.
+
+    A question's rounds are asked about in order from one thread. A call that fails leaves its round
+    without a value. After five in a row (for each question under way, once a call was answered) no
+    further ones are made, and an interrupt ends likewise: what was said is returned.
+
+    Raises
+    ------
+    BackendError
+        When every call failed.
+    """
+    session = _Session(question, int(wanted.sum()), on_progress)
+    session.run(_questions(traces, wanted, question.columns))
+    replies = session.replies()
+    answered = any(map(question.called, replies.found.values()))
+    if replies.failures and not answered and not replies.interrupted:
+        reason = next(iter(replies.failures.values()))
+        raise BackendError(
+            f"all {len(replies.failures)} calls of the {question.who} failed, the first: {reason}"
+        )
+    return replies
+
+
+def _questions(
+    traces: TraceSet, wanted: NDArray[np.bool_], columns: tuple[str, ...]
+) -> Iterator[tuple[tuple[int, LoopView], ...]]:
+    """For each question with a wanted round: (row, view) of these rounds."""
+    row = 0
+    for views in traces.views(columns):
+        rows = range(row, row + len(views))
+        row += len(views)
+        chosen = tuple((r, view) for r, view in zip(rows, views, strict=True) if wanted[r])
+        if chosen:
+            yield chosen
+
+
+class _Session(Generic[_Reply]):
+    def __init__(
+        self,
+        question: RoundQuestion[_Reply],
+        planned: int,
+        on_progress: Callable[[Asked], None],
+    ) -> None:
+        self._question = question
+        self._planned = planned
+        self._on_progress = on_progress
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._failed_in_a_row = 0
+        self._allowed = _GIVE_UP_AFTER
+        self._found: dict[int, _Reply] = {}
+        self._failures: dict[int, str] = {}
+        self._interrupted = False
+
+    def replies(self) -> Replies[_Reply]:
+        return Replies(
+            found=dict(sorted(self._found.items())),
+            failures=dict(sorted(self._failures.items())),
+            left=self._planned - len(self._found) - len(self._failures),
+            interrupted=self._interrupted,
+        )
+
+    def run(self, questions: Iterator[tuple[tuple[int, LoopView], ...]]) -> None:
+        pending: set[Future[_Batch[_Reply]]] = set()
+        with ThreadPoolExecutor(self._question.concurrency) as pool:
+            try:
+                for each in questions:
+                    if self._stop.is_set():
+                        break
+                    pending.add(pool.submit(self._ask, each))
+                    if len(pending) >= self._question.concurrency:
+                        pending = self._take(pending)
+                while pending:
+                    pending = self._take(pending)
+            except KeyboardInterrupt:
+                self._stop.set()
+                self._interrupted = True
+                done, _ = wait(pending)
+                self._keep(done)
+            except BaseException:
+                self._stop.set()
+                raise
+
+    def _ask(self, rounds: tuple[tuple[int, LoopView], ...]) -> _Batch[_Reply]:
+        replies: _Batch[_Reply] = []
+        for row, view in rounds:
+            if self._stop.is_set():
+                break
+            try:
+                reply = self._question.ask(view)
+            except BackendError as error:
+                replies.append((row, error))
+                self._failed()
+            else:
+                replies.append((row, reply))
+                if self._question.called(reply):
+                    self._answered()
+        return replies
+
+    def _failed(self) -> None:
+        with self._lock:
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= self._allowed:
+                self._stop.set()
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._failed_in_a_row = 0
+            self._allowed = _GIVE_UP_AFTER * self._question.concurrency
+
+    def _take(self, pending: set[Future[_Batch[_Reply]]]) -> set[Future[_Batch[_Reply]]]:
+        done, waiting = wait(pending, return_when=FIRST_COMPLETED)
+        self._keep(done)
+        return waiting
+
+    def _keep(self, done: set[Future[_Batch[_Reply]]]) -> None:
+        for row, reply in (each for future in done for each in future.result()):
+            if isinstance(reply, BackendError):
+                self._failures[row] = str(reply)
+            else:
+                self._found[row] = reply
+        self._on_progress(
+            Asked(
+                what=self._question.what,
+                finished=len(self._found),
+                failed=len(self._failures),
+                planned=self._planned,
+            )
+        )

@@ -1,0 +1,140 @@
+"""What the model says of its own answer: margins and probabilities of its tokens, and its rating."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.trace.rounds.records import LoopView, Token
+
+_MARKER = "Answer:"
+
+
+def answer_tokens(tokens: Sequence[Token]) -> tuple[Token, ...]:
+    """Tokens that carry a character of the answer line.
+
+    The answer runs from the first non-blank after the first literal ``Answer:`` to the end of that
+    line. Tokens are placed by character offset in their concatenation, so a token that holds the
+    colon and the answer's beginning counts (the published code takes the next one). Empty without a
+    marker or with an empty answer line.
+    """
+    text = "".join(token.token for token in tokens)
+    marker = text.find(_MARKER)
+    if marker < 0:
+        return ()
+    line_start = marker + len(_MARKER)
+    line = text[line_start:].partition("\n")[0]
+    start, end = line_start + len(line) - len(line.lstrip()), line_start + len(line)
+    if start == end:
+        return ()
+    found = []
+    offset = 0
+    for token in tokens:
+        begin, offset = offset, offset + len(token.token)
+        if begin < end and offset > start and begin < offset:
+            found.append(token)
+    return tuple(found)
+
+
+def token_margin(token: Token) -> float:
+    """logprob(top-1) - logprob(top-2) in nats, >= 0; NaN with fewer than two possible alternatives.
+
+    >>> from suffice.trace.rounds.records import TopToken
+    >>> token_margin(Token("Oslo", -0.25, (TopToken("Oslo", -0.25), TopToken("Rome", -1.75))))
+    1.5
+    """
+    ranked = sorted((each.logprob for each in token.top if each.logprob > -math.inf), reverse=True)
+    return ranked[0] - ranked[1] if len(ranked) > 1 else UNDEFINED
+
+
+def answer_margins(view: LoopView) -> list[float]:
+    """Margins of the current answer's tokens, in order; NaN where a token has none."""
+    return [token_margin(token) for token in answer_tokens(view.current.tokens or ())]
+
+
+def answer_token_margin(view: LoopView) -> float:
+    """Margin of the answer's first token in nats (paper 0), >= 0, high: sure.
+
+    Undefined without tokens, ``Answer:`` marker, answer or two alternatives at that token.
+    Spellings of one word are rivals, so it can be small where the answer is certain.
+    """
+    margins = answer_margins(view)
+    return margins[0] if margins else UNDEFINED
+
+
+def _p10(margins: Sequence[float]) -> float:
+    return float(np.percentile(margins, 10))
+
+
+def _aggregate(name: str, how: str, statistic: Callable[[Sequence[float]], float]) -> SignalSpec:
+    def compute(view: LoopView) -> float:
+        margins = [margin for margin in answer_margins(view) if not math.isnan(margin)]
+        return statistic(margins) if margins else UNDEFINED
+
+    return _margin_spec(name, f"{how} margin of the answer's tokens, nats", compute)
+
+
+def _margin_spec(name: str, summary: str, compute: Callable[[LoopView], float]) -> SignalSpec:
+    return SignalSpec(
+        name=name,
+        summary=summary,
+        needs=("tokens",),
+        low=0.0,
+        compute=compute,
+        instead="self_consistency (from samples)",
+    )
+
+
+ANSWER_TOKEN_MARGIN = _margin_spec(
+    "answer_token_margin", "margin of the answer's first token, nats", answer_token_margin
+)
+MARGIN_MIN = _aggregate("margin_min", "smallest", min)
+MARGIN_P10 = _aggregate("margin_p10", "10th percentile (linear) of the", _p10)
+MARGIN_MEAN = _aggregate("margin_mean", "mean", statistics.fmean)
+MARGIN_MEDIAN = _aggregate("margin_median", "median", statistics.median)
+
+
+def token_probability(view: LoopView) -> float:
+    """Mean of exp(logprob) over all generated tokens, end token included (paper 2, S1), in [0, 1].
+
+    0 when nothing was generated; undefined when tokens were not recorded.
+    """
+    tokens = view.current.tokens
+    if tokens is None:
+        return UNDEFINED
+    if not tokens:
+        return 0.0
+    # A server may report a log-probability a hair above 0.
+    return statistics.fmean(math.exp(min(token.logprob, 0.0)) for token in tokens)
+
+
+TOKEN_PROBABILITY = SignalSpec(
+    name="token_probability",
+    summary="mean probability of the generated tokens",
+    needs=("tokens",),
+    low=0.0,
+    high=1.0,
+    compute=token_probability,
+    instead="self_consistency (from samples)",
+)
+
+
+def verbalized_confidence(view: LoopView) -> float:
+    """The recorded rating, 1 to 5 (paper 0; corrected: undefined when missing or outside 1-5)."""
+    rating = view.current.verbalized_confidence
+    return rating if rating is not None and 1 <= rating <= 5 else UNDEFINED
+
+
+VERBALIZED_CONFIDENCE = SignalSpec(
+    name="verbalized_confidence",
+    summary="the model's own rating, 1-5",
+    needs=("verbalized_confidence",),
+    low=1.0,
+    high=5.0,
+    compute=verbalized_confidence,
+    instead="self_consistency (from samples)",
+)

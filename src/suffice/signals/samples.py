@@ -1,0 +1,224 @@
+"""The answers among a round's samples: which are the same answer, how many, and how far they agree."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import DataError, UsageError
+from suffice.scoring import normalize_answer
+from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.trace.rounds.records import LoopView, Round
+
+if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
+    from suffice.trace.rounds.table import TraceSet
+
+
+def _clusters(view: LoopView) -> Counter[str]:
+    return Counter(map(normalize_answer, view.current.samples or ()))
+
+
+def self_consistency(view: LoopView) -> float:
+    """Share of the samples that give the most frequent normalised answer (paper 2, S1), in (0, 1].
+
+    Undefined without samples. One sample gives 1.
+    """
+    clusters = _clusters(view)
+    return max(clusters.values()) / clusters.total() if clusters else UNDEFINED
+
+
+def entropy_of_counts(counts: tuple[int, ...]) -> float:
+    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ.
+
+    Written so that both ends are exact and equal partitions give equal bits in any order.
+
+    >>> entropy_of_counts((4,)), entropy_of_counts((1, 1, 1)), entropy_of_counts((2, 2))
+    (0.0, 1.0, 0.5)
+    """
+    total = sum(counts)
+    agreed = math.fsum(count * math.log(count) for count in sorted(counts))
+    return 1.0 - agreed / (total * math.log(total))
+
+
+def _comparable_samples(clusters: Counter[str]) -> bool:
+    """Two samples at least, one of them parsed to something."""
+    return clusters.total() > 1 and set(clusters) != {""}
+
+
+def normalized_entropy(view: LoopView) -> float:
+    """Entropy of the clusters over log m (paper 3), in [0, 1]; low: the samples agree.
+
+    Samples that normalise to nothing count, as one cluster. Undefined with one sample or none, or
+    when all of them normalise to nothing.
+    """
+    clusters = _clusters(view)
+    return (
+        entropy_of_counts(tuple(clusters.values())) if _comparable_samples(clusters) else UNDEFINED
+    )
+
+
+def top_cluster_confidence(view: LoopView) -> float:
+    """Share of the samples in the largest cluster that is an answer (paper 3, λ = 0), in (0, 1].
+
+    Undefined where :func:`normalized_entropy` is. Samples that normalise to nothing count in the
+    share's denominator but are no answer.
+    """
+    clusters = _clusters(view)
+    if not _comparable_samples(clusters):
+        return UNDEFINED
+    return max(count for answer, count in clusters.items() if answer) / clusters.total()
+
+
+SELF_CONSISTENCY = SignalSpec(
+    name="self_consistency",
+    summary="share of the samples with the most frequent answer",
+    needs=("samples",),
+    low=0.0,
+    high=1.0,
+    compute=self_consistency,
+    instead="answer_token_margin (from tokens)",
+)
+NORMALIZED_ENTROPY = SignalSpec(
+    name="normalized_entropy",
+    summary="entropy of the sampled answers, 0 when all agree",
+    needs=("samples",),
+    low=0.0,
+    high=1.0,
+    direction="low",
+    compute=normalized_entropy,
+    instead="answer_token_margin (from tokens)",
+)
+TOP_CLUSTER_CONFIDENCE = SignalSpec(
+    name="top_cluster_confidence",
+    summary="share of the samples in the largest cluster",
+    needs=("samples",),
+    low=0.0,
+    high=1.0,
+    compute=top_cluster_confidence,
+    instead="answer_token_margin (from tokens)",
+)
+
+
+Clustering = Literal["string", "embedding"]
+CLUSTERINGS: tuple[Clustering, ...] = get_args(Clustering)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleCluster:
+    """Samples of a round that are one answer.
+
+    ``answer`` is the first of them as the model wrote it, ``members`` their normalised forms, ``size``
+    how many there are.
+    """
+
+    answer: str
+    size: int
+    members: frozenset[str]
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether they normalise to anything."""
+        return self.members != {""}
+
+
+def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleCluster, ...]:
+    """The clusters of a round's samples in order of their first one; none without samples.
+
+    ``string``: samples that normalise alike. ``embedding``: as recorded in ``sample_clusters``.
+
+    Raises
+    ------
+    DataError
+        For ``embedding`` where the samples were not clustered.
+    """
+    samples = finished.samples or ()
+    normalized = [normalize_answer(each) for each in samples]
+    if by == "string":
+        keys: Sequence[int | str] = normalized
+    elif finished.sample_clusters is None and samples:
+        raise DataError(
+            "null: these samples were not clustered by meaning; type suffice signals TRACES "
+            "--encoder minilm --cluster-cosine --out TRACES2, or use --clusters string",
+            column="sample_clusters",
+        )
+    else:
+        keys = finished.sample_clusters or ()
+    found: dict[int | str, list[int]] = {}
+    for position, key in enumerate(keys):
+        found.setdefault(key, []).append(position)
+    return tuple(
+        SampleCluster(
+            answer=samples[positions[0]],
+            size=len(positions),
+            members=frozenset(normalized[position] for position in positions),
+        )
+        for positions in found.values()
+    )
+
+
+def _comparable(clusters: tuple[SampleCluster, ...]) -> bool:
+    return sum(each.size for each in clusters) > 1 and any(each.is_answer for each in clusters)
+
+
+def _entropy(view: LoopView) -> float:
+    clusters = sample_clusters(view.current, "embedding")
+    if not _comparable(clusters):
+        return UNDEFINED
+    return entropy_of_counts(tuple(each.size for each in clusters))
+
+
+def _top(view: LoopView) -> float:
+    clusters = sample_clusters(view.current, "embedding")
+    if not _comparable(clusters):
+        return UNDEFINED
+    largest = max(each.size for each in clusters if each.is_answer)
+    return largest / sum(each.size for each in clusters)
+
+
+_NEEDS = ("samples", "sample_clusters")
+_INSTEAD = "clusters by string"
+
+
+def entropy_signal(by: Clustering) -> SignalSpec:
+    """``normalized_entropy`` over these clusters.
+
+    Raises
+    ------
+    UsageError
+        For an unknown clustering.
+    """
+    return _over(NORMALIZED_ENTROPY, by)
+
+
+def top_cluster_signal(by: Clustering) -> SignalSpec:
+    """``top_cluster_confidence`` over these clusters.
+
+    Raises
+    ------
+    UsageError
+        For an unknown clustering.
+    """
+    return _over(TOP_CLUSTER_CONFIDENCE, by)
+
+
+def _over(usual: SignalSpec, by: Clustering) -> SignalSpec:
+    if by not in CLUSTERINGS:
+        raise UsageError(f"no clusters by {by!r}; allowed: {', '.join(CLUSTERINGS)}")
+    if by == "string":
+        return usual
+    compute = _entropy if usual is NORMALIZED_ENTROPY else _top
+    return replace(usual, needs=_NEEDS, compute=compute, instead=_INSTEAD, own_settings=True)
+
+
+def sample_counts(traces: TraceSet) -> NDArray[np.float64]:
+    """How many samples each round holds, null as none, (n_questions, n_rounds); NaN: not recorded."""
+    if not traces.has("samples"):
+        return np.where(traces.exists, 0.0, np.nan)
+    lengths = traces.table.column("samples").combine_chunks().value_lengths()
+    return traces.dense(np.nan_to_num(lengths.to_numpy(zero_copy_only=False).astype(np.float64)))

@@ -1,0 +1,65 @@
+"""What a signal is: a number per round, computed from the rounds so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from suffice.trace.rounds.records import LoopView
+
+UNDEFINED = math.nan
+Direction = Literal["high", "low"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalSpec:
+    """A signal's declaration.
+
+    Parameters
+    ----------
+    name
+        Its fixed name: the key in the ``signals`` map and the word in rules.
+    summary
+        One line for people.
+    needs
+        Optional trace columns without which it is undefined everywhere.
+    low, high
+        Bounds of its values, both attainable in the limit; infinite where unbounded.
+    direction
+        Which end speaks for stopping.
+    compute
+        The value at the view's last round, NaN where undefined; ``None`` for a signal that is only
+        ever recorded, because computing it asks a model.
+    binary
+        Whether it takes the values 0 and 1 only, and so may stand bare in a rule.
+    instead
+        What to use where its inputs are missing.
+    asks
+        The option of ``suffice signals`` that names the model it needs; empty: none does.
+    own_settings
+        Whether a policy changed its meaning: then it is always computed, since a recorded value of
+        the name means the usual one.
+    """
+
+    name: str
+    summary: str
+    needs: tuple[str, ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+    direction: Direction = "high"
+    compute: Callable[[LoopView], float] | None = None
+    binary: bool = False
+    instead: str = ""
+    asks: str = ""
+    own_settings: bool = False
+
+    def __call__(self, view: LoopView) -> float:
+        """The value at the view's last round; NaN when undefined or only recorded."""
+        return UNDEFINED if self.compute is None else self.compute(view)
+
+    @property
+    def recorded_only(self) -> bool:
+        """Whether computing it asks a model, so that it is only read from a record."""
+        return self.compute is None

@@ -1,0 +1,168 @@
+"""Files that survive a kill: written whole or not at all, locked, and gone on with by a later run."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import BackendError, DataError, UsageError
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file aside, flush it to disk and rename it over ``path``.
+
+    Raises
+    ------
+    BackendError
+        When the disk is full or refuses; what stood at ``path`` before is intact.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise BackendError(
+            f"cannot write {path}: {error.strerror or error}; what stood there before is kept, "
+            "make room or choose another --out and run the same command again"
+        ) from error
+    _sync_directory(path.parent)
+
+
+def _sync_directory(folder: Path) -> None:
+    """Make the rename itself durable, where the platform can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+_FAILURES_FILE = "failures.jsonl"
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Keep a second recorder out; the lock goes with the process, however it ends."""
+    single = root.suffix == ".parquet"
+    folder = root.parent if single else root
+    name = f".{root.name}.lock" if single else ".lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = (folder / name).open("w")
+    except OSError as error:
+        raise DataError(
+            f"cannot be written: {error.strerror or error}; choose another --out", file=str(folder)
+        ) from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"another recorder is writing {root}; wait for it or choose another --out"
+            ) from error
+        yield
+
+
+def check_same_run(
+    before: Mapping[str, Any], now: Mapping[str, Any], root: Path, *, may_differ: frozenset[str]
+) -> None:
+    """Refuse to go on with other settings.
+
+    Raises
+    ------
+    UsageError
+        Naming every entry of the run documents that changed, but those that ``may_differ``.
+    """
+    changed = [
+        f"{name} was {before.get(name)!r}, now {now.get(name)!r}"
+        for name in sorted({*before, *now} - may_differ)
+        if before.get(name) != now.get(name)
+    ]
+    if changed:
+        raise UsageError(
+            f"{root} was recorded with other settings ({'; '.join(changed)}); "
+            "use the same settings to go on, or choose another --out"
+        )
+
+
+def failures_file(root: Path) -> Path:
+    """Where a recorder keeps what it could not finish."""
+    return (
+        root / _FAILURES_FILE if root.suffix != ".parquet" else root.with_suffix(".failures.jsonl")
+    )
+
+
+class FailureFile:
+    """The failures file: one line for each question or run that could not be finished.
+
+    Parameters
+    ----------
+    root
+        The trace set it belongs to.
+    names
+        The columns of a key; a key is a tuple with a value for each.
+    """
+
+    def __init__(self, root: Path, names: Sequence[str] = ("question_id",)) -> None:
+        self._path = failures_file(root)
+        self._names = tuple(names)
+        self._lines: dict[tuple[Any, ...], dict[str, Any]] = {}
+        if self._path.exists():
+            self._load()
+
+    def _load(self) -> None:
+        for number, line in enumerate(self._path.read_bytes().splitlines()):
+            if not line.strip():
+                continue
+            try:
+                entry = json.loads(line.decode("utf-8"))
+                key = tuple(entry[name] for name in self._names)
+                self._lines[key] = {**entry, "attempts": int(entry["attempts"])}
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    "not a failure record; delete the line to go on",
+                    file=str(self._path),
+                    row=number,
+                ) from error
+
+    def __contains__(self, key: tuple[Any, ...]) -> bool:
+        return key in self._lines
+
+    @property
+    def keys(self) -> frozenset[tuple[Any, ...]]:
+        """What failed."""
+        return frozenset(self._lines)
+
+    def add(self, key: tuple[Any, ...], reason: str) -> None:
+        """Note a failure, durably; one more attempt where it is known."""
+        attempts = int(self._lines.get(key, {}).get("attempts", 0)) + 1
+        self._lines[key] = {
+            **dict(zip(self._names, key, strict=True)),
+            "reason": reason,
+            "attempts": attempts,
+        }
+        self._write()
+
+    def clear(self, keys: Iterable[tuple[Any, ...]]) -> None:
+        """Forget those that were finished after all."""
+        known = [each for each in keys if each in self._lines]
+        for each in known:
+            del self._lines[each]
+        if known:
+            self._write()
+
+    def _write(self) -> None:
+        lines = [json.dumps(entry, ensure_ascii=False) for entry in self._lines.values()]
+        replace_file(
+            self._path, "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace")
+        )

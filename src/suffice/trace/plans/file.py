@@ -1,0 +1,321 @@
+"""Read and write plan traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from suffice.errors import DataError, UsageError
+from suffice.trace.durable import FailureFile, check_same_run, locked
+from suffice.trace.plans.plan_set import PlanSet
+from suffice.trace.plans.records import PlanKey, PlanRecord
+from suffice.trace.plans.rows import (
+    PLAN_COLUMNS,
+    PLAN_ROWS,
+    PLANS,
+    RUN_COLUMNS,
+    RUN_KEY_COLUMNS,
+    gold_from_row,
+    outcome_from_row,
+    step_from_row,
+    task_from_row,
+)
+from suffice.trace.rounds.reader import count_failures, first_error, parquet_files, read_file
+from suffice.trace.rounds.writer import Shards, rows_to_table, write_table
+
+_NEVER_NULL = ("task_id", "agent", "seed", "step", "goal", "total_steps")
+# said of a run, and no part of what was recorded
+_MAY_DIFFER = frozenset({"version"})
+
+
+def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
+    """Read a plan trace: a Parquet file, or every ``*.parquet`` of a directory.
+
+    Parameters
+    ----------
+    path
+        A ``.parquet`` file or a directory.
+    skip_invalid
+        Leave out files that cannot be read and runs with an invalid row, and report them in
+        ``PlanSet.skipped``, instead of raising.
+
+    Raises
+    ------
+    DataError
+        Naming file, row and column of the first problem; or when there is no run to read.
+    """
+    plans = inspect_plans(path)
+    if plans.skipped and not skip_invalid:
+        raise first_error(plans.skipped)
+    if not plans.records:
+        why = (
+            f"nothing valid is left to read; {len(plans.skipped)} parts were skipped, the first: "
+            f"{plans.skipped[0]}"
+            if plans.skipped
+            else "the plan trace is empty: no run to read"
+        )
+        raise DataError(why, file=str(path))
+    return plans
+
+
+def inspect_plans(path: str | Path) -> PlanSet:
+    """Read the valid runs, with everything that is wrong in ``skipped``.
+
+    Raises
+    ------
+    DataError
+        Only when there is no Parquet file at ``path``.
+    """
+    root = Path(path)
+    errors: list[DataError] = []
+    rows: list[_Row] = []
+    run: dict[str, Any] = {}
+    wanted = {column.name for column in PLAN_COLUMNS}
+    for file in parquet_files(root):
+        try:
+            table, file_run = read_file(file, wanted, PLANS)
+        except DataError as error:
+            errors.append(error)
+            continue
+        run = run or file_run
+        rows.extend(_Row(each, str(file), index) for index, each in enumerate(table.to_pylist()))
+    records: list[PlanRecord] = []
+    for group in _runs(rows, errors):
+        found = list(_problems(group))
+        record = None if found else _record(group, found)
+        errors.extend(found)
+        if record is not None:
+            records.append(record)
+    return PlanSet(
+        records=tuple(sorted(records, key=_order)),
+        source=str(root),
+        run=run,
+        skipped=tuple(errors),
+        failures=count_failures(root),
+    )
+
+
+def _order(record: PlanRecord) -> tuple[str, str, str, int]:
+    return record.task.id, record.agent, record.retriever or "", record.seed
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row and where it stands."""
+
+    values: dict[str, Any]
+    file: str
+    index: int
+
+    @property
+    def step(self) -> int:
+        return cast("int", self.values["step"])
+
+    def error(self, message: str, column: str | None) -> DataError:
+        return DataError(message, file=self.file, row=self.index, column=column)
+
+
+def _runs(rows: Iterable[_Row], errors: list[DataError]) -> list[list[_Row]]:
+    """The rows of each run in step order; rows and runs with a null that may not be are left out."""
+    groups: dict[tuple[Any, ...], list[_Row]] = {}
+    broken: set[tuple[Any, ...]] = set()
+    for row in rows:
+        key = tuple(row.values.get(name) for name in RUN_KEY_COLUMNS)
+        missing = [name for name in _NEVER_NULL if row.values[name] is None]
+        if missing:
+            errors.append(row.error("null where a value is required", missing[0]))
+            broken.add(key)
+        else:
+            groups.setdefault(key, []).append(row)
+    return [
+        sorted(group, key=lambda row: row.step)
+        for key, group in groups.items()
+        if key not in broken
+    ]
+
+
+def _named(row: _Row) -> str:
+    task, agent, retriever, seed = (row.values.get(name) for name in RUN_KEY_COLUMNS)
+    return f"run (task {task!r}, agent {agent!r}, retriever {retriever or 'none'}, seed {seed})"
+
+
+def _problems(group: Sequence[_Row]) -> Iterator[DataError]:
+    """What is wrong with the rows of a run taken together."""
+    first = group[0]
+    name = _named(first)
+    if first.step < 0:
+        yield first.error(f"step {first.step}: steps count from 1", "step")
+    elif first.step > 1:
+        yield first.error(f"{name} starts at step {first.step}; {_FROM_1}", "step")
+    for before, row in pairwise(group):
+        if row.step == before.step:
+            yield row.error(f"{name} has step {row.step} twice; each may appear once", "step")
+        elif before.step == 0:
+            yield before.error(f"{name} has step 0, for a run without steps, and others", "step")
+        elif row.step > before.step + 1:
+            message = f"{name} jumps from step {before.step} to {row.step}; {_FROM_1}"
+            yield row.error(message, "step")
+        if before.values.get("ended") is not None:
+            message = f"{name} ended at step {before.step} and goes on with step {row.step}"
+            yield before.error(message, "ended")
+        for column in RUN_COLUMNS:
+            if row.values.get(column) != first.values.get(column):
+                yield row.error(f"{name} states another {column} in another row", column)
+
+
+_FROM_1 = "steps run from 1 without gaps"
+
+
+def _record(group: Sequence[_Row], found: list[DataError]) -> PlanRecord | None:
+    """The run's record; ``None`` with the reasons in ``found``."""
+    steps = []
+    for row in group:
+        try:
+            if row.step > 0:
+                steps.append(step_from_row(row.values))
+        except DataError as error:
+            found.append(row.error(error.message, error.column))
+    last = group[-1]
+    try:
+        outcome = outcome_from_row(last.values)
+    except DataError as error:
+        found.append(last.error(error.message, error.column))
+    if found:
+        return None
+    values = group[0].values
+    try:
+        return PlanRecord(
+            task=task_from_row(values),
+            agent=values["agent"],
+            retriever=values.get("retriever"),
+            seed=values["seed"],
+            steps=tuple(steps),
+            outcome=outcome,
+            gold=gold_from_row(values),
+        )
+    except DataError as error:
+        found.append(group[0].error(error.message, error.column))
+        return None
+
+
+def write_plans(
+    records: Iterable[PlanRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
+) -> None:
+    """Write a plan trace: a ``.parquet`` path as one file, any other as a directory with one shard.
+
+    Raises
+    ------
+    UsageError
+        When the directory holds trace files already.
+    """
+    root = Path(path)
+    if root.suffix != ".parquet" and any(root.glob("*.parquet")):
+        raise UsageError(f"{root} holds trace files already; choose another --out")
+    target = root if root.suffix == ".parquet" else root / "part-00000.parquet"
+    table = rows_to_table(PLAN_ROWS, records, run or {})
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_table(table, target)
+
+
+class PlanWriter:
+    """Adds finished runs to a plan trace; a context manager that keeps a second writer out.
+
+    A kill at any moment loses no run that was added and leaves none in part. Called from one thread.
+
+    Parameters
+    ----------
+    path
+        A directory, written in shards, or a ``.parquet`` file, which is rewritten as it grows.
+    run
+        The ``suffice.run`` document; to go on with a trace it must be the same, but for ``version``.
+    shard_runs
+        Runs in a full shard of a directory.
+
+    Raises
+    ------
+    DataError
+        When what stands at ``path`` is no valid plan trace.
+    UsageError
+        When it was recorded with other settings, or another writer is at it.
+    """
+
+    def __init__(self, path: str | Path, *, run: Mapping[str, Any], shard_runs: int = 64) -> None:
+        root = Path(path)
+        # through JSON, since that is what the files hold: tuples come back as lists
+        stated = json.loads(json.dumps(run))
+        with ExitStack() as stack:
+            stack.enter_context(locked(root))
+            done = _recorded(root, stated)
+            self._shards = Shards(PLAN_ROWS, root, run=stated, shard_records=shard_runs)
+            self._failures = FailureFile(root, RUN_KEY_COLUMNS)
+            # a kill between the rows and the failures leaves a failure that has since been mended
+            self._failures.clear(done)
+            self._done = set(done)
+            self._closing = stack.pop_all()
+
+    @property
+    def done(self) -> frozenset[PlanKey]:
+        """Keys of the runs the trace holds."""
+        return frozenset(self._done)
+
+    @property
+    def failed(self) -> frozenset[PlanKey]:
+        """Keys of the runs that failed and were not finished since."""
+        return cast("frozenset[PlanKey]", self._failures.keys)
+
+    def add(self, records: Sequence[PlanRecord]) -> None:
+        """Make these runs durable; on return a kill no longer loses them.
+
+        Raises
+        ------
+        UsageError
+            When a run is there already; nothing is added then.
+        DataError
+            When a value cannot be stored, such as text that is not Unicode; nothing is added then.
+        BackendError
+            When the disk is full or refuses; what was there before is intact.
+        """
+        keys = [record.key for record in records]
+        for position, key in enumerate(keys):
+            if key in self._done or key in keys[:position]:
+                raise UsageError(f"the run {key} is recorded already; leave out the runs in 'done'")
+        self._shards.add(records)
+        self._done.update(keys)
+        self._failures.clear(keys)
+
+    def fail(self, key: PlanKey, reason: str) -> None:
+        """Note in ``failures.jsonl`` that a run could not be finished; the next recording tries it again."""
+        self._failures.add(key, reason)
+
+    def close(self) -> None:
+        """Let other writers in."""
+        self._closing.close()
+
+    def __enter__(self) -> PlanWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _recorded(root: Path, run: Mapping[str, Any]) -> frozenset[PlanKey]:
+    """Keys of the runs at ``root``, which must be of the same settings."""
+    has_rows = root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet"))
+    if not has_rows:
+        return frozenset()
+    plans = inspect_plans(root)
+    if plans.skipped:
+        raise first_error(plans.skipped)
+    check_same_run(plans.run, run, root, may_differ=_MAY_DIFFER)
+    return frozenset(record.key for record in plans.records)

@@ -1,0 +1,314 @@
+"""What a loop leaves behind, as frozen records.
+
+Every number is rounded to the type of its trace column when a record is built, so a live round and
+the same round read back from Parquet carry the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from suffice.errors import DataError
+
+MOST_INT16 = int(np.iinfo(np.int16).max)
+MOST_INT32 = int(np.iinfo(np.int32).max)
+
+
+def float32(value: float | None, column: str) -> float | None:
+    """Round to the column's float32; refuse what overflows it."""
+    if value is None:
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(value))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"must be a number, found {value!r:.60}", column=column) from error
+    if math.isinf(rounded) and not math.isinf(value):
+        raise DataError(f"{value!r} is outside the range of float32", column=column)
+    return rounded
+
+
+def items(values: Sequence[object] | None, kind: type, column: str) -> tuple[object, ...] | None:
+    """The values as a tuple; refuse a bare text, which would be taken letter by letter."""
+    if values is None:
+        return None
+    found: Sequence[object] = (values,) if isinstance(values, str) else values
+    wrong = [each for each in found if each is values or not isinstance(each, kind)]
+    if wrong:
+        raise DataError(
+            f"must be a sequence of {kind.__name__}, found {wrong[0]!r:.60}", column=column
+        )
+    return tuple(values)
+
+
+def whole(value: int, most: int, column: str) -> int:
+    """A count as a plain int that fits its column; refuse what does not."""
+    if type(value) is int and 0 <= value <= most:
+        return value
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if isinstance(value, bool) or not 0 <= number <= most:
+        raise DataError(f"must be a whole number from 0 to {most}, found {value!r}", column=column)
+    return number
+
+
+def _clusters(given: Sequence[int], samples: Sequence[str] | None) -> tuple[int, ...]:
+    """Cluster numbers that fit the samples: each names the first sample of its cluster."""
+    found = tuple(given)
+    if len(found) != len(samples or ()):
+        raise DataError(
+            f"must have one number a sample, found {len(found)} for {len(samples or ())} samples",
+            column="sample_clusters",
+        )
+    for position, first in enumerate(found):
+        if type(first) is not int or not 0 <= first <= position or found[first] != first:
+            raise DataError(
+                f"must name the first sample of each one's cluster, found {found!r}",
+                column="sample_clusters",
+            )
+    return found
+
+
+def _signals(given: Mapping[str, float | None]) -> Mapping[str, float]:
+    """Values as the map column holds them: float64, a null undefined."""
+    try:
+        return {name: math.nan if value is None else float(value) for name, value in given.items()}
+    except (TypeError, ValueError) as error:
+        raise DataError(f"values must be numbers, found {given!r}", column="signals") from error
+
+
+def _check_logprob(value: float, column: str) -> float:
+    rounded = float32(value, column)
+    if rounded is None or math.isnan(rounded) or rounded == math.inf:
+        raise DataError(
+            f"a log-probability must be a number of at most 0 (or -inf), found {value!r}",
+            column=column,
+        )
+    return rounded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A piece of evidence. ``score`` is the retriever's, ``rerank_score`` the reranker's raw score."""
+
+    id: str
+    text: str | None = None
+    title: str = ""
+    score: float | None = None
+    rerank_score: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or "")  # a file's null reads as no title
+        object.__setattr__(self, "score", float32(self.score, "passages.score"))
+        object.__setattr__(
+            self, "rerank_score", float32(self.rerank_score, "passages.rerank_score")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopToken:
+    """An alternative the model weighed at one position; ``logprob`` in nats."""
+
+    token: str
+    logprob: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.top.logprob"))
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token with its alternatives, best first; ``logprob`` in nats."""
+
+    token: str
+    logprob: float
+    top: tuple[TopToken, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.logprob"))
+        object.__setattr__(self, "top", tuple(self.top))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a round cost. ``None`` means unknown.
+
+    ``llm_calls`` counts answering calls with samples included; ``sample_calls`` says how many of them
+    were samples. The plain token counts are those of the answering call alone, the ``sample_`` ones
+    those of the sample calls, the ``judge_`` ones those of the ``judge_calls``, so that a policy pays
+    for what it reads. An agent's calls that led to the round's query count with its answering call.
+    """
+
+    llm_calls: int | None = None
+    sample_calls: int | None = None
+    judge_calls: int | None = None
+    rerank_calls: int | None = None
+    retrievals: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    sample_prompt_tokens: int | None = None
+    sample_cached_tokens: int | None = None
+    sample_completion_tokens: int | None = None
+    judge_prompt_tokens: int | None = None
+    judge_cached_tokens: int | None = None
+    judge_completion_tokens: int | None = None
+    latency_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, most in _LIMITS.items():
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, whole(value, most, name))
+        object.__setattr__(self, "latency_s", float32(self.latency_s, "latency_s"))
+
+
+_LIMITS: Mapping[str, int] = {
+    each.name: MOST_INT32 if each.name.endswith("tokens") else MOST_INT16
+    for each in fields(Usage)
+    if each.name != "latency_s"
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One retrieve-and-answer step of a loop. Only ``answer`` is required.
+
+    Parameters
+    ----------
+    answer
+        What would be returned if the loop stopped here; empty when the model gave none.
+    passages
+        Passages **added** this round, in rank order; ``None``: not recorded.
+    query
+        What was sent to the retriever this round.
+    action
+        What an agent generated to choose the query: its thoughts and actions, as they came.
+    response
+        The raw generation the answer was parsed from.
+    tokens
+        Generated tokens with their alternatives; ``None`` when the server gives no log-probabilities.
+    samples
+        Further stochastic answers at this round, parsed; ``None``: none were drawn.
+    sample_clusters
+        For each sample the position of the first sample that means the same, from 0; ``None``: not
+        clustered by meaning.
+    verbalized_confidence
+        The model's own 1-5.
+    intermediate_answer
+        Answer to ``query`` in iterative pipelines.
+    candidate_scores
+        Scores of everything the retriever returned for this round's query, best first.
+    parse_failure
+        ``None``, or why no answer could be parsed.
+    usage
+        What the round cost.
+    signals
+        Values computed elsewhere, by signal name; NaN or ``None``: undefined. They take precedence
+        over computing the signal from the round.
+    """
+
+    answer: str
+    passages: tuple[Passage, ...] | None = None
+    query: str | None = None
+    action: str | None = None
+    response: str | None = None
+    tokens: tuple[Token, ...] | None = None
+    samples: tuple[str, ...] | None = None
+    sample_clusters: tuple[int, ...] | None = None
+    verbalized_confidence: float | None = None
+    intermediate_answer: str | None = None
+    candidate_scores: tuple[float, ...] | None = None
+    parse_failure: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.answer, str):
+            raise DataError(
+                f"must be text, found {self.answer!r}; write an empty string where the model gave none",
+                column="answer",
+            )
+        for name, kind in (("passages", Passage), ("tokens", Token), ("samples", str)):
+            object.__setattr__(self, name, items(getattr(self, name), kind, name))
+        if self.sample_clusters is not None:
+            clusters = _clusters(self.sample_clusters, self.samples)
+            object.__setattr__(self, "sample_clusters", clusters)
+        if self.candidate_scores is not None:
+            scores = tuple(float32(score, "candidate_scores") for score in self.candidate_scores)
+            object.__setattr__(self, "candidate_scores", scores)
+        object.__setattr__(
+            self,
+            "verbalized_confidence",
+            float32(self.verbalized_confidence, "verbalized_confidence"),
+        )
+        if self.signals:
+            object.__setattr__(self, "signals", _signals(self.signals))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a user asks. Gold answers are kept apart, in :class:`Gold`."""
+
+    id: str
+    text: str
+    type: str | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gold:
+    """Accepted answers and supporting passages; only fitting and scoring read it."""
+
+    answers: tuple[str, ...] = ()
+    passage_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRecord:
+    """A question run to its full budget: ``rounds[t - 1]`` is round t; ``closed_book`` is round 0."""
+
+    question: Question
+    gold: Gold
+    rounds: tuple[Round, ...]
+    closed_book: Round | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopView:
+    """All that signals and decisions may see: the question's text and rounds 1..t. No gold, by type."""
+
+    question: str
+    rounds: tuple[Round, ...]
+
+    @property
+    def current(self) -> Round:
+        """The round just finished, round t."""
+        return self.rounds[-1]
+
+    @property
+    def previous(self) -> Round | None:
+        """Round t - 1, or ``None`` at t = 1."""
+        return self.rounds[-2] if len(self.rounds) > 1 else None
+
+
+def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:
+    """The passages with their raw scores of a reranker, best first; NaN last, ties keep order."""
+    scored = [
+        replace(passage, rerank_score=float(score))
+        for passage, score in zip(passages, scores, strict=True)
+    ]
+    return tuple(sorted(scored, key=_worse))
+
+
+def _worse(passage: Passage) -> tuple[bool, float]:
+    score = passage.rerank_score
+    undefined = score is None or math.isnan(score)
+    return undefined, 0.0 if score is None or undefined else -score

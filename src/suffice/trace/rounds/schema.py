@@ -1,0 +1,122 @@
+"""The trace schema, version 1: one row per question and round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+SCHEMA_KEY = b"suffice.schema"
+RUN_KEY = b"suffice.run"
+
+PASSAGE = pa.struct(
+    [
+        ("id", pa.string()),
+        ("title", pa.string()),
+        ("text", pa.string()),
+        ("score", pa.float32()),
+        ("rerank_score", pa.float32()),
+    ]
+)
+_TOP = pa.struct([("token", pa.string()), ("logprob", pa.float32())])
+_TOKEN = pa.struct([("token", pa.string()), ("logprob", pa.float32()), ("top", pa.list_(_TOP))])
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the schema."""
+
+    name: str
+    type: pa.DataType
+    required: bool
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One kind of trace file: its columns, and what its metadata says.
+
+    Parameters
+    ----------
+    name
+        What such a file is called in messages.
+    rows
+        What a row is.
+    reader
+        The function that reads it.
+    key
+        Where the metadata states the version.
+    version
+        The newest version.
+    columns
+        Its columns.
+    """
+
+    name: str
+    rows: str
+    reader: str
+    key: bytes
+    version: int
+    columns: tuple[Column, ...]
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Columns every file has."""
+        return tuple(column.name for column in self.columns if column.required)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The columns as Arrow has them, without metadata."""
+        return pa.schema([(column.name, column.type) for column in self.columns])
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("question_id", pa.string(), True, "unique question key"),
+    Column("round", pa.int16(), True, "1-based; 0 is the closed-book answer"),
+    Column("question", pa.string(), True, "the question's text; may be empty"),
+    Column("gold_answers", pa.list_(pa.string()), False, "accepted answers; none: unlabelled"),
+    Column("gold_passage_ids", pa.list_(pa.string()), False, "supporting passages"),
+    Column("question_type", pa.string(), False, "for example bridge or 2hop"),
+    Column("split", pa.string(), False, "tune, eval or a name of the user's"),
+    Column("query", pa.string(), False, "what was sent to the retriever this round"),
+    Column("action", pa.string(), False, "what the agent generated to choose the query"),
+    Column("passages", pa.list_(PASSAGE), False, "passages added this round, in rank order"),
+    Column("answer", pa.string(), True, "the answer if the loop stopped here"),
+    Column("response", pa.string(), False, "the raw generation"),
+    Column("tokens", pa.list_(_TOKEN), False, "generated tokens with top alternatives"),
+    Column("samples", pa.list_(pa.string()), False, "stochastic answers, parsed"),
+    Column("sample_clusters", pa.list_(pa.int16()), False, "which samples mean the same"),
+    Column("verbalized_confidence", pa.float32(), False, "the model's own 1-5"),
+    Column("intermediate_answer", pa.string(), False, "answer to the round's query"),
+    Column(
+        "llm_calls", pa.int16(), False, "answering calls, samples and an agent's calls included"
+    ),
+    Column("sample_calls", pa.int16(), False, "of which samples"),
+    Column("judge_calls", pa.int16(), False, "calls to a judge"),
+    Column("rerank_calls", pa.int16(), False, "calls to a reranker"),
+    Column("retrievals", pa.int16(), False, "queries sent to the retriever"),
+    Column("candidate_scores", pa.list_(pa.float32()), False, "scores of all that was retrieved"),
+    Column("parse_failure", pa.string(), False, "why no answer could be parsed"),
+    Column("prompt_tokens", pa.int32(), False, "prompt tokens of the answering call"),
+    Column("cached_tokens", pa.int32(), False, "of which the server reused"),
+    Column("completion_tokens", pa.int32(), False, "generated tokens of the answering call"),
+    Column("sample_prompt_tokens", pa.int32(), False, "prompt tokens of the sample calls"),
+    Column("sample_cached_tokens", pa.int32(), False, "of which the server reused"),
+    Column("sample_completion_tokens", pa.int32(), False, "generated tokens of the samples"),
+    Column("judge_prompt_tokens", pa.int32(), False, "prompt tokens of the judge calls"),
+    Column("judge_cached_tokens", pa.int32(), False, "of which the server reused"),
+    Column("judge_completion_tokens", pa.int32(), False, "generated tokens of the judge calls"),
+    Column("latency_s", pa.float32(), False, "wall seconds of the round"),
+    Column("signals", pa.map_(pa.string(), pa.float64()), False, "per-round values by name"),
+)
+QUESTIONS = TableSchema(
+    name="trace",
+    rows="one row per question and round",
+    reader="suffice.trace.rounds.reader.read_traces",
+    key=SCHEMA_KEY,
+    version=SCHEMA_VERSION,
+    columns=COLUMNS,
+)
+REQUIRED = QUESTIONS.required
+SCHEMA = QUESTIONS.arrow

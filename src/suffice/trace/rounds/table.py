@@ -1,0 +1,273 @@
+"""A validated set of recorded questions, as columns and as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from suffice.errors import DataError
+from suffice.trace.rounds.convert import round_from_row
+from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord
+from suffice.trace.rounds.schema import SCHEMA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSetOrigin:
+    """Where a trace set came from and what did not come with it.
+
+    Parameters
+    ----------
+    source
+        The path read, for messages and reports.
+    run
+        The ``suffice.run`` document of the files.
+    skipped
+        Problems that ``skip_invalid`` passed over.
+    failures
+        Questions a recorder could not finish.
+    """
+
+    source: str = "memory"
+    run: Mapping[str, Any] = field(default_factory=dict)
+    skipped: tuple[DataError, ...] = ()
+    failures: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class TraceSet:
+    """Recorded questions sorted by id, their rounds in order.
+
+    Parameters
+    ----------
+    table
+        Rows of rounds 1.. sorted by question and round, in the schema's types.
+    closed_book
+        Rows of round 0, sorted by question; may be empty.
+    origin
+        Where the rows came from.
+    """
+
+    table: pa.Table
+    closed_book: pa.Table
+    origin: TraceSetOrigin = field(default_factory=TraceSetOrigin)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:  # (n_questions + 1,)
+        ids = self.table.column("question_id").combine_chunks()
+        if len(ids) == 0:
+            return np.zeros(1, np.int64)
+        changed = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+        starts = [np.zeros(1, np.int64), np.flatnonzero(changed) + 1, np.array([len(ids)])]
+        return np.concatenate(starts)
+
+    @cached_property
+    def question_ids(self) -> tuple[str, ...]:
+        """Sorted question ids."""
+        firsts = pa.array(self._starts[:-1])
+        return tuple(self.table.column("question_id").take(firsts).to_pylist())
+
+    @property
+    def n_questions(self) -> int:
+        """How many questions there are."""
+        return len(self._starts) - 1
+
+    @cached_property
+    def last_rounds(self) -> NDArray[np.int16]:
+        """The last recorded round of each question, (n_questions,)."""
+        return np.diff(self._starts).astype(np.int16)
+
+    @cached_property
+    def n_rounds(self) -> int:
+        """The full budget: the longest question's number of rounds."""
+        return int(self.last_rounds.max(initial=0))
+
+    @cached_property
+    def exists(self) -> NDArray[np.bool_]:
+        """Which rounds were recorded, (n_questions, n_rounds)."""
+        return np.arange(self.n_rounds)[None, :] < self.last_rounds[:, None]
+
+    @cached_property
+    def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(question, round - 1) of every row."""
+        questions = np.repeat(np.arange(self.n_questions), self.last_rounds)
+        return questions, np.arange(self.table.num_rows) - self._starts[questions]
+
+    def has(self, column: str) -> bool:
+        """Whether the column is there and not null throughout."""
+        return (
+            column in self.table.column_names
+            and self.table.column(column).null_count < self.table.num_rows
+        )
+
+    def dense(self, values: NDArray[Any] | pa.ChunkedArray) -> NDArray[np.float64]:
+        """A value per row as float64 (n_questions, n_rounds), stored round-major; NaN: null or absent."""
+        if not isinstance(values, np.ndarray):
+            values = pc.cast(values, pa.float64()).combine_chunks().to_numpy(zero_copy_only=False)
+        rounds_first = np.full((self.n_rounds, self.n_questions), np.nan)
+        questions, rounds = self._cells
+        rounds_first[rounds, questions] = values
+        return rounds_first.T
+
+    def column(self, name: str) -> NDArray[np.float64] | None:
+        """A numeric column as :meth:`dense` gives it; ``None`` when the trace lacks it."""
+        return self.dense(self.table.column(name)) if self.has(name) else None
+
+    @cached_property
+    def signal_names(self) -> tuple[str, ...]:
+        """Names stored in the ``signals`` map of any round, sorted."""
+        if not self.has("signals"):
+            return ()
+        names: set[str] = set()
+        for chunk in self.table.column("signals").chunks:
+            names.update(pc.unique(pc.struct_field(_pairs(chunk), [0])).to_pylist())
+        return tuple(sorted(names))
+
+    def stored_signal(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """A signal of the ``signals`` map: values, and where it is stored (perhaps as undefined).
+
+        Both are (n_questions, n_rounds); values are NaN where undefined or not stored.
+        """
+        values = pc.map_lookup(self.table.column("signals"), pa.scalar(name), "last")
+        stored = np.zeros(self.table.num_rows)
+        start = 0
+        for chunk in self.table.column("signals").chunks:
+            keys = pc.struct_field(_pairs(chunk), [0])
+            rows = pc.list_parent_indices(_entries(chunk)).filter(pc.equal(keys, name))
+            stored[start + rows.to_numpy(zero_copy_only=False)] = 1.0
+            start += len(chunk)
+        return self.dense(values), self.dense(stored) == 1.0
+
+    def _first_rows(self, column: str) -> list[Any]:
+        if column not in self.table.column_names:
+            return [None] * self.n_questions
+        values: list[Any] = self.table.column(column).take(pa.array(self._starts[:-1])).to_pylist()
+        return values
+
+    @cached_property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions, label-free."""
+        fields = zip(
+            self.question_ids,
+            self._first_rows("question"),
+            self._first_rows("question_type"),
+            self._first_rows("split"),
+            strict=True,
+        )
+        return tuple(
+            Question(id=i, text=text, type=kind, split=part) for i, text, kind, part in fields
+        )
+
+    @cached_property
+    def gold(self) -> tuple[Gold, ...]:
+        """Gold answers and passages, one a question; only fitting and scoring may read it."""
+        pairs = zip(
+            self._first_rows("gold_answers"), self._first_rows("gold_passage_ids"), strict=True
+        )
+        return tuple(
+            Gold(
+                answers=tuple(answer for answer in answers or () if answer),
+                passage_ids=tuple(each for each in ids or () if each is not None),
+            )
+            for answers, ids in pairs
+        )
+
+    @cached_property
+    def splits(self) -> Mapping[str, int]:
+        """How many questions each split holds, in order of name; unnamed ones are left out."""
+        names = sorted({question.split for question in self.questions if question.split})
+        return {name: sum(q.split == name for q in self.questions) for name in names}
+
+    def only_split(self, name: str) -> TraceSet:
+        """The questions of one split.
+
+        Raises
+        ------
+        DataError
+            When there are none, naming the splits there are.
+        """
+        chosen = np.array([question.split == name for question in self.questions], bool)
+        if not chosen.any():
+            found = ", ".join(self.splits) or "none"
+            raise DataError(
+                f"no question lies in split {name!r}; splits found: {found}",
+                file=self.origin.source,
+                column="split",
+            )
+        return self.take(chosen)
+
+    def only_questions(self, ids: Iterable[str]) -> TraceSet:
+        """The questions with these ids, as far as they are recorded."""
+        wanted = frozenset(ids)
+        return self.take(np.array([each in wanted for each in self.question_ids], bool))
+
+    def take(self, chosen: NDArray[np.bool_]) -> TraceSet:
+        """The questions where ``chosen`` (n_questions,) is true."""
+        rows = pa.array(np.repeat(chosen, self.last_rounds))
+        ids = pa.array([i for i, keep in zip(self.question_ids, chosen, strict=True) if keep])
+        closed_book = self.closed_book
+        if closed_book.num_rows:
+            kept = pc.is_in(closed_book.column("question_id"), value_set=ids.cast(pa.string()))
+            closed_book = closed_book.filter(kept)
+        return replace(self, table=self.table.filter(rows), closed_book=closed_book)
+
+    def closed_book_rounds(self) -> TraceSet:
+        """Round 0 of every question that has one, as its only round, under the question's own gold."""
+        rows = self.closed_book
+        firsts = self.table.filter(pc.equal(self.table.column("round"), 1))
+        asked = pc.index_in(rows.column("question_id"), value_set=firsts.column("question_id"))
+        for name in {"gold_answers", "gold_passage_ids"}.intersection(rows.column_names):
+            # gold is read from round 1, whatever a record states in round 0
+            gold = firsts.column(name).take(asked)
+            rows = rows.set_column(rows.column_names.index(name), name, gold)
+        ones = pa.array(np.ones(rows.num_rows, np.int16))
+        rows = rows.set_column(rows.column_names.index("round"), "round", ones)
+        return replace(self, table=rows, closed_book=rows.slice(0, 0))
+
+    def views(self, columns: Sequence[str]) -> Iterator[tuple[LoopView, ...]]:
+        """For each question the label-free views of rounds 1, 1..2, ..., carrying only ``columns``."""
+        wanted = [
+            name for name in ("question", "answer", *columns) if name in self.table.column_names
+        ]
+        table = self.table.select(list(dict.fromkeys(wanted)))
+        for start, stop in zip(self._starts[:-1], self._starts[1:], strict=True):
+            rows = table.slice(start, stop - start).to_pylist()
+            rounds = tuple(round_from_row(row) for row in rows)
+            text = rows[0]["question"]
+            yield tuple(LoopView(text, rounds[:t]) for t in range(1, len(rounds) + 1))
+
+    def records(self) -> Iterator[QuestionRecord]:
+        """Every question with all its rounds."""
+        closed = {row["question_id"]: row for row in self.closed_book.to_pylist()}
+        for index, question in enumerate(self.questions):
+            start, stop = int(self._starts[index]), int(self._starts[index + 1])
+            rows = self.table.slice(start, stop - start).to_pylist()
+            row_0 = closed.get(question.id)
+            yield QuestionRecord(
+                question=question,
+                gold=self.gold[index],
+                rounds=tuple(round_from_row(row) for row in rows),
+                closed_book=None if row_0 is None else round_from_row(row_0),
+            )
+
+
+def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
+    """The table with a column of the schema replaced, or added, by a value for every row."""
+    column = pa.array(values, type=SCHEMA.field(name).type)
+    if name in table.column_names:
+        return table.set_column(table.column_names.index(name), name, column)
+    return table.append_column(name, column)
+
+
+def _entries(chunk: pa.MapArray) -> pa.ListArray:
+    return pc.cast(chunk, pa.list_(pa.struct([("key", pa.string()), ("value", pa.float64())])))
+
+
+def _pairs(chunk: pa.MapArray) -> pa.StructArray:
+    return pc.list_flatten(_entries(chunk))

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice.bench.ab_rag.run import FORMS, StudySettings, ab_rag_study
+from suffice.bench.ab_rag.show import ab_rag_tables
+from suffice.errors import UsageError
+from suffice.replay.run.compare import ComparisonSettings
+from suffice.signals.registry import SIGNALS
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.table import TraceSet
+
+
+def traces(*, tune: bool = True) -> TraceSet:
+    """Agreement is 1 for right answers and 1/3 for wrong ones; the other signals are noise."""
+    rng = np.random.default_rng(0)
+    records = []
+    for number in range(60):
+        answers = [str(rng.choice(["Oslo", "Rome"])) for _ in range(3)]
+        split = "tune" if tune and number % 2 else "eval"
+        made = make_record(f"q{number:02d}", answers, gold=["Oslo"], split=split)
+        rounds = tuple(
+            replace(
+                each,
+                signals={
+                    "self_consistency": 1.0 if each.answer == "Oslo" else 1 / 3,
+                    "evidence_consistency": float(rng.random()),
+                    "rerank_variance": float(rng.random()) / 4,
+                },
+            )
+            for each in made.rounds
+        )
+        records.append(replace(made, rounds=rounds))
+    return to_trace_set(records)
+
+
+SETTINGS = StudySettings(comparison=ComparisonSettings(resamples=50), taus=(0.3, 0.6, 0.7))
+
+
+def test_every_part_is_there() -> None:
+    study = ab_rag_study(traces(), SETTINGS)
+    names = [each.name for each in study.comparison.result.policies]
+    assert names == ["ab-rag", "ab-rag-corrected", "fixed-1", "fixed-2", "fixed-3"]
+    assert [each.policy for each in study.selective] == ["ab-rag", "ab-rag-corrected"]
+    assert [each.tau for each in study.swept] == [0.3, 0.6, 0.7]
+    worth = {each.form.signal: each.auroc.value for each in study.signals}
+    assert worth["self_consistency"] == 1.0
+    assert abs((worth["rerank_variance"] or 0.0) - 0.5) < 0.3
+    assert "rerank_mean" in study.not_in_record
+
+
+def test_each_policy_is_split_at_its_own_threshold() -> None:
+    study = ab_rag_study(traces(), SETTINGS)
+    published, corrected = study.selective
+    assert published.threshold == 0.6
+    assert corrected.threshold == study.comparison.result.policies[1].policy.threshold  # type: ignore[union-attr]
+    assert published.above.em.value == 1.0
+    assert published.below.em.value == 0.0
+
+
+def test_the_sweep_agrees_with_the_comparison() -> None:
+    study = ab_rag_study(traces(), SETTINGS)
+    published, at_06 = study.comparison.result.policies[0], study.swept[1].result
+    assert at_06.stops.tolist() == published.stops.tolist()
+    assert (at_06.em, at_06.f1, at_06.auroc) == (published.em, published.f1, published.auroc)
+    assert study.swept[0].result.mean_rounds < at_06.mean_rounds
+
+
+def test_a_penalty_is_the_reward_turned_round() -> None:
+    base = traces()
+    records = [
+        replace(
+            record,
+            rounds=tuple(
+                replace(each, signals={**each.signals, "rerank_variance_raw": float(index % 7)})
+                for each in record.rounds
+            ),
+        )
+        for index, record in enumerate(base.records())
+    ]
+    study = ab_rag_study(to_trace_set(records), SETTINGS)
+    reward, penalty = (
+        next(each.auroc.value for each in study.signals if each.form.name == name)
+        for name in ("raw variance", "minus raw variance")
+    )
+    assert reward is not None
+    assert penalty == pytest.approx(1 - reward)
+
+
+def test_without_a_tune_split_only_what_needs_no_fitting() -> None:
+    study = ab_rag_study(traces(tune=False), SETTINGS)
+    assert [each.name for each in study.comparison.result.policies][:2] == ["ab-rag", "fixed-1"]
+
+
+def test_json_is_strict_and_the_tables_name_every_part() -> None:
+    study = ab_rag_study(traces(), SETTINGS)
+    document = json.loads(json.dumps(study.to_json(), allow_nan=False))
+    assert {"policies", "selective", "tau_sweep", "signals", "not_in_record"} <= document.keys()
+    text = ab_rag_tables(study)
+    for part in ("ab-rag-corrected", "Selective prediction", "tau", "Single signals", "S3"):
+        assert part in text
+    lines = [line for line in text.splitlines() if not line.startswith("Note: ")]
+    assert max(map(len, lines)) <= 100
+
+
+def test_forms_are_registered_signals() -> None:
+    assert {form.signal for form in FORMS} <= SIGNALS.keys()
+
+
+def test_a_record_without_the_signals_says_which() -> None:
+    with pytest.raises(UsageError, match="token_probability or self_consistency"):
+        ab_rag_study(to_trace_set([make_record("a", ["Oslo"], gold=["Oslo"])]), SETTINGS)

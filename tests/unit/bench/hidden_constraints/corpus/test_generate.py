@@ -1,0 +1,202 @@
+"""The benchmark's sizes, its tokens in its documents, the dial, and the same bits for a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import asdict, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from suffice.bench.hidden_constraints.corpus.generate import generate
+from suffice.bench.hidden_constraints.corpus.prose import FEWEST_WORDS, MOST_WORDS
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+
+GOLDEN = "ff87c3e55b2d77b65dcf4ba591ea102faf7ae104d4ad1e1aa5a83b402aab071e"
+SEEDS = (42, 0, 1)
+
+
+def digest(benchmark: Benchmark) -> str:
+    return hashlib.sha256(json.dumps(asdict(benchmark)).encode()).hexdigest()
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def benchmark_of(request: pytest.FixtureRequest) -> Benchmark:
+    return generate(BenchmarkSettings(seed=request.param))
+
+
+def test_counts_and_depths(benchmark_of: Benchmark) -> None:
+    tasks, small = benchmark_of.tasks, benchmark_of.subset("hard-small")
+    assert (len(tasks), len(small), len(benchmark_of.documents)) == (50, 20, 450)
+    assert np.mean([task.depth for task in tasks]) == pytest.approx(4.52)
+    assert np.mean([task.depth for task in small]) == pytest.approx(3.7)
+    assert max(task.depth for task in tasks) == 6
+    assert max(task.depth for task in small) == 5
+
+
+def test_steps(benchmark_of: Benchmark) -> None:
+    for task in benchmark_of.tasks:
+        assert len(task.outline) == len(set(task.outline)) == task.depth
+        assert task.depends == tuple(sorted(set(task.depends)))
+        assert 1 <= len(task.depends) <= min(2, task.depth - 1)
+        assert set(task.depends) <= set(range(1, task.depth + 1))
+
+
+def test_everything_is_unique(benchmark_of: Benchmark) -> None:
+    tasks, documents = benchmark_of.tasks, benchmark_of.documents
+    for values in (
+        [task.id for task in tasks],
+        [task.constraint.token for task in tasks],
+        [(task.goal, task.context) for task in tasks],
+        [each.id for each in documents],
+        [each.text for each in documents],
+    ):
+        assert len(set(values)) == len(values)
+    assert len({task.constraint.requirement for task in tasks}) >= 25
+
+
+def test_a_token_is_verbatim_in_its_documents_and_nowhere_else(benchmark_of: Benchmark) -> None:
+    for task in benchmark_of.tasks:
+        token = task.constraint.token
+        assert re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+_\d{3}", token)
+        assert token.endswith(task.id.removeprefix("task"))
+        found = {each.id for each in benchmark_of.documents if token in f"{each.title} {each.text}"}
+        assert found == set(task.document_ids)
+        assert 1 <= len(task.document_ids) == len(found) <= 3
+        others = [task.query, task.constraint.requirement, *task.outline]
+        assert not any(token in text for text in others)
+
+
+def test_documents_read_as_documents(benchmark_of: Benchmark) -> None:
+    for each in benchmark_of.documents:
+        text = each.text or ""
+        assert FEWEST_WORDS <= len(text.split()) <= MOST_WORDS, text
+        assert each.title[0].isupper()
+        assert text[0].isupper() or text[0] in "1`"
+        assert text[-1] in ".`?"
+        assert not re.search(r"[#{}\[\]|]|\ban? an? |\ba [aeio]|  |\.\.|\. ,", each.title + text), (
+            text
+        )
+    assert len({each.title for each in benchmark_of.documents}) > 400
+
+
+def test_a_constraint_document_does_not_repeat_the_goal(benchmark_of: Benchmark) -> None:
+    by_id = {each.id: each for each in benchmark_of.documents}
+    for task in benchmark_of.tasks:
+        goal = task.goal.lower().rstrip(".").split()
+        phrases = {" ".join(goal[start : start + 3]) for start in range(len(goal) - 2)}
+        for name in task.document_ids:
+            text = f"{by_id[name].title} {by_id[name].text}".lower()
+            assert not [phrase for phrase in phrases if phrase in text]
+
+
+def test_order_and_ids_do_not_tell_which_documents_carry_a_token() -> None:
+    places = []
+    for seed in range(8):
+        benchmark = generate(BenchmarkSettings(seed=seed, tasks=20, hard_small=8, documents=120))
+        carry = {name for task in benchmark.tasks for name in task.document_ids}
+        assert [each.id for each in benchmark.documents] == sorted(
+            each.id for each in benchmark.documents
+        )
+        places += [row for row, each in enumerate(benchmark.documents) if each.id in carry]
+    # uniform over 120 places: standard deviation 34.6, some 300 documents
+    assert np.mean(places) == pytest.approx(59.5, abs=4 * 34.6 / len(places) ** 0.5)
+
+
+def test_no_sentence_is_everywhere(benchmark_of: Benchmark) -> None:
+    sentences = Counter(
+        sentence
+        for each in benchmark_of.documents
+        for sentence in set(re.split(r"(?<=[.?!]) +(?=[A-Z])", each.text or ""))
+    )
+    assert sentences.most_common(1)[0][1] <= 25
+    assert len(sentences) >= 1400
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    assert digest(generate()) == GOLDEN
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_bits_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
+    script = (
+        "import hashlib, json; from dataclasses import asdict;"
+        "from suffice.bench.hidden_constraints.corpus.generate import generate;"
+        "print(hashlib.sha256(json.dumps(asdict(generate())).encode()).hexdigest())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == GOLDEN
+
+
+def test_seeds_differ() -> None:
+    drawn = [generate(BenchmarkSettings(seed=seed)) for seed in SEEDS]
+    for part in ("tasks", "documents"):
+        assert len({getattr(each, part) for each in drawn}) == len(SEEDS)
+
+
+def test_the_dial_turns_the_wording_of_constraint_documents_alone() -> None:
+    settings = BenchmarkSettings(seed=5, tasks=12, hard_small=5, documents=100)
+    far, near = (generate(replace(settings, gap=gap)) for gap in (1.0, 0.0))
+    assert far.tasks == near.tasks
+    changed = {
+        before.id
+        for before, now in zip(far.documents, near.documents, strict=True)
+        if before.text != now.text
+    }
+    carry = {name for task in far.tasks for name in task.document_ids}
+    assert carry <= changed
+    assert len(changed) <= len(carry) + 2 * len(far.tasks)
+
+
+def recall_at_10(benchmark: Benchmark) -> float:
+    from suffice.retrieval.lexical.tfidf import TfidfIndex
+
+    index = TfidfIndex.build(benchmark.documents)
+    found = [
+        bool({each.id for each in index.retrieve(task.query, 10)} & set(task.document_ids))
+        for task in benchmark.tasks
+    ]
+    return float(np.mean(found))
+
+
+def test_recall_falls_from_one_to_nothing_as_the_gap_opens() -> None:
+    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    gaps = (0.0, 0.25, 0.5, 0.75, 1.0)
+    recalls = [recall_at_10(generate(BenchmarkSettings(gap=gap))) for gap in gaps]
+    assert recalls[0] >= 0.98
+    assert recalls[-1] <= 0.08
+    assert 0.3 <= recalls[2] <= 0.65
+    assert all(wide <= narrow for narrow, wide in pairwise(recalls))
+
+
+def test_at_the_default_gap_tfidf_finds_few() -> None:
+    pytest.importorskip("sklearn", reason="the extra 'tfidf' is missing")
+    assert recall_at_10(generate()) <= 0.1
+
+
+def test_other_sizes_keep_the_shape() -> None:
+    settings = BenchmarkSettings(seed=9, tasks=1100, documents=6600, hard_small=440)
+    benchmark = generate(settings)
+    assert len({each.text for each in benchmark.documents}) == 6600
+    tokens = [task.constraint.token for task in benchmark.tasks]
+    assert all(token.rsplit("_", 1)[1] == f"{row:04d}" for row, token in enumerate(tokens))
+    depths = np.array([task.depth for task in benchmark.tasks])
+    small = np.array([task.small for task in benchmark.tasks])
+    assert depths.mean() == pytest.approx(4.52, abs=0.01)
+    assert depths[small].mean() == pytest.approx(3.7, abs=0.01)
+    text = "\n".join(f"{each.title} {each.text}" for each in benchmark.documents)
+    carried = Counter(re.findall(r"[a-z0-9]+(?:_[a-z0-9]+)+_\d{4}", text))
+    assert carried == {task.constraint.token: len(task.document_ids) for task in benchmark.tasks}

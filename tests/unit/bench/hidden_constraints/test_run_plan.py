@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from suffice.bench.hidden_constraints.corpus.generate import generate
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+from suffice.bench.hidden_constraints.oracle import OracleRetriever
+from suffice.bench.hidden_constraints.run_plan import (
+    Players,
+    gate_agent,
+    jobs_of,
+    run_document,
+    variants,
+)
+from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
+from suffice.bench.hidden_constraints.settings import HiddenConstraintsSettings
+from suffice.errors import SufficeWarning, UsageError
+from suffice.pipelines.planning.controls import AGENTS
+from suffice.policies.gate.settings import GateSettings
+from suffice.retrieval.lexical.bm25 import BM25Index
+
+SMALL = BenchmarkSettings(tasks=4, hard_small=2, documents=24)
+
+
+@pytest.fixture(scope="module")
+def made() -> Benchmark:
+    return generate(SMALL)
+
+
+def players(made: Benchmark, *names: str) -> Players:
+    pytest.importorskip("bm25s", reason="the extra 'bm25' is missing")
+    index = BM25Index.build(made.documents)
+    return Players(
+        model=ScriptedPlanner(made),
+        retrievers={name: None if name == "oracle" else index for name in names},
+        documents={each.id: each for each in made.documents},
+    )
+
+
+def settings(**changes: Any) -> HiddenConstraintsSettings:
+    given: dict[str, Any] = {"benchmark": SMALL, "retrievers": ("tfidf", "oracle"), "seeds": 2}
+    return HiddenConstraintsSettings(**(given | changes))
+
+
+def gate(**changes: Any) -> GateSettings:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)
+        return GateSettings.published(**changes)
+
+
+def test_every_agent_meets_every_retriever_in_every_seed(made: Benchmark) -> None:
+    jobs = jobs_of(settings(), made.tasks, players(made, "tfidf", "oracle"))
+    assert len({job.key for job in jobs}) == len(jobs)
+    main = Counter((job.agent.control.name, job.retriever) for job in jobs if ":" not in job.key[1])
+    retrieving = [name for name in AGENTS if name != "vanilla"]
+    expected: dict[tuple[str, str | None], int] = {("vanilla", None): 8}
+    expected |= {(name, each): 8 for name in retrieving for each in ("tfidf", "oracle")}
+    assert main == expected
+
+
+def test_ablations_and_sweep_use_the_first_seed_and_retriever(made: Benchmark) -> None:
+    jobs = jobs_of(settings(), made.tasks, players(made, "tfidf", "oracle"))
+    asked = [job for job in jobs if ":" in job.key[1]]
+    assert {(job.retriever, job.seed) for job in asked} == {("tfidf", 42)}
+    assert len(asked) == 4 * (3 + 6)
+    only = jobs_of(settings(experiments=("main",)), made.tasks, players(made, "tfidf", "oracle"))
+    assert not any(":" in job.key[1] for job in only)
+
+
+def test_variants_change_what_they_are_called_by() -> None:
+    found = {each.name: each for each in variants(settings())}
+    assert found["no SC (w1 = 0)"].gate.risk.disagreement == 0.0
+    assert found["no CD (w2 = 0)"].gate.risk.contradiction == 0.0
+    assert found["no DR (w3 = 0)"].gate.risk.remaining == 0.0
+    swept = [each for each in found.values() if each.taus is not None]
+    assert [each.taus for each in swept] == [
+        (0.1, 0.3),
+        (0.2, 0.4),
+        (0.3, 0.5),
+        (0.4, 0.6),
+        (0.5, 0.7),
+        (0.7, 0.9),
+    ]
+    assert all((each.gate.tau_low, each.gate.tau_high) == each.taus for each in swept)
+
+
+def test_the_oracle_of_a_task_has_its_documents(made: Benchmark) -> None:
+    jobs = jobs_of(settings(), made.tasks, players(made, "tfidf", "oracle"))
+    [job] = [each for each in jobs if each.key == (made.tasks[1].id, "fixed-top-k", "oracle", 42)]
+    assert isinstance(job.agent.retriever, OracleRetriever)
+    found = job.agent.retriever.retrieve("anything", 9)
+    assert {each.id for each in found} == set(made.tasks[1].document_ids)
+
+
+def test_a_deep_regime_asks_for_more(made: Benchmark) -> None:
+    wanted = settings(retrievers=("tfidf", "dense-30"), experiments=("main",))
+    jobs = jobs_of(wanted, made.tasks[:1], players(made, "tfidf", "dense-30"))
+    depth = {
+        (job.agent.control.name, job.retriever): job.agent.control.gate.k_max
+        if job.agent.control.gate
+        else job.agent.control.k
+        for job in jobs
+    }
+    assert depth["fixed-top-k", "tfidf"] == 6
+    assert depth["fixed-top-k", "dense-30"] == 30
+    assert depth["confidence-gated", "tfidf"] == 6
+    assert depth["confidence-gated", "dense-30"] == 30
+
+
+def test_gates_of_ones_own_are_more_agents(made: Benchmark) -> None:
+    wanted = settings(gates={"mine": gate(budget=1)}, experiments=("main",), seeds=1)
+    jobs = jobs_of(wanted, made.tasks[:1], players(made, "tfidf", "oracle"))
+    mine = [job for job in jobs if job.key[1] == "mine"]
+    assert [job.retriever for job in mine] == ["tfidf", "oracle"]
+    assert all(job.agent.control.gate == gate(budget=1) for job in mine)
+
+
+def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -> None:
+    who = players(made, "tfidf", "oracle")
+    first = run_document(settings(), made, who, "checker")
+    # more agents, retrievers, seeds and experiments may join later
+    grown = settings(seeds=5, retrievers=("oracle",), experiments=("main",), subset="hard-small")
+    assert run_document(grown, made, who, "checker") == first
+    assert run_document(settings(), made, who, "another") != first
+    assert run_document(settings(gates={"mine": gate(budget=1)}), made, who, "checker") == first
+    assert run_document(settings(encoder="another"), made, who, "checker") != first
+
+
+def test_another_gate_of_a_name_is_another_agent() -> None:
+    assert gate_agent("mine", gate()) == gate_agent("mine", gate())
+    assert gate_agent("mine", gate()) != gate_agent("mine", gate(budget=1))
+    assert gate_agent("mine", gate()).startswith("mine@")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"agents": ("clever",)}, "--agents must be of vanilla.*found 'clever'"),
+        ({"retrievers": ()}, "--retrievers must be of tfidf.*found none"),
+        ({"retrievers": ("tfidf", "tfidf")}, "names one twice"),
+        ({"experiments": ("sweep",)}, "--experiments must hold main"),
+        ({"agents": ("vanilla",)}, "add it to --agents, or type --experiments main"),
+        ({"subset": "easy"}, "--subset must be one of hard, hard-small, found 'easy'"),
+        ({"seeds": 0}, "seeds must be at least 1"),
+        ({"limit": 0}, "limit must be at least 1"),
+        ({"gates": {"vanilla": gate()}}, "may not be called 'vanilla'"),
+        ({"detector": "learned", "gates": {"mine": gate()}}, "type --detector markers"),
+    ],
+)
+def test_settings_that_cannot_be(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        settings(**changes)

@@ -1,0 +1,289 @@
+"""The evaluation of MiCP: every figure is what fitting and replaying the same parts gives."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from suffice.bench.micp.arrays import read_record
+from suffice.bench.micp.found import BASELINE, WAYS, MiCPStudySettings, MiCPTraces
+from suffice.bench.micp.page import micp_page
+from suffice.bench.micp.run import divide, micp_study
+from suffice.bench.micp.table import micp_tables
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
+from suffice.policies.micp.policy import Match, MiCPPolicy
+from suffice.policies.micp.relevance_fit import fit_filter, retention
+from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.stage2 import OBJECTIVES, Objective, calibrate_without_stopping
+from suffice.replay.run.answer_sets import AnswerSetResult, Draws, answer_sets
+from suffice.signals.table import signal_table
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
+from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+
+NAMES = ("Oslo", "oslo.", "Rome", "Bergen", "", "Paris")
+
+
+def sampled_records(
+    count: int, *, rounds: int = 3, samples: int = 5, seed: int = 0, clusters: bool = False
+) -> list[QuestionRecord]:
+    """Samples that agree more where they are right, passages of which two are right."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for number in range(count):
+        record = make_record(f"q{number:04d}", ["Oslo"] * rounds, gold=["Oslo"])
+        built = []
+        for t, each in enumerate(record.rounds):
+            knows = rng.random() < 0.25 + 0.2 * t
+            weights = np.array([6, 2, 1, 1, 1, 1] if knows else [0, 0, 4, 3, 1, 3], float)
+            drawn = tuple(rng.choice(NAMES, size=samples, p=weights / weights.sum()).tolist())
+            labels = rng.integers(0, 3, size=samples).tolist()
+            first = {label: labels.index(label) for label in labels}
+            passages = tuple(
+                Passage(id=f"p{number}-{t}-{i}", score=float(rng.normal(1.0 if i < 1 else 0.0)))
+                for i in range(3)
+            )
+            built.append(
+                replace(
+                    each,
+                    samples=drawn,
+                    passages=passages,
+                    sample_clusters=tuple(first[label] for label in labels) if clusters else None,
+                )
+            )
+        gold = Gold(answers=("Oslo",), passage_ids=(f"p{number}-0-0", f"p{number}-1-0", "absent"))
+        made.append(replace(record, rounds=tuple(built), gold=gold))
+    return made
+
+
+def sampled_traces(count: int, **options: Any) -> TraceSet:
+    return to_trace_set(sampled_records(count, **options))
+
+
+def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float]:
+    """The answer sets and mean rounds of a replay."""
+    table = signal_table(test, policy.specs)
+    stops = np.minimum(policy.stop_rounds(table), test.last_rounds)
+    return answer_sets(policy, test, table, stops, Draws(resamples=5)), float(stops.mean())
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        MiCPSettings(steps=4),
+        MiCPSettings(steps=4, stop_on="top-confidence", penalty=0.1, weight=0.5),
+        MiCPSettings(steps=3, clusters="embedding", match=Match(f1=0.5), rounds=2),
+    ],
+)
+def test_a_cell_is_what_fitting_and_replaying_its_parts_gives(fit: MiCPSettings) -> None:
+    traces = sampled_traces(120, clusters=fit.clusters == "embedding")
+    traces = replace(traces, origin=TraceSetOrigin(run={"sample_clusters": {"cosine": 0.1}}))
+    settings = MiCPStudySettings(
+        alphas=(0.25,), divisions=2, seed=7, shares=(0.3, 0.4, 0.3), fit=fit
+    )
+    found = micp_study([traces], settings).traces[0]
+    stopped = 0
+    for number in range(2):
+        division = divide(120, settings.shares, 7 + number)
+        parts = FitParts(
+            optimize=traces.take(division.optimize), calibrate=traces.take(division.calibrate)
+        )
+        test = traces.take(division.test)
+        for cell in found.cells:
+            objective: Objective = "composite" if cell.way == BASELINE else cell.way  # type: ignore[assignment]
+            wanted = replace(fit, alpha=cell.alpha, seed=7 + number, objective=objective)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SufficeWarning)
+                policy = fit_on(parts, cell.preset, wanted)
+            if cell.way == BASELINE:
+                held = read_samples(parts.calibrate, policy)
+                alone = calibrate_without_stopping(held, Fraction(str(cell.alpha)), cell.preset)
+                policy = replace(policy, stops=alone.stops, final=alone.final)
+            sets, rounds = replayed(policy, test)
+            scored = cell.divisions[number]
+            assert sets.coverage is not None
+            assert scored.coverage == pytest.approx(sets.coverage.estimate)
+            assert scored.set_size == pytest.approx(sets.set_size.estimate)
+            assert scored.answer_rate == pytest.approx(sets.answer_rate)
+            assert scored.objective == pytest.approx(sets.objective)
+            assert scored.mean_rounds == pytest.approx(rounds)
+            stopped += scored.answer_rate > 0
+    assert stopped > 1, "cells that never stop would agree whatever they compute"
+
+
+def test_retention_is_that_of_the_fitted_filter() -> None:
+    traces = sampled_traces(90)
+    settings = MiCPStudySettings(divisions=2, alphas=(0.1, 0.3), fit=MiCPSettings(steps=2))
+    cells = micp_study([traces], settings).traces[0].retention
+    assert len(cells) == 4
+    for cell in cells:
+        for number, scored in enumerate(cell.divisions):
+            division = divide(90, settings.shares, 42 + number)
+            chosen = fit_filter(
+                traces.take(division.calibrate), Fraction(str(cell.alpha)), cell.preset, "score"
+            )
+            expected = retention(traces.take(division.test), chosen)
+            assert scored.passages == pytest.approx(expected.passages)
+            assert scored.all == pytest.approx(expected.all)
+            assert scored.shown == pytest.approx(expected.shown)
+            assert scored.shown is not None
+            assert scored.shown < 1.0
+
+
+def test_a_division_is_disjoint_and_of_the_size_asked_for() -> None:
+    found = divide(1000, (0.2, 0.5, 0.25), 3)
+    assert found.sizes == (200, 500, 250)
+    assert not (found.optimize & found.calibrate).any()
+    assert not ((found.optimize | found.calibrate) & found.test).any()
+    other = divide(1000, (0.2, 0.5, 0.25), 4)
+    assert (found.test != other.test).any()
+    assert sum(divide(10, (1 / 3, 1 / 3, 1 / 3), 0).sizes) == 10
+
+
+def test_bands_and_exact_intervals_are_of_the_divisions() -> None:
+    found = micp_study([sampled_traces(60)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+    for cell in found.traces[0].cells:
+        values = [each.covered / each.questions for each in cell.divisions]
+        shown = cell.band("coverage")
+        assert (shown.low, shown.high) == (min(values), max(values))
+        assert shown.mean == pytest.approx(np.mean(values))
+        for each in cell.divisions:
+            low, high = each.exact
+            assert low <= each.coverage <= high
+
+
+def test_unlabelled_questions_and_short_records_are_told() -> None:
+    records = sampled_records(60)
+    records[0] = replace(records[0], gold=Gold())
+    records[1] = replace(records[1], rounds=records[1].rounds[:1])
+    found = micp_study([to_trace_set(records)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+    said = " ".join(found.traces[0].notes)
+    assert "1 questions without gold answers" in said
+    assert "1 questions hold fewer than 3 rounds" in said
+    assert sum(found.traces[0].parts) == 59
+
+
+def test_too_few_questions_are_told_once() -> None:
+    settings = MiCPStudySettings(alphas=(0.05, 0.3), fit=MiCPSettings(steps=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = micp_study([sampled_traces(30)], settings).traces[0]
+    few = [each for each in found.notes if each.startswith("too few")]
+    assert few == [
+        "too few questions (10 to optimise, 10 to calibrate on) for alpha = 0.05: each part needs at "
+        "least 19 for 0.05"
+    ]
+    never = [each for each in found.notes if each.startswith("fits without any early stop")]
+    assert len(never) == 1
+    assert "18 of 18 at alpha 0.05" in never[0]
+
+
+def test_json_is_strict_and_holds_every_cell() -> None:
+    traces = sampled_traces(60)
+    study = micp_study([traces, traces], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+    document = json.loads(json.dumps(study.to_json(), allow_nan=False))
+    assert document["seeds"] == [42, 43, 44]
+    for each in document["trace_sets"]:
+        assert len(each["cells"]) == 6 * 2 * len(WAYS)
+        assert len(each["retention"]) == 12
+        assert {len(cell["divisions"]) for cell in each["cells"]} == {3}
+        assert each["optimize"] + each["calibrate"] + each["test"] == 60
+
+
+def test_the_tables_keep_within_their_width_and_show_the_cells() -> None:
+    study = micp_study([sampled_traces(60)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+    text = micp_tables(study, at=0.2)
+    assert max(map(len, text.splitlines())) <= 100
+    cell = study.traces[0].cell(0.2, "corrected", "composite").band("mean_rounds")
+    table = text.partition("Corrected, alpha 0.2")[2].split("\n\n")[0]
+    assert f"{cell.mean:.2f} [{cell.low:.2f}, {cell.high:.2f}]" in table
+    assert "no early stop" in table
+    assert "alpha 0.1:" in micp_tables(study)
+
+
+def test_the_page_escapes_what_it_shows(tmp_path: Any) -> None:
+    study = micp_study([sampled_traces(60)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+    one = study.traces[0]
+    hostile = replace(one.record, source="<script>x</script>.parquet", pipeline="<img src=x>")
+    bad = replace(study, traces=(replace(one, record=hostile, notes=("<b>note</b>",)),))
+    html = micp_page(bad)
+    assert "<script" not in html
+    assert "<img" not in html
+    assert "<b>note" not in html
+    assert "Coverage against target" in html
+    assert html.count('role="img"') == 3
+    assert "http" not in html.replace("http-equiv", "")
+
+
+def test_without_relevance_there_is_no_retention() -> None:
+    records = [replace(each, gold=Gold(answers=each.gold.answers)) for each in sampled_records(60)]
+    study = micp_study([to_trace_set(records)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+    assert study.traces[0].retention == ()
+    assert any("no retention" in each for each in study.traces[0].notes)
+    assert "passage filter" not in micp_tables(study)
+    assert micp_page(study).count('role="img"') == 2
+
+
+def test_a_filter_keeps_what_was_promised_on_average() -> None:
+    """A large population: coverage and retention lie near their targets, never far below."""
+    settings = MiCPStudySettings(presets=("corrected",), fit=MiCPSettings(steps=4))
+    found: MiCPTraces = micp_study([sampled_traces(900)], settings).traces[0]
+    for alpha in settings.alphas:
+        for way in WAYS:
+            assert found.cell(alpha, "corrected", way).band("coverage").mean > 1 - alpha - 0.04
+    for cell in found.retention:
+        assert cell.promised is not None
+        assert cell.promised.mean == pytest.approx(1 - cell.alpha, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alphas": (0.0,)}, "alpha"),
+        ({"alphas": (0.1, 0.1)}, "each once"),
+        ({"presets": ("other",)}, "presets must be of"),
+        ({"divisions": 0}, "at least 1 division"),
+        ({"shares": (0.5, 0.5, 0.5)}, "sum to at most 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        MiCPStudySettings(**settings)
+
+
+def test_records_that_cannot_be_evaluated_are_refused() -> None:
+    settings = MiCPStudySettings(fit=MiCPSettings(steps=2))
+    bare = [replace(each, gold=Gold()) for each in sampled_records(5)]
+    with pytest.raises(UsageError, match="no question of memory has gold answers"):
+        micp_study([to_trace_set(bare)], settings)
+    with pytest.raises(UsageError, match="2 labelled questions do not divide"):
+        micp_study([sampled_traces(2)], settings)
+    with pytest.raises(UsageError, match="4 rounds asked for, 3 recorded"):
+        micp_study([sampled_traces(9)], replace(settings, fit=MiCPSettings(rounds=4)))
+    with pytest.raises(UsageError, match="samples"):
+        micp_study([to_trace_set([make_record("a", ["x"], gold=["x"])])], settings)
+    uneven = sampled_records(9)
+    uneven[2] = replace(
+        uneven[2], rounds=(replace(uneven[2].rounds[0], samples=("a",)), *uneven[2].rounds[1:])
+    )
+    with pytest.raises(DataError, match="micp needs the same"):
+        micp_study([to_trace_set(uneven)], settings)
+    with pytest.raises(UsageError, match="are not clustered by meaning"):
+        micp_study([sampled_traces(9)], replace(settings, fit=MiCPSettings(clusters="embedding")))
+
+
+def test_every_objective_is_a_way() -> None:
+    assert set(WAYS) - {BASELINE} == set(OBJECTIVES) == set(get_args(Objective))
+
+
+def test_ties_are_drawn_by_each_divisions_own_seed() -> None:
+    record = read_record(sampled_traces(20), MiCPSettings(seed=1))
+    np.testing.assert_array_equal(record.drawn_by(1).draws, record.sampled.draws)
+    assert (record.drawn_by(2).draws != record.sampled.draws).all()

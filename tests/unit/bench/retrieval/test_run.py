@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.bench.retrieval.run import DEPTHS, RetrievalSettings, retrieval_bench
+from suffice.bench.retrieval.show import retrieval_tables
+from suffice.datasets.example import Example
+from suffice.datasets.registry import load
+from suffice.errors import UsageError
+from suffice.pipelines.loops.indexes import IndexMaker
+from suffice.pipelines.loops.sources import pooled_passages
+from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.testing.encoders import HashingEncoder
+from suffice.trace.rounds.records import Gold, Passage, Question
+
+ENCODER = HashingEncoder()
+MAKE = IndexMaker(encoder=ENCODER)
+
+
+class _ByTitle:
+    """A reranker that knows the gold titles, so that its recall is as good as the pool's."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self._gold = {
+            each.question.text: {p.title for p in each.passages if p.id in each.gold.passage_ids}
+            for each in examples
+        }
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        scored = [
+            replace(each, rerank_score=float(each.title in self._gold[query])) for each in passages
+        ]
+        return sorted(scored, key=lambda each: -(each.rerank_score or 0.0))
+
+
+@pytest.fixture(scope="module")
+def examples() -> tuple[Example, ...]:
+    return load("generated", limit=30)
+
+
+def test_recall_is_what_the_index_gives(examples: tuple[Example, ...]) -> None:
+    found = retrieval_bench(examples, RetrievalSettings(resamples=50), MAKE)
+    index = BM25Index.build(pooled_passages(each.passages for each in examples))
+    shares = []
+    for each in examples:
+        gold = {p.title for p in each.passages if p.id in each.gold.passage_ids}
+        first = [p.title for p in index.retrieve(each.question.text, 5)]
+        shares.append(len(gold & set(first)) / len(gold))
+    (bm25,) = [each for each in found.results if each.retriever == "bm25"]
+    assert bm25.recall[5].estimate == pytest.approx(float(np.mean(shares)))
+    assert found.questions == 30
+    assert found.passages == len(index)
+
+
+def test_every_retriever_takes_part_where_its_models_are_there(
+    examples: tuple[Example, ...],
+) -> None:
+    alone = retrieval_bench(examples, RetrievalSettings(resamples=20), MAKE)
+    assert [each.retriever for each in alone.results] == ["bm25", "tfidf"]
+    assert any("--reranker" in note or "--encoder" in note for note in alone.notes)
+    settings = RetrievalSettings(encoder=ENCODER, reranker=_ByTitle(examples), resamples=20)
+    whole = retrieval_bench(examples, settings, MAKE)
+    names = [each.retriever for each in whole.results]
+    assert names == ["bm25", "tfidf", "dense", "hybrid", "hybrid+rerank"]
+    results = {each.retriever: each for each in whole.results}
+    assert results["hybrid+rerank"].recall[5].estimate >= results["hybrid"].recall[20].estimate
+    for each in whole.results:
+        recalls = [each.recall[k].estimate for k in DEPTHS]
+        assert recalls == sorted(recalls)
+        assert (each.against_bm25 is None) == (each.retriever == "bm25")
+
+
+def test_differences_are_paired(examples: tuple[Example, ...]) -> None:
+    found = retrieval_bench(examples, RetrievalSettings(resamples=200), MAKE)
+    bm25, tfidf = found.results
+    assert tfidf.against_bm25 is not None
+    for k in DEPTHS:
+        gap = tfidf.recall[k].estimate - bm25.recall[k].estimate
+        assert tfidf.against_bm25[k].estimate == pytest.approx(gap)
+        width = tfidf.against_bm25[k].high - tfidf.against_bm25[k].low
+        apart = sum(each.recall[k].high - each.recall[k].low for each in (bm25, tfidf))
+        assert width <= apart + 1e-12
+
+
+def test_questions_the_reranker_was_trained_on_are_not_asked(
+    examples: tuple[Example, ...],
+) -> None:
+    seen = {each.question.id for each in examples[:10]}
+    found = retrieval_bench(examples, RetrievalSettings(left_out=seen, resamples=10), MAKE)
+    whole = retrieval_bench(examples, RetrievalSettings(resamples=10), MAKE)
+    assert (found.questions, found.passages) == (20, whole.passages)
+    assert "10 questions on which the reranker was trained are not asked" in found.notes
+
+
+def test_gold_counts_by_title() -> None:
+    """The same title with another text is a hit: pooling gives it another id."""
+    passages = (Passage(id="Lake", title="Lake", text="blue water"),)
+    twin = (Passage(id="Lake", title="Lake", text="a lake of blue blue water"),)
+    examples = [
+        Example(
+            question=Question(id=str(number), text="blue water lake"),
+            gold=Gold(passage_ids=("Lake",)),
+            passages=each,
+        )
+        for number, each in enumerate((passages, twin))
+    ]
+    found = retrieval_bench(examples, RetrievalSettings(resamples=10), MAKE)
+    assert found.results[0].recall[5].estimate == 1.0
+    assert found.results[0].gold_hits[5] == 2
+
+
+def test_indexes_are_kept(examples: tuple[Example, ...], tmp_path: Path) -> None:
+    settings = RetrievalSettings(encoder=ENCODER, index=tmp_path, resamples=10)
+    first = retrieval_bench(examples, settings, MAKE)
+    encoder = HashingEncoder()
+    again = retrieval_bench(
+        examples, replace(settings, encoder=encoder), IndexMaker(encoder=encoder)
+    )
+    assert first.to_json() == again.to_json()
+    assert max(len(texts) for texts in encoder.calls) == 1  # queries only
+
+
+def test_questions_without_gold_are_counted_or_refused(examples: tuple[Example, ...]) -> None:
+    bare = [replace(each, gold=Gold()) for each in examples]
+    found = retrieval_bench([*bare[:5], *examples[5:]], RetrievalSettings(resamples=10), MAKE)
+    assert found.questions == 25
+    assert "5 questions name no gold passage" in found.notes[0]
+    with pytest.raises(UsageError, match="no question with gold passages"):
+        retrieval_bench(bare, RetrievalSettings(), MAKE)
+
+
+def test_json_is_strict_and_tables_show_it(examples: tuple[Example, ...]) -> None:
+    found = retrieval_bench(examples, RetrievalSettings(resamples=10), MAKE)
+    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert {"questions", "passages", "results"} <= document.keys()
+    assert {"retriever", "recall@5", "recall@10", "recall@20", "recall@50"} <= document["results"][
+        0
+    ].keys()
+    text = retrieval_tables(found)
+    assert "recall@50 [95%]" in text
+    assert "Differences to BM25" in text

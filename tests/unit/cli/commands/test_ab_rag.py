@@ -1,0 +1,104 @@
+"""``fit ab-rag``, ``replay --policy ab-rag`` and ``bench ab-rag``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.bench.ab_rag.test_run import traces as study_traces
+
+from suffice.cli.main import main
+from suffice.trace.rounds.writer import write_traces
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("record") / "traces.parquet"
+    write_traces(list(study_traces().records()), path)
+    return str(path)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert main([*arguments, "--json"]) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_fit_replay_and_file_agree(
+    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "policy.json")
+    fitted = said(
+        capsys, "fit", "ab-rag", record, "--out", out, "--support", "evidence_consistency"
+    )
+    assert fitted["policy"]["preset"] == "corrected"  # type: ignore[index]
+    assert fitted["policy"]["threshold"] < 1  # type: ignore[index]
+    found = said(capsys, "replay", record, "--policy", out, "--policy", "ab-rag-corrected")
+    names = [each["name"] for each in found["policies"]]  # type: ignore[attr-defined]
+    assert names[:2] == ["ab-rag-corrected", "ab-rag-corrected#2"]
+    assert all("auroc" in each for each in found["policies"][:2])  # type: ignore[index]
+
+
+def test_the_published_preset_is_written_without_fitting(
+    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "policy.json")
+    assert main(["fit", "ab-rag", record, "--out", out, "--preset", "published"]) == 0
+    printed = capsys.readouterr().out
+    assert "0.7 self_consistency + 0.05 evidence_consistency + 0.25 rerank_variance" in printed
+    assert "S1 is self_consistency: the record holds no token probabilities" in printed
+    assert "any threshold above" in printed
+    found = said(capsys, "replay", record, "--policy", out, "--policy", "ab-rag")
+    first, second = found["policies"][:2]  # type: ignore[index]
+    assert first["name"] == "ab-rag"
+    assert first["hash"] == second["hash"]
+
+
+def test_a_threshold_out_of_reach_is_told(
+    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["fit", "ab-rag", record, "--out", str(tmp_path / "p.json")]
+    assert main([*arguments, "--preset", "published", "--threshold", "0.9"]) == 0
+    assert "its confidence is at most 0.8125" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["fit", "tasr", "--certainty", "self_consistency"],
+            "takes calibrator; leave certainty out",
+        ),
+        (["fit", "ab-rag", "--calibrator", "platt"], "leave calibrator out"),
+        (["fit", "ab-rag", "--certainty", "token_probability"], "needs column tokens"),
+        (["fit", "ab-rag", "--split", "nowhere"], "nowhere"),
+        (
+            ["fit", "ab-rag", "--preset", "published", "--support", "answer_in_evidence"],
+            "leave support out",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    record: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    command, method, *options = arguments
+    out = ["--out", str(tmp_path / "p.json")]
+    assert main([command, method, record, *options, *out]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.strip().splitlines()) == 1
+    assert message in printed.err
+
+
+def test_bench_prints_every_part(record: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "ab-rag", record, "--bootstrap", "50", "--grid", "0.4,0.6"]) == 0
+    printed = capsys.readouterr().out
+    for part in ("ab-rag-corrected", "Selective prediction", "Single signals"):
+        assert part in printed
+    found = said(capsys, "bench", "ab-rag", record, "--bootstrap", "50", "--grid", "0.4,0.6")
+    assert [each["tau"] for each in found["tau_sweep"]] == [0.4, 0.6]  # type: ignore[attr-defined]

@@ -1,0 +1,286 @@
+"""``suffice ask``: budgets, confidence, retrievers and what is refused before the first call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.cli import retrieval_options
+from suffice.cli.main import main
+from suffice.policies.ab_rag.policy import ABRagPolicy
+from suffice.policies.file import save_policy
+from suffice.testing.encoders import HashingEncoder
+
+pytest.importorskip("bm25s")
+pytest.importorskip("faiss")
+
+NAMES = ["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel", "Gadel", "Hadel"]
+QUESTION = "Who founded Cadel Tower?"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in NAMES:
+        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
+        (folder / f"{name}.md").write_text(page, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _hashing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoders by name cost nothing here."""
+    monkeypatch.setattr(
+        retrieval_options,
+        "connect_encoder",
+        lambda name, _model: HashingEncoder(32 if name == "other" else 64),
+    )
+
+
+@pytest.fixture
+def certain(tmp_path: Path) -> Path:
+    """A policy whose confidence is the mean token probability, and which never stops by itself."""
+    policy = ABRagPolicy(weights={"token_probability": 1.0}, threshold=1.0)
+    return save_policy(policy, tmp_path / "certain.json")
+
+
+def ask(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> dict[str, Any]:
+    code = main(["ask", QUESTION, "--llm", "scripted", "--json", *map(str, arguments)])
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    document: dict[str, Any] = json.loads(
+        printed.out, parse_constant=lambda name: pytest.fail(f"{name} in JSON")
+    )
+    return document
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    assert main(["ask", QUESTION, "--llm", "scripted", *map(str, arguments)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return printed.err
+
+
+def test_the_pipeline_goes_by_the_policy(
+    corpus: Path, certain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = ask(capsys, "--corpus", corpus, "--policy", "fixed-2")
+    assert (one["rounds"], len(one["passages"])) == (2, 2)
+    five = ask(capsys, "--corpus", corpus, "--policy", certain)
+    assert (five["rounds"], len(five["passages"])) == (2, 8)  # eight pages: five, then three
+    assert (five["stopped_by"], five["reason"]) == (
+        "end",
+        "pool exhausted: no passage is left to show",
+    )
+    chosen = ask(
+        capsys, "--corpus", corpus, "--policy", "fixed-3", "--pipeline", "budgeted",
+        "--start", "2", "--step", "1",
+    )  # fmt: skip
+    assert (chosen["rounds"], len(chosen["passages"])) == (3, 4)
+
+
+def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = ("--corpus", corpus, "--pipeline", "react")
+    found = ask(capsys, *agent)
+    assert found["stopped_by"] in ("policy", "budget")
+    assert set(found["reasons"][-1]["values"]) == {"llm_stop"}
+    fixed = ask(capsys, *agent, "--policy", "fixed-2", "--step", "2")
+    assert (fixed["rounds"], len(fixed["passages"])) == (2, 4)
+    assert fixed["usage"]["judge_calls"] == 0
+    assert ask(capsys, *agent, "--policy", "answer_stable and malformed_actions < 1")["rounds"] <= 3
+    said = refused(capsys, "--corpus", corpus, "--policy", "llm_stop")
+    assert "the policy reads 'llm_stop'" in said
+    assert "--pipeline react" in said
+
+
+@pytest.mark.parametrize("retriever", ["bm25", "tfidf", "dense", "hybrid"])
+def test_every_retriever_answers(
+    retriever: str, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if retriever == "tfidf":
+        pytest.importorskip("sklearn")
+    found = ask(capsys, "--corpus", corpus, "--retriever", retriever, "--policy", "fixed-1")
+    assert found["passages"][0]["title"] == "Cadel Tower"
+
+
+def test_budgets_end_it_and_never_fail(
+    corpus: Path, certain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("--corpus", corpus, "--policy", certain, "--start", "1", "--step", "1")
+    prices = ("--prices", "input=1,output=1")
+    for budget, rounds in (
+        (("--budget-rounds", "2"), 2),
+        (("--budget-tokens", "1"), 1),
+        (("--budget-seconds", "0.0001"), 1),
+        (("--budget-usd", "0.000001", *prices), 1),
+        (("--budget-usd", "1", "--budget-rounds", "2", *prices), 2),
+    ):
+        found = ask(capsys, *common, *budget)
+        assert (found["stopped_by"], found["rounds"]) == ("budget", rounds), budget
+    assert found["usage"]["usd"] == pytest.approx(
+        (found["usage"]["prompt_tokens"] + found["usage"]["completion_tokens"]) / 1e6
+    )
+
+
+def test_the_most_confident_round_may_answer(
+    corpus: Path, certain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("--corpus", corpus, "--policy", certain, "--start", "1", "--step", "1")
+    latest = ask(capsys, *common, "--budget-rounds", "4")
+    best = ask(capsys, *common, "--budget-rounds", "4", "--answer", "most-confident")
+    confidences = [each["confidence"] for each in latest["reasons"]]
+    assert latest["answer_round"] == 4
+    assert best["answer_round"] == 1 + confidences.index(max(confidences)) != 4
+    assert best["confidence"] == max(confidences)
+    assert best["answer"] == latest["reasons"][best["answer_round"] - 1]["answer"]
+
+
+def test_declining(corpus: Path, certain: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("--corpus", corpus, "--policy", certain)
+    found = ask(capsys, *common, "--decline-below", "0")
+    assert (found["declined"], found["answer"]) == (False, found["reasons"][-1]["answer"])
+    declined = ask(capsys, *common, "--decline-below", "1")
+    assert (declined["declined"], declined["answer"]) == (True, "no confident answer")
+    assert declined["confidence"] == found["confidence"] < 1
+    assert (
+        main(["ask", QUESTION, "--llm", "scripted", *map(str, common), "--decline-below", "1"]) == 0
+    )
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "no confident answer"
+    assert f"declined: confidence {found['confidence']:.4g}, below 1" in printed
+    assert any("Cadel Tower" in line for line in printed)
+    assert main(["ask", QUESTION, "--llm", "scripted", *map(str, common)]) == 0
+    assert f"confidence {found['confidence']:.4g}" in capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture
+def voted(tmp_path: Path) -> Path:
+    """A policy fitted on five samples a round, which stops by their agreement."""
+    fifths = tuple(n / 5 for n in range(1, 6))
+    policy = ABRagPolicy(
+        weights={"self_consistency": 1.0}, threshold=1.0, levels=fifths, preset="corrected"
+    )
+    return save_policy(policy, tmp_path / "voted.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"), [((), 5), (("--samples", "5"), 5), (("--samples", "2"), 2)]
+)
+def test_a_policy_reads_as_many_samples_as_it_was_fitted_on(
+    options: tuple[str, ...],
+    calls: int,
+    corpus: Path,
+    voted: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    common: tuple[str | Path, ...] = (
+        "--corpus",
+        corpus,
+        "--policy",
+        voted,
+        "--budget-rounds",
+        "1",
+        *options,
+    )
+    found = ask(capsys, *common)
+    assert found["usage"]["llm_calls"] == calls
+    agreeing = found["confidence"] * calls
+    assert agreeing == pytest.approx(round(agreeing))
+    assert main(["ask", QUESTION, "--llm", "scripted", *map(str, common)]) == 0
+    told = "the policy was fitted on 5 samples a round; on 2" in capsys.readouterr().err
+    assert told == (calls == 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "counted"),
+    [
+        ("fixed-1 --pipeline budgeted --certainty self_consistency", "llm_calls"),
+        ("self_consistency>0.7 --budget-rounds 1", "sample_calls"),
+    ],
+)
+def test_samples_of_a_vote_and_of_a_rule(
+    policy: str, counted: str, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common: tuple[str | Path, ...] = ("--corpus", corpus, "--policy", *policy.split())
+    assert ask(capsys, *common)["usage"][counted] == 3
+    assert ask(capsys, *common, "--samples", "4")["usage"][counted] == 4
+
+
+def test_samples_that_nothing_reads_are_told_and_not_drawn(
+    corpus: Path, certain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for policy in ("fixed-1", certain):
+        found = ask(capsys, "--corpus", corpus, "--policy", policy, "--samples", "4")
+        assert (found["usage"]["llm_calls"], found["usage"]["sample_calls"]) in ((1, 0), (2, 0))
+        command = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus), "--samples", "4"]
+        assert main([*command, "--policy", str(policy)]) == 0
+        assert "--samples has no effect" in capsys.readouterr().err
+
+
+def test_the_index_is_kept_and_refused_when_it_is_another(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = ("--corpus", corpus, "--retriever", "hybrid", "--index", tmp_path / "index")
+    first = ask(capsys, *kept)
+    written = (tmp_path / "index" / "index.json").stat().st_ino
+    assert ask(capsys, *kept)["passages"] == first["passages"]
+    assert (tmp_path / "index" / "index.json").stat().st_ino == written
+    said = refused(capsys, *kept, "--encoder", "other")
+    assert "hashing-64" in said
+    assert "hashing-32" in said
+    assert "--reindex" in said
+    (corpus / "Ardel.md").unlink()
+    said = refused(capsys, *kept)
+    assert "1 removed (Ardel.md#1)" in said
+    assert "--reindex" in said
+    assert ask(capsys, *kept, "--reindex")["rounds"] >= 1
+    ask(capsys, *kept)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--policy", "ab-rag"], ["rerank_variance", "--retriever hybrid+rerank --reranker PATH"]),
+        (["--policy", "ab-rag", "--encoder", "none"], ["evidence_consistency", "--encoder minilm"]),
+        (["--retriever", "hybrid+rerank"], ["--reranker PATH", "train_reranker"]),
+        (["--retriever", "hybrid", "--encoder", "none"], ["needs an encoder"]),
+        (["--reranker", "x"], ["--retriever hybrid+rerank"]),
+        (["--encoder-model", "m"], ["--encoder URL"]),
+        (["--budget-usd", "1"], ["--price-model", "--prices input="]),
+        (["--budget-usd", "-1", "--prices", "input=1,output=1"], ["above 0"]),
+        (["--budget-usd", "1", "--prices", "input=1"], ["output"]),
+        (["--decline-below", "0.5"], ["has none", "--policy ab-rag"]),
+        (["--answer", "most-confident"], ["has none", "--policy ab-rag"]),
+        (["--decline-below", "2", "--policy", "ab-rag"], ["[0, 1]"]),
+        (["--reindex"], ["--index"]),
+        (["--start", "3"], ["--pipeline budgeted"]),
+        (["--policy", "ab-rag-corrected"], ["suffice fit ab-rag"]),
+        (
+            ["--policy", "answer_token_margin > 1", "--pipeline", "budgeted"],
+            ["--prompt answer-first"],
+        ),
+    ],
+)
+def test_refusals(
+    arguments: list[str], parts: list[str], corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, "--corpus", corpus, *arguments)
+    for part in parts:
+        assert part in said
+
+
+def test_unknown_prices_are_refused_with_what_to_type(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("genai_prices")
+    said = refused(
+        capsys, "--corpus", corpus, "--budget-usd", "1", "--price-model", "no-such-model"
+    )
+    assert "no model 'no-such-model'" in said
+    assert "--prices input=" in said

@@ -1,0 +1,408 @@
+"""``suffice search``, ``sweep`` and ``fit``: one strict document each, and one line of error."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.cli.main import build_parser, main
+from suffice.testing.traces import make_record
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.writer import write_traces
+
+Say = pytest.CaptureFixture[str]
+
+
+def record(number: int, generator: Any, **given: Any) -> QuestionRecord:
+    rounds = given.get("rounds", 4)
+    answers = given.get("answers") or generator.choice(["right", "wrong", "other"], rounds).tolist()
+    made = make_record(
+        f"q{number:03d}",
+        answers,
+        gold=["right"],
+        margins=generator.uniform(0, 3, rounds).tolist(),
+        split=given.get("split") or ("tune" if number % 2 else "eval"),
+    )
+    kept = tuple(
+        dataclasses.replace(
+            each,
+            signals={
+                "own": float(generator.normal()) if generator.random() < 0.8 else math.nan,
+                "flat": 1.0,
+                "hole": math.nan,
+            },
+        )
+        for each in made.rounds
+    )
+    return dataclasses.replace(made, rounds=kept)
+
+
+def write(folder: Path, name: str, each: Callable[[int], dict[str, Any]], count: int = 60) -> str:
+    generator = np.random.default_rng(0)
+    path = folder / name
+    write_traces([record(n, generator, **each(n)) for n in range(count)], path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("traces")
+
+
+@pytest.fixture(scope="module")
+def traces(folder: Path) -> str:
+    return write(folder, "a.parquet", lambda _: {})
+
+
+@pytest.fixture(scope="module")
+def one_split(folder: Path) -> str:
+    return write(folder, "one.parquet", lambda _: {"split": "other"})
+
+
+def document(capsys: Say, *arguments: str) -> Any:
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+
+
+def refused(capsys: Say, said: str, *arguments: str) -> None:
+    """Exit 2, one line on stderr, nothing on stdout; parser errors exit by themselves."""
+    try:
+        code: object = main(list(arguments))
+    except SystemExit as error:
+        code = error.code
+    printed = capsys.readouterr()
+    assert code == 2, printed.err
+    assert printed.out == ""
+    assert len(printed.err.strip().splitlines()) == 1, printed.err
+    assert said in printed.err
+
+
+# --- search --------------------------------------------------------------------------------------
+def test_search_is_one_document(traces: str, capsys: Say) -> None:
+    found = document(
+        capsys, "search", traces, "--signals", "answer_stable,own", "--form", "vote", "--bootstrap",
+        "20", "--seed", "3", "--threshold-grid", "quantiles", "--max-calls", "3",
+        "--objective", "em", "--baseline", "fixed-2",
+    )  # fmt: skip
+    assert list(found)[:3] == ["evaluated", "thresholds_tried", "rules"]
+    assert found["evaluated"] == len(found["rules"]) == 4
+    assert {"rule", "f1", "em", "mean_rounds", "low", "high"} <= set(found["rules"][0])
+    assert found["thresholds_tried"] == 41
+    assert (found["objective"], found["max_cost"], found["baseline"]) == ("em", 3.0, "fixed-2")
+    assert (found["seed"], found["bootstrap"]) == (3, 20)
+    assert "naive_low" not in found["rules"][0]
+
+
+def test_search_shows_naive_intervals_when_asked(traces: str, capsys: Say) -> None:
+    arguments = ["search", traces, "--signals", "own", "--bootstrap", "20"]
+    found = document(capsys, *arguments, "--report-naive")
+    rule = found["rules"][0]
+    assert rule["low"] <= rule["naive_low"] <= rule["naive_high"] <= rule["high"]
+    assert 0 < found["naive_share_of_width"] <= 1
+    assert main([*arguments, "--report-naive"]) == 0
+    shown = capsys.readouterr().out
+    assert "F1 [95%, alone]" in shown
+    assert "Pareto front" in shown
+    assert "1 rule of form 'or', 40 thresholds tried" in shown
+
+
+def test_every_rule_of_the_document_replays(traces: str, capsys: Say) -> None:
+    signals = "answer_stable,calibrated(answer_token_margin),own"
+    found = document(
+        capsys, "search", traces, "--signals", signals, "--form", "dnf", "--bootstrap", "5",
+        "--max-calls", "2.5",
+    )  # fmt: skip
+    rules = [each["rule"] for each in found["rules"]]
+    assert len(rules) == 14
+    again = document(
+        capsys, "replay", traces, "--bootstrap", "5", "--baseline", "fixed-1",
+        *(part for rule in rules for part in ("--stop-when", rule)),
+    )  # fmt: skip
+    for rule, replayed in zip(found["rules"], again["policies"], strict=False):
+        assert replayed["name"] == rule["rule"]
+        for key in ("f1", "em", "mean_rounds"):
+            assert replayed[key] == pytest.approx(rule[key], abs=1e-12)
+
+
+def test_a_cap_that_nothing_keeps_is_said(traces: str, capsys: Say) -> None:
+    arguments = ["search", traces, "--signals", "own", "--max-calls", "-1", "--bootstrap", "5"]
+    assert main([*arguments, "--json"]) == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out, parse_constant=pytest.fail)
+    assert found["rules"][0]["rule"] == "round >= 4"
+    assert found["thresholds"][0]["never_fires"]
+    assert not found["rules"][0]["within_cap"]
+    assert "note: own: no threshold keeps the cost cap" in printed.err
+    assert "1 rule costs more than the cap" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--signals", "nothing"], "unknown signal 'nothing'"),
+        (["--signals", ""], "names separated by commas"),
+        (["--signals", "own,"], "names separated by commas"),
+        (["--signals", "own,own"], "named twice"),
+        (["--signals", "flat"], "is 1 in every round of split tune"),
+        (["--signals", "hole"], "is undefined in every round of split tune"),
+        (["--signals", "calibrated(own"], "unknown signal 'calibrated(own'"),
+        (["--signals", "self_consistency"], "needs column samples"),
+        (["--signals", "own", "--form", "xor"], "'or', 'and', 'dnf', 'vote'"),
+        (["--signals", "own", "--objective", "fun"], "gain-at-cost"),
+        (["--signals", "own", "--max-calls", "3", "--cost", "usd"], "give --max-cost"),
+        (["--signals", "own", "--max-calls", "3", "--max-cost", "3"], "not both"),
+        (["--signals", "own", "--max-calls", "nan"], "must be a finite number"),
+        (["--signals", "own", "--cost", "usd"], "type --price-model MODEL"),
+        (["--signals", "own", "--threshold-grid", "0"], "at least 1"),
+        (["--signals", "own", "--threshold-grid", "many"], "must be a whole number"),
+        (["--signals", "own", "--bootstrap", "1"], "at least 2"),
+        (["--signals", "own", "--tune-split", "dev"], "splits found: eval, tune"),
+        (["--signals", "own", "--eval-split", "dev"], "splits found: eval, tune"),
+        (["--signals", "own", "--baseline", "oracle-f1"], "use fixed-K"),
+        (["--signals", "own", "--baseline", "best"], "unknown policy 'best'"),
+        ([], "--signals"),
+        (
+            [
+                "--form", "dnf", "--signals",
+                "answer_stable,own,overlap,overlap_idf,answer_token_margin,margin_min,margin_p10,"
+                "margin_mean,margin_median,abstained",
+            ],
+            "form 'dnf' takes 1 to 9 signals, found 10",
+        ),
+    ],
+)  # fmt: skip
+def test_search_refuses(traces: str, capsys: Say, options: list[str], said: str) -> None:
+    refused(capsys, said, "search", traces, *options, "--json")
+
+
+# --- sweep ---------------------------------------------------------------------------------------
+def test_sweep_is_one_document(traces: str, capsys: Say) -> None:
+    found = document(
+        capsys, "sweep", traces, "--rule", "own > ?", "--grid=-1:1:0.5", "--bootstrap", "20",
+        "--f1", "squad",
+    )  # fmt: skip
+    assert [each["threshold"] for each in found["thresholds"]] == [-1.0, -0.5, 0.0, 0.5, 1.0]
+    assert found["chosen"] in [each["threshold"] for each in found["thresholds"]]
+    assert len(found["cross_validation"]["fold_choices"]) == 5
+    assert found["f1_kind"] == "squad"
+    assert main(["sweep", traces, "--rule", "own > ?", "--bootstrap", "20"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("Chosen:", "Knee:", "Held-out folds", "Selection gap", "chosen"):
+        assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--grid", "0.5,1.5"], "'calibrated(answer_token_margin) > 1.5' can never hold"),
+        (["--grid", "0.5:0.1:0.1"], "LOW:HIGH:STEP with LOW <= HIGH"),
+        (["--grid", "0:1:0"], "STEP > 0"),
+        (["--grid", "0:1"], "LOW:HIGH:STEP"),
+        (["--grid", "x"], "must be a finite number"),
+        (["--grid", ""], "must be a finite number"),
+        (["--grid", "0:1:1e-9"], "at most 10000 thresholds"),
+        (["--grid", "0:inf:1"], "must be a finite number"),
+        (["--rule", "own > 1"], "exactly one '?'"),
+        (["--rule", "own > ? and"], "expected a signal"),
+        (["--rule", "nothing > ?"], "unknown signal 'nothing'"),
+        (["--rule", "flat > ?"], "too few values on tune to sweep; give the grid"),
+        (["--rule", "? < own"], "give the grid"),
+        (["--rule", "round >= ?"], "give the grid"),
+        (["--rule", ""], "exactly one '?'"),
+        (["--tune-split", "dev"], "splits found: eval, tune"),
+        (["--eval-split", "dev"], "splits found: eval, tune"),
+        (["--calibrator", "magic"], "isotonic"),
+    ],
+)
+def test_sweep_refuses(traces: str, capsys: Say, options: list[str], said: str) -> None:
+    refused(capsys, said, "sweep", traces, *options, "--json")
+
+
+# --- fit certified -------------------------------------------------------------------------------
+def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path, capsys: Say) -> None:
+    out = tmp_path / "policy"
+    found = document(
+        capsys, "fit", "certified", traces, "--out", str(out), "--signals", "own,answer_stable",
+        "--max-loss", "0.3", "--confidence", "0.8", "--levels", "3", "--correction", "holm",
+    )  # fmt: skip
+    assert found["out"] == str(out / "policy.json")
+    assert {**found["policy"], "max_rounds": 4} == json.loads((out / "policy.json").read_text())
+    terms = found["guarantee"]
+    assert (terms["max_loss"], terms["confidence"], terms["correction"]) == (0.3, 0.8, "holm")
+    assert terms["questions"] == {"learn": 15, "test": 15}
+    assert len(found["members"]) == terms["tested"]
+    assert found["rule"] == found["policy"]["rule"]
+    again = document(capsys, "replay", traces, "--policy", str(out), "--bootstrap", "5")
+    assert again["policies"][0]["name"] == "certified"
+    assert again["policies"][0]["hash"] == found["hash"]
+
+
+def test_falling_back_is_printed_with_its_reason(traces: str, tmp_path: Path, capsys: Say) -> None:
+    out = str(tmp_path / "p.json")
+    assert main(["fit", "certified", traces, "--out", out, "--signals", "own"]) == 0
+    shown = capsys.readouterr().out
+    assert "so the policy takes the full budget" in shown
+    assert "  promise  " not in shown
+    assert "holds    for questions drawn like these" in shown
+    assert json.loads(Path(out).read_text())["rule"] == "round >= 4"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--max-loss", "0"], "no sample can show"),
+        (["--max-loss", "1"], "nothing to certify"),
+        (["--max-loss", "-0.1"], "no sample can show"),
+        (["--max-loss", "nan"], "must be a finite number"),
+        (["--confidence", "0"], "above 0 and below 1"),
+        (["--confidence", "1"], "above 0 and below 1"),
+        (["--confidence", "nan"], "must be a finite number"),
+        (["--family", "all"], "'rule', 'thresholds', 'fixed'"),
+        (["--family", "thresholds", "--grid", "0.5,1.5"], "can never hold"),
+        (["--family", "thresholds", "--rule", "own > 1"], "exactly one '?'"),
+        (["--signals", "flat"], "is 1 in every round"),
+        (["--signals", "own,own"], "named twice"),
+        (["--signals", ""], "names separated by commas"),
+        (["--signals", "nothing"], "unknown signal 'nothing'"),
+        (["--levels", "0"], "at least 1"),
+        (
+            ["--levels", "60", "--max-signals", "4"],
+            "members, more than 200000; name fewer --signals",
+        ),
+        (["--loss", "wrong-stop", "--metric", "acc"], "leave out --metric acc"),
+        (["--cost", "usd"], "type --price-model MODEL"),
+        (["--split", "dev"], "splits found: eval, tune"),
+        (["--calibrator", "platt"], "--calibrator goes with every method but certified"),
+        (["--preset", "published"], "--preset goes with every method but certified"),
+        (["--rule", "own > ?"], "--rule goes with --family thresholds only"),
+        (["--family", "fixed", "--grid", "0.5"], "--grid goes with --family thresholds only"),
+        (["--family", "fixed", "--signals", "own"], "--signals goes with --family rule only"),
+    ],
+)
+def test_certified_refuses(
+    traces: str, tmp_path: Path, capsys: Say, options: list[str], said: str
+) -> None:
+    out = tmp_path / "p.json"
+    refused(capsys, said, "fit", "certified", traces, "--out", str(out), *options, "--json")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "said"),
+    [
+        ("nothing", [], "'tasr', 'certified'"),
+        ("tasr", ["--max-loss", "0.1"], "--max-loss goes with 'fit certified' only"),
+        ("tasr", ["--family", "fixed"], "--family goes with 'fit certified' only"),
+        ("margin-alone", ["--signals", "own"], "--signals goes with --family rule only"),
+        ("tasr", ["--preset", "published", "--calibrator", "platt"], "use the corrected preset"),
+        ("tasr", ["--split", "dev"], "splits found: eval, tune"),
+    ],
+)
+def test_fit_refuses(
+    traces: str, tmp_path: Path, capsys: Say, method: str, options: list[str], said: str
+) -> None:
+    refused(capsys, said, "fit", method, traces, "--out", str(tmp_path / "p.json"), *options)
+
+
+# --- records that are not as they should be ------------------------------------------------------
+COMMANDS: list[list[str]] = [
+    ["search", "--signals", "own,overlap,calibrated(answer_token_margin)", "--form", "dnf"],
+    ["sweep"],
+    ["fit", "certified", "--signals", "own"],
+    ["fit", "tasr"],
+    ["fit", "margin-alone"],
+    ["fit", "early-stop", "--preset", "published"],
+]
+
+
+def run(capsys: Say, command: list[str], path: str, tmp_path: Path) -> tuple[Any, str]:
+    words = [*command[:1], *([command[1]] if command[0] == "fit" else []), path]
+    words += command[2 if command[0] == "fit" else 1 :]
+    words += ["--out", str(tmp_path / "p.json")] if command[0] == "fit" else ["--bootstrap", "5"]
+    assert main([*words, "--json"]) == 0
+    printed = capsys.readouterr()
+    return json.loads(printed.out, parse_constant=pytest.fail), printed.err
+
+
+@pytest.mark.filterwarnings("default::suffice.errors.SufficeWarning")
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: "-".join(each[:2]))
+@pytest.mark.parametrize("answer", ["right", "wrong"])
+def test_one_outcome_alone_on_tune(
+    folder: Path, tmp_path: Path, capsys: Say, command: list[str], answer: str
+) -> None:
+    """What calibrated(...) then is, is said wherever it is fitted."""
+    path = write(folder, f"{answer}.parquet", lambda n: {"answers": [answer] * 4} if n % 2 else {})
+    _, said = run(capsys, command, path, tmp_path)
+    if command[1:2] != ["certified"]:
+        never = answer == "wrong" and "early-stop" in command  # no floor is then under its cost cap
+        assert ("never fires before round" if never else f"are {answer}") in said
+
+
+@pytest.mark.filterwarnings("default::suffice.errors.SufficeWarning")
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: "-".join(each[:2]))
+def test_fewer_questions_than_folds(
+    folder: Path, tmp_path: Path, capsys: Say, command: list[str]
+) -> None:
+    path = write(folder, "few.parquet", lambda _: {}, count=7)
+    if command[1:2] == ["certified"]:
+        said = "at least 4 labelled questions in split 'tune'"
+        refused(capsys, said, "fit", "certified", path, "--out", str(tmp_path / "p.json"))
+        return
+    _, printed = run(capsys, command, path, tmp_path)
+    assert "only 3 questions of split 'tune' are labelled" in printed
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: "-".join(each[:2]))
+def test_budgets_mixed_in_one_folder(
+    folder: Path, tmp_path: Path, capsys: Say, command: list[str]
+) -> None:
+    mixed = folder / "mixed"
+    mixed.mkdir(exist_ok=True)
+    generator = np.random.default_rng(1)
+    write_traces([record(n, generator, rounds=3) for n in range(40)], mixed / "a.parquet")
+    write_traces([record(n, generator, rounds=5) for n in range(40, 80)], mixed / "b.parquet")
+    _, said = run(capsys, command, str(mixed), tmp_path)
+    expected = {
+        "search": "20 questions end before round 5",
+        "sweep": "20 questions of tune and 20 of eval end before round 5",
+        "fit": "20 questions were recorded to fewer than 5 rounds",
+    }[command[0]]
+    if command[:2] == ["fit", "certified"] or command[0] != "fit":
+        assert expected in said
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: "-".join(each[:2]))
+def test_without_a_tune_split(
+    one_split: str, tmp_path: Path, capsys: Say, command: list[str]
+) -> None:
+    words = [*command[:1], *([command[1]] if command[0] == "fit" else []), one_split]
+    words += command[2 if command[0] == "fit" else 1 :]
+    words += ["--out", str(tmp_path / "p.json")] if command[0] == "fit" else []
+    refused(capsys, "no question lies in split 'tune'; splits found: other", *words)
+
+
+def test_a_threshold_out_of_range_is_refused_by_replay_too(traces: str, capsys: Say) -> None:
+    refused(
+        capsys, "overlap lies in [0, 1]", "replay", traces, "--stop-when", "overlap > 2", "--json"
+    )
+
+
+@pytest.mark.parametrize("command", ["search", "sweep", "fit"])
+def test_help_states_every_default(command: str, capsys: Say) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        build_parser().parse_args([command, "--help"])
+    assert stopped.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for part in {
+        "search": ("(default: or)", "(default: f1)", "(default: 40)", "(default: tune)"),
+        "sweep": ("(default: tune)", "(default: eval)", "0.20:0.35:0.01"),
+        "fit": ("(default: 0.02)", "(default: 0.95)", "(default: rule)", "(default: corrected)"),
+    }[command]:
+        assert part in text

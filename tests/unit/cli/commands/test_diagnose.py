@@ -1,0 +1,107 @@
+"""``suffice diagnose``: one document or tables, and one line of error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.cli.main import main
+from suffice.testing.traces import random_records
+from suffice.trace.rounds.writer import write_traces
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("traces") / "made.parquet"
+    write_traces(random_records(24, seed=0), path)
+    return path
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+    assert main(["diagnose", *map(str, arguments), "--bootstrap", "20", "--json"]) == 0
+    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+
+
+def test_json_is_one_document(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(
+        capsys, traces, "--signals", "answer_stable, answer_token_margin", "--policy", "tasr"
+    )
+    assert [each["name"] for each in found["signals"]] == ["answer_stable", "answer_token_margin"]
+    assert set(found["parts"]) == {"tune", "eval"}
+    assert found["bootstrap"] == 20
+    assert found["seed"] == 42
+    signal = found["signals"][1]
+    assert set(signal["parts"]["eval"]["auroc"]) == {"estimate", "low", "high"}
+    assert len(signal["parts"]["eval"]["rounds"]) == 3
+    assert [each["policy"] for each in found["selective"]] == ["tasr"]
+    assert found["replay"] == {
+        "split": "eval",
+        "questions": 12,
+        "labelled": 12,
+        "baseline": "fixed-3",
+        "f1_kind": "hotpotqa",
+    }
+
+
+def test_options_reach_the_diagnosis(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(
+        capsys, traces, "--tune-split", "eval", "--eval-split", "tune", "--seed", "7",
+        "--stop-when", "answer_stable", "--confidence", "answer_token_margin",
+        "--threshold", "0.5", "--f1", "squad", "--signals", "answer_stable",
+    )  # fmt: skip
+    assert list(found["parts"]) == ["eval", "tune"]
+    assert found["seed"] == 7
+    assert found["replay"]["split"] == "tune"
+    assert found["replay"]["f1_kind"] == "squad"
+    assert [each["policy"] for each in found["selective"]] == ["answer_stable", "fixed-3"]
+    assert {each["threshold"] for each in found["selective"]} == {0.5}
+    assert {each["confidence"] for each in found["selective"]} == {"answer_token_margin"}
+
+
+def test_tables_are_printed(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(traces), "--bootstrap", "20"]) == 0
+    printed = capsys.readouterr().out
+    assert "AUROC of each signal against exact match" in printed
+    assert "answer_token_margin" in printed
+    assert "Brier score of calibrators of answer_token_margin" in printed
+    assert main(["diagnose", str(traces), "--bootstrap", "20", "--signals", "answer_stable"]) == 0
+    assert "Calibrators are not compared: answer_token_margin is" in capsys.readouterr().out
+
+
+def test_json_has_the_study_of_calibrators(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = document(capsys, traces)
+    assert found["calibrators"]["kinds"][0]["kind"] == "isotonic"
+    assert found["no_calibrators"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--signals", "nothing"], "unknown signal 'nothing'"),
+        (["--signals", ","], "no signal is named"),
+        (["--signals", "self_consistency"], "needs column samples"),
+        (["--policy", "fixed-0"], "fixed"),
+        (["--confidence", "nothing"], "unknown signal 'nothing'"),
+        (["--eval-split", "tune"], "name two different ones"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    traces: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(["diagnose", str(traces), *arguments, "--json"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.strip().splitlines()) == 1
+    assert said in printed.err
+
+
+def test_a_threshold_is_a_finite_number(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as error:
+        main(["diagnose", str(traces), "--threshold", "nan"])
+    assert error.value.code == 2
+    assert "must be a finite number, found 'nan'" in capsys.readouterr().err

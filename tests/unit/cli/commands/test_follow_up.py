@@ -1,0 +1,342 @@
+"""``suffice record`` and ``ask`` with loops that ask follow-up questions."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.cli.commands import ask, record
+from suffice.cli.main import main
+from suffice.llm.cache import CachedModel
+from suffice.testing.models import ScriptedModel
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+
+RECORD = ("record", "--dataset", "generated", "--llm", "scripted")
+LOOPS = ("iterative", "chain")
+QUESTION = "Who founded Cadel Tower?"
+
+
+def recorded(out: Path, *arguments: str, limit: int = 3) -> TraceSet:
+    assert main([*RECORD, "--limit", str(limit), "--out", str(out), *arguments]) == 0
+    return read_traces(out)
+
+
+def untimed(traces: TraceSet) -> list[QuestionRecord]:
+    """The records but for the seconds they took."""
+    return [
+        replace(
+            each,
+            rounds=tuple(
+                replace(finished, usage=replace(finished.usage, latency_s=None))
+                for finished in each.rounds
+            ),
+        )
+        for each in traces.records()
+    ]
+
+
+# --- record -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("name", "step"), [("iterative", 1), ("chain", 3)])
+def test_what_a_recording_holds(
+    name: str, step: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = recorded(tmp_path / "t", "--pipeline", name, "--llm-stop")
+    said = capsys.readouterr().err
+    assert "up to 360 model calls, 240 of them samples: 3 questions x 10 rounds x 12" in said
+    assert set(traces.signal_names) == {"llm_stop", "malformed_actions"}
+    run = traces.origin.run
+    stated = {
+        "pipeline": name,
+        "rounds": 10,
+        "step": step,
+        "samples": 8,
+        "temperature": 0.7,
+        "top_p": 0.9,
+        "verdicts": True,
+        "prompt": "answer-first",
+        "max_query_tokens": 48,
+        "max_intermediate_tokens": 32,
+        "max_verdict_tokens": 160,
+    }
+    assert {each: run[each] for each in stated} == stated
+    for each in traces.records():
+        assert len(each.rounds) == 10
+        for finished in each.rounds:
+            assert finished.query
+            assert finished.intermediate_answer
+            assert finished.action
+            assert "Decision:" in finished.action
+            assert len(finished.passages or ()) <= step
+            assert len(finished.samples or ()) == 8
+            assert finished.usage.sample_calls == 8
+            assert finished.usage.judge_calls == 1
+            assert (finished.usage.judge_prompt_tokens or 0) > 100
+            assert (finished.usage.judge_completion_tokens or 0) > 0
+    replayed = [
+        "replay",
+        str(tmp_path / "t"),
+        "--stop-when",
+        "llm_stop",
+        "--split",
+        "eval",
+        "--json",
+    ]
+    assert main(replayed) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "prompt_tokens" in json.dumps(document)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_samples_and_verdicts_may_be_left_out(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = recorded(tmp_path / "t", "--pipeline", name, "--samples", "0", "--rounds", "2")
+    said = capsys.readouterr().err
+    assert (
+        "up to 18 model calls: 3 questions x 2 rounds x 3, and more where one has to be repeated"
+        in said
+    )
+    assert traces.signal_names == ("malformed_actions",)
+    assert not traces.has("samples")
+    for each in traces.records():
+        assert [finished.usage.llm_calls for finished in each.rounds] == [3, 3]
+        assert [finished.usage.judge_calls for finished in each.rounds] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "up to 15 model calls: 3 questions x 5 rounds x 1\n"),
+        (
+            ("--samples", "2", "--judge", "--closed-book"),
+            "up to 63 model calls, 30 of them samples: 3 questions x 5 rounds x 4, and once each without "
+            "passages\n",
+        ),
+        (
+            ("--pipeline", "budgeted", "--encoder", "none"),
+            "up to 9 model calls: 3 questions x 3 rounds x 1\n",
+        ),
+        (
+            ("--pipeline", "budgeted", "--encoder", "none", "--certainty", "self_consistency"),
+            "up to 27 model calls, 27 of them samples: 3 questions x 3 rounds x 3\n",
+        ),
+        (
+            ("--pipeline", "react", "--llm-stop"),
+            "up to 27 model calls: 3 questions x 3 rounds x 3, and more where one has to be repeated\n",
+        ),
+    ],
+)
+def test_what_it_will_take_is_said_before_it_starts(
+    arguments: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = ScriptedModel()
+    monkeypatch.setattr(record, "connect_model", lambda _: model)
+    recorded(tmp_path / "t", *arguments)
+    assert said in capsys.readouterr().err
+    assert sum(each.n for each in model.requests) <= int(said.split()[2])
+
+
+def test_what_is_left_is_counted_when_a_recording_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path / "t", limit=3)
+    assert "up to 15 model calls: 3 questions" in capsys.readouterr().err
+    recorded(tmp_path / "t", limit=5)
+    assert "up to 10 model calls: 2 questions" in capsys.readouterr().err
+    recorded(tmp_path / "t", limit=5)
+    assert "model calls" not in capsys.readouterr().err
+    refused = [*RECORD, "--limit", "6", "--out", str(tmp_path / "t"), "--samples", "2"]
+    assert main(refused) == 2
+    assert "model calls" not in capsys.readouterr().err
+
+
+def test_a_vote_for_want_of_log_probabilities_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "connect_model", lambda _: ScriptedModel(logprobs=False))
+    traces = recorded(tmp_path / "t", "--pipeline", "budgeted", "--encoder", "none")
+    assert "up to 27 model calls, 27 of them samples" in capsys.readouterr().err
+    assert "gives no" in traces.origin.run["certainty_reason"]
+
+
+def test_closed_book_is_recorded(tmp_path: Path) -> None:
+    traces = recorded(tmp_path / "t", "--pipeline", "iterative", "--rounds", "2", "--closed-book")
+    assert traces.closed_book.num_rows == 3
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_cache_keeps_eight_samples_a_round(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = []
+
+    def connect(_: Any) -> CachedModel:
+        models.append(ScriptedModel())
+        return CachedModel(models[-1], tmp_path / "replies.sqlite")
+
+    monkeypatch.setattr(record, "connect_model", connect)
+    command = ("--pipeline", name, "--rounds", "4", "--llm-stop")
+    first = recorded(tmp_path / "a", *command)
+    second = recorded(tmp_path / "b", *command)
+    plain = ScriptedModel()
+    monkeypatch.setattr(record, "connect_model", lambda _: plain)
+    without = recorded(tmp_path / "c", *command)
+    assert models[1].requests == ()
+    assert untimed(first) == untimed(second) == untimed(without)
+    warm = [each for each in models[0].requests if each.temperature > 0]
+    assert [each.n for each in warm] == [8] * 12
+    seeds = [each.seed for each in warm]
+    drawn = {seed + sample for seed in seeds if seed is not None for sample in range(8)}
+    assert len(drawn) == 96
+    assert max(len(set(f.samples or ())) for each in first.records() for f in each.rounds) > 2
+
+
+KILLED = """
+import sys, time
+from suffice.cli.commands import record
+from suffice.cli.main import main
+from suffice.testing.models import ScriptedModel
+record.connect_model = lambda _: ScriptedModel(delay_s=0.005)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_killed_recording_goes_on_to_the_same_rows(tmp_path: Path) -> None:
+    command = ("--pipeline", "iterative", "--rounds", "3", "--llm-stop")
+    out = tmp_path / "killed"
+    arguments = [*RECORD, "--limit", "8", "--out", str(out), *command]
+    for _ in range(2):
+        before = shards(out)
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until = time.monotonic() + 60
+        while time.monotonic() < until and shards(out) == before:
+            time.sleep(0.005)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    part = read_traces(out)
+    assert 0 < part.n_questions < 8
+    assert untimed(recorded(out, *command, limit=8)) == untimed(
+        recorded(tmp_path / "whole", *command, limit=8)
+    )
+
+
+def shards(out: Path) -> set[tuple[str, int]]:
+    """What is stored, as it changes."""
+    return {(each.name, each.stat().st_ino) for each in out.glob("*.parquet")}
+
+
+# --- ask --------------------------------------------------------------------------------------------
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in ("Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"):
+        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
+        (folder / f"{name}.md").write_text(page, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> ScriptedModel:
+    found = ScriptedModel()
+    monkeypatch.setattr(ask, "connect_model", lambda _: found)
+    return found
+
+
+def answered(capsys: pytest.CaptureFixture[str], corpus: Path, *arguments: str) -> dict[str, Any]:
+    pytest.importorskip("bm25s")
+    assert main(["ask", QUESTION, "--corpus", str(corpus), "--json", *arguments]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_by_default_it_stops_at_a_stable_answer_and_draws_no_sample(
+    name: str, corpus: Path, model: ScriptedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = answered(capsys, corpus, "--pipeline", name)
+    assert set(found["reasons"][-1]["values"]) == {"answer_stable", "abstained"}
+    assert (found["stopped_by"], found["answer"]) == ("policy", found["reasons"][-2]["answer"])
+    usage = found["usage"]
+    assert (usage["sample_calls"], usage["judge_calls"], usage["judge_prompt_tokens"]) == (0, 0, 0)
+    assert all(each.n == 1 and each.temperature == 0 for each in model.requests)
+    assert not any("<STOP>" in str(each.prompt) for each in model.requests)
+    assert usage["llm_calls"] == len(model.requests)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_it_can_be_stopped_by_the_models_own_verdict(
+    name: str, corpus: Path, model: ScriptedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = answered(capsys, corpus, "--pipeline", name, "--policy", "llm_stop")
+    assert found["stopped_by"] == "policy"
+    assert found["reasons"][-1]["values"] == {"llm_stop": 1.0}
+    asked = [each for each in model.requests if "<STOP>" in str(each.prompt)]
+    usage = found["usage"]
+    assert usage["judge_calls"] == found["rounds"] == len(asked)
+    assert usage["llm_calls"] + usage["judge_calls"] == len(model.requests)
+    texts = [model.generate(each) for each in asked]
+    for each in ("prompt_tokens", "cached_tokens", "completion_tokens"):
+        assert usage[f"judge_{each}"] == sum(getattr(text, each) for text in texts)
+
+
+def test_samples_are_drawn_where_the_policy_reads_them(
+    corpus: Path, model: ScriptedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = ("--policy", "self_consistency >= 1 and round > 2", "--pipeline", "iterative")
+    found = answered(capsys, corpus, *rule, "--samples", "4", "--budget-rounds", "2")
+    assert found["usage"]["sample_calls"] == 8
+    assert {(each.n, each.temperature) for each in model.requests} == {(1, 0.0), (4, 0.7)}
+
+
+def test_tokens_of_verdicts_count_where_only_some_rounds_have_them(
+    corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent's verdict that is its next choice is no judge call, and has no tokens of its own."""
+    replies = {
+        "Observation:": "Thought: x\nAction: Finish[Ben]",
+        "Search[query]": "Thought: x\nAction: Search[Cadel Tower]",
+    }
+
+    def reply(request: Any, _sample: int) -> str:
+        text = str(request.prompt).rpartition("Question:")[2]
+        if "Search[query]" not in str(request.prompt):
+            return "Answer: Ben"
+        if "\nObservation:" not in text:
+            return replies["Search[query]"]
+        again = text.count("\nObservation:") < 2
+        return "Thought: x\nAction: Search[Mira]" if again else replies["Observation:"]
+
+    monkeypatch.setattr(ask, "connect_model", lambda _: ScriptedModel(reply))
+    found = answered(capsys, corpus, "--pipeline", "react")
+    assert (found["rounds"], found["usage"]["judge_calls"]) == (2, 1)
+    assert found["usage"]["judge_completion_tokens"] == 4
+    assert found["usage"]["judge_prompt_tokens"] > 100
+
+
+def test_the_loops_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("ask", "record"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        said = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
+        assert "iterative: the model asks a follow-up question each round" in said
+        assert "chain: the same from its earlier questions and answers alone" in said

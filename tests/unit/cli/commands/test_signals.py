@@ -1,0 +1,269 @@
+"""``suffice signals``: what it prints and returns, and what it leaves for a second run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from suffice.cli.commands import signals
+from suffice.cli.main import main
+from suffice.retrieval.pairs.training_record import write_training
+from suffice.testing.encoders import HashingEncoder
+from suffice.testing.models import Failures, ScriptedModel
+from suffice.testing.traces import make_record
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.writer import write_traces
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    write_traces(
+        [make_record("p", ["a", "b"]), make_record("q", ["c", "d"])], tmp_path / "t.parquet"
+    )
+    return tmp_path / "t.parquet"
+
+
+def judged_by(monkeypatch: pytest.MonkeyPatch, model: ScriptedModel) -> None:
+    def connect(arguments: Any) -> ScriptedModel:
+        assert arguments.llm == "embedded"
+        return model
+
+    monkeypatch.setattr(signals, "connect_model", connect)
+
+
+def test_failed_calls_are_told_kept_out_and_asked_again(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = traces.with_name("out.parquet")
+    command = ["signals", str(traces), "--out", str(out), "--only", "judge_support"]
+    judged_by(monkeypatch, ScriptedModel(failures=Failures(containing=("Answer: c",))))
+    assert main([*command, "--llm", "embedded"]) == 1
+    printed = capsys.readouterr()
+    assert "rated 3 rounds in 4 calls; 0 undefined, 1 failed" in printed.out
+    assert "1 calls of the judge failed, the first: scripted failure" in printed.err
+    assert f"run the same command on {out}" in printed.err
+    assert read_traces(out).stored_signal("judge_support")[1].sum() == 3
+    # --model alone means the embedded model; in place, since a file is replaced whole
+    judged_by(monkeypatch, ScriptedModel(["unsure"]))
+    assert main([command[0], str(out), *command[2:], "--model", "m.gguf", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["judge"] | {"prompt_tokens": 0, "completion_tokens": 0} == {
+        "calls": 1,
+        "rated": 0,
+        "undefined": 1,
+        "failed": 0,
+        "left": 0,
+        "prompt_tokens": 0,
+        "cached_tokens": 0,
+        "completion_tokens": 0,
+    }
+    assert read_traces(out).table.column("judge_calls").to_pylist() == [1, 1, 2, 1]
+
+
+def test_a_model_that_never_answers_writes_nothing(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = traces.with_name("out.parquet")
+    judged_by(monkeypatch, ScriptedModel(failures=Failures(first=99)))
+    command = ["signals", str(traces), "--out", str(out), "--only", "judge_support"]
+    assert main([*command, "--llm", "embedded"]) == 1
+    assert "all 4 calls of the judge failed, the first" in capsys.readouterr().err
+    assert not out.exists()
+
+
+class Flat:
+    """Every passage scores 1.5."""
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [dataclasses.replace(each, rerank_score=1.5) for each in passages]
+
+
+def test_a_reranker_by_its_path(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signals, "connect_reranker", {"folder": Flat()}.__getitem__)
+    out = traces.with_name("out.parquet")
+    assert main(["signals", str(traces), "--out", str(out), "--reranker", "folder"]) == 0
+    printed = capsys.readouterr()
+    assert "the reranker scored 4 passages" in printed.out
+    assert "questions reranked 2/2" in printed.err
+    found = read_traces(out)
+    assert found.stored_signal("rerank_top_score")[0].tolist() == [[1.5, 1.5]] * 2
+    assert found.table.column("rerank_calls").to_pylist() == [1] * 4
+
+
+def test_questions_of_the_rerankers_training_are_told(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signals, "connect_reranker", lambda _: Flat())
+    folder = traces.with_name("reranker")
+    command = ["signals", str(traces), "--out", str(traces.with_name("o.parquet"))]
+    for ids, said in ((["q", "r"], True), (["r"], False)):
+        write_training(folder, {"train_ids": ids})
+        assert main([*command, "--reranker", str(folder)]) == 0
+        told = capsys.readouterr().err
+        assert ("the reranker was trained on 1 of these 2 questions" in told) == said
+    (folder / "training.json").write_text("{}")
+    assert main([*command, "--reranker", str(folder)]) == 2
+    assert "not the record of a training" in capsys.readouterr().err
+
+
+class Certain:
+    """Everything follows from everything."""
+
+    @classmethod
+    def load(cls, name: str) -> Certain:
+        assert name == "nli-folder"
+        return cls()
+
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        return np.ones(len(pairs))
+
+
+def test_an_encoder_and_an_entailment_model_by_name(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoders = {("url", "m"): HashingEncoder(fail_on="c"), ("toy", None): HashingEncoder()}
+    monkeypatch.setattr(signals, "connect_encoder", lambda *names: encoders[names])
+    monkeypatch.setattr(signals, "NliCrossEncoder", Certain)
+    out = traces.with_name("out.parquet")
+    names = "evidence_consistency,evidence_entailment"
+    command = ["signals", str(traces), "--out", str(out), "--only", names, "--nli", "nli-folder"]
+    # "c" stands in an answer only; a text of a passage is "text number ..."
+    assert main([*command, "--encoder", "url", "--encoder-model", "m"]) == 1
+    printed = capsys.readouterr()
+    assert "computed evidence_consistency, evidence_entailment" in printed.out
+    assert "the encoder measured 3 rounds; 0 undefined, 1 failed" in printed.out
+    assert "the entailment model measured 4 rounds; 0 undefined, 0 failed" in printed.out
+    assert "rounds encoded 3/4, 1 failed" in printed.err
+    assert "rounds checked 4/4" in printed.err
+    assert "1 calls of the encoder failed, the first: the encoder was told" in printed.err
+    assert f"the encoder is not done; run the same command on {out}" in printed.err
+    command[1] = str(out)
+    assert main([*command, "--encoder", "toy", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["encoder"] == {"rounds": 1, "undefined": 0, "failed": 0, "left": 0}
+    assert document["nli"] is None
+    assert document["skipped"] == {"evidence_entailment": "stored already"}
+    found = read_traces(out)
+    assert found.stored_signal("evidence_entailment")[0].tolist() == [[1.0, 1.0]] * 2
+    assert np.isfinite(found.stored_signal("evidence_consistency")[0]).all()
+
+
+@pytest.fixture
+def sampled(tmp_path: Path) -> Path:
+    pytest.importorskip("sklearn")
+    drawn = [("Oslo", "Oslo city", "Rome"), None, ("x", "X."), ("bad", "Rome", "Rome town")]
+    records = [make_record("p", ["a", "b"]), make_record("q", ["c", "d"])]
+    samples = iter(drawn)
+    changed = [
+        dataclasses.replace(
+            record,
+            rounds=tuple(dataclasses.replace(r, samples=next(samples)) for r in record.rounds),
+        )
+        for record in records
+    ]
+    write_traces(changed, tmp_path / "s.parquet", run={"model": "m"})
+    return tmp_path / "s.parquet"
+
+
+def test_samples_are_clustered_beside_the_signals(
+    sampled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoders = {"toy": HashingEncoder(), "sick": HashingEncoder(fail_on="bad")}
+    monkeypatch.setattr(signals, "connect_encoder", lambda name, _: encoders[name])
+    out = sampled.with_name("out.parquet")
+    command = ["signals", str(sampled), "--out", str(out), "--cluster-cosine", "0.6"]
+    assert main([*command, "--encoder", "sick", "--only", "sample_clusters"]) == 1
+    printed = capsys.readouterr()
+    assert "computed nothing new" in printed.out
+    assert (
+        "clustered the samples of 2 rounds (0 before) by hashing-64 at cosine 0.6; 1 failed"
+        in printed.out
+    )
+    assert "1 calls of the encoder of the samples failed, the first: the encoder" in printed.err
+    assert f"run the same command on {out}" in printed.err
+    found = read_traces(out)
+    assert found.table.column("sample_clusters").to_pylist() == [[0, 0, 2], None, [0, 0], None]
+    assert not found.signal_names
+    stated = {"encoder": "hashing-64", "cosine": 0.6}
+    assert found.origin.run == {"model": "m", "sample_clusters": stated}
+    command[1] = str(out)
+    assert main([*command, "--encoder", "toy", "--json"]) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["clusters"] == stated | {"rounds": 1, "before": 2, "failed": 0, "left": 0}
+    assert document["encoder"]["rounds"] == 4  # an encoder also gives the signals that need one
+    assert "rounds clustered 1/1" in printed.err
+    found = read_traces(out)
+    assert found.table.column("sample_clusters").to_pylist()[3] == [0, 1, 1]
+    assert {"evidence_consistency", "normalized_entropy"} <= {*found.signal_names}
+
+
+def test_other_clusters_are_kept_unless_told(
+    sampled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signals, "connect_encoder", lambda *_: HashingEncoder())
+    out = str(sampled.with_name("out.parquet"))
+    tail = ["--out", out, "--encoder", "toy", "--only", "self_consistency", "--cluster-cosine"]
+    assert main(["signals", str(sampled), *tail, "0.6", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["computed"] == ["self_consistency"]
+    assert main(["signals", out, *tail]) == 2
+    assert "at cosine 0.6, not of encoder 'hashing-64' at cosine 0.9" in capsys.readouterr().err
+    assert read_traces(out).origin.run["sample_clusters"]["cosine"] == 0.6
+    assert main(["signals", out, *tail, "--recluster"]) == 0
+    assert "(0 before) by hashing-64 at cosine 0.9" in capsys.readouterr().out
+    assert read_traces(out).origin.run["sample_clusters"]["cosine"] == 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--cluster-cosine"], "--cluster-cosine needs an encoder; add --encoder minilm"),
+        (["--recluster"], "--recluster goes with --cluster-cosine"),
+        (["--only", "sample_clusters"], "sample_clusters needs --encoder minilm --cluster-cosine"),
+        (["--encoder", "minilm", "--cluster-cosine", "1.5"], "at most 1, found 1.5"),
+        (["--encoder", "minilm", "--cluster-cosine", "x"], "must be a finite number, found 'x'"),
+    ],
+)
+def test_clustering_options_that_do_not_go_together(
+    traces: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = traces.with_name("out.parquet")
+    try:
+        code: object = main(["signals", str(traces), "--out", str(out), *options])
+    except SystemExit as ended:  # argparse's own way
+        code = ended.code
+    assert code == 2
+    assert says in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_an_interrupt_while_clustering_asks_nobody_else(
+    sampled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+
+    def interrupt(now: Any) -> None:
+        shown.append(now.what)
+        if len(shown) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(signals, "connect_encoder", lambda *_: HashingEncoder())
+    monkeypatch.setattr(signals, "_progress", lambda: interrupt)
+    out = sampled.with_name("out.parquet")
+    command = ["signals", str(sampled), "--out", str(out), "--encoder", "toy", "--cluster-cosine"]
+    assert main(command) == 130
+    printed = capsys.readouterr()
+    assert "interrupted; run the same command on" in printed.err
+    assert "skipped evidence_consistency: needs --encoder" in printed.out
+    assert set(shown) == {"clustered"}
+    assert read_traces(out).table.column("sample_clusters").to_pylist()[0] is not None

@@ -1,0 +1,62 @@
+"""``suffice traces validate`` says which kind of trace it found and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.cli.main import main
+from suffice.testing.plans import make_plan
+from suffice.testing.traces import make_record
+from suffice.trace.plans.file import PlanWriter
+from suffice.trace.plans.rows import PLANS, plan_to_rows
+from suffice.trace.rounds.writer import write_traces
+
+
+def write_rows(file: Path, *, stated: dict[bytes, bytes], **changed: Any) -> Path:
+    """Two runs of three steps each, row 1 changed."""
+    rows = [row for name in "ab" for row in plan_to_rows(make_plan(name))]
+    rows[1].update(changed)
+    table = pa.Table.from_pylist(rows, schema=PLANS.arrow)
+    pq.write_table(table.replace_schema_metadata(stated), file)
+    return file
+
+
+def test_validate_checks_a_trace_of_questions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_traces([make_record("q", ["Oslo", "Rome"])], tmp_path / "q.parquet")
+    assert main(["traces", "validate", str(tmp_path / "q.parquet")]) == 0
+    assert capsys.readouterr().out == "1 valid questions, 2 rounds\n"
+
+
+def test_validate_checks_a_plan_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with PlanWriter(tmp_path / "p", run={}) as writer:
+        writer.add([make_plan("a"), make_plan("b", ("EXECUTE",))])
+        writer.fail(("c", "gate", None, 0), "no reply")
+    assert main(["traces", "validate", str(tmp_path / "p")]) == 0
+    output = capsys.readouterr().out
+    assert "plan trace: 2 valid plans, 4 steps" in output
+    assert "1 plans failed when recorded" in output
+    file = write_rows(tmp_path / "bad.parquet", stated={PLANS.key: b"1"}, action="WAIT")
+    assert main(["traces", "validate", str(file), "--json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    (error,) = document.pop("errors")
+    assert document == {"plans": 1, "steps": 3, "failures": 0}
+    assert (error["file"], error["row"], error["column"]) == (str(file), 1, "action")
+    assert main(["traces", "validate", str(file), "--skip-invalid"]) == 0
+
+
+def test_validate_knows_an_unstated_plan_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_rows(tmp_path / "p.parquet", stated={})
+    assert main(["traces", "validate", str(file)]) == 0
+    captured = capsys.readouterr()
+    assert "plan trace: 2 valid plans, 6 steps" in captured.out
+    assert "does not state suffice.plan_schema" in captured.err

@@ -1,0 +1,165 @@
+"""Precision and recall of what was retrieved up to each round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.measures.retrieval import retrieval_quality
+from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
+
+NAN = float("nan")
+
+
+def record(
+    name: str, rounds: Sequence[str | None], gold: Sequence[str], answers: Sequence[str] = ("a",)
+) -> QuestionRecord:
+    """Rounds that each add the passages named by the letters; ``None``: not recorded."""
+    made = make_record(name, ["a"] * len(rounds))
+    return replace(
+        made,
+        gold=Gold(answers=tuple(answers), passage_ids=tuple(gold)),
+        rounds=tuple(
+            replace(
+                each,
+                passages=None if ids is None else tuple(Passage(id=one, text=one) for one in ids),
+            )
+            for each, ids in zip(made.rounds, rounds, strict=True)
+        ),
+    )
+
+
+def same(found: NDArray[np.float64], expected: Sequence[Sequence[float]]) -> None:
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_by_hand() -> None:
+    found = retrieval_quality(
+        to_trace_set([record("a", ["ax", "b", "yz"], "abc"), record("b", ["x", "a"], "a")])
+    )
+    same(found.precision, [[1 / 2, 2 / 3, 2 / 5], [0.0, 1 / 2, NAN]])
+    same(found.recall, [[1 / 3, 2 / 3, 2 / 3], [0.0, 1.0, NAN]])
+
+
+def test_what_is_named_twice_counts_once() -> None:
+    found = retrieval_quality(to_trace_set([record("a", ["aax", "ax", "b"], ["a", "b", "a", "b"])]))
+    same(found.precision, [[1 / 2, 1 / 2, 2 / 3]])
+    same(found.recall, [[1 / 2, 1 / 2, 1.0]])
+
+
+def test_passages_of_another_question_are_not_its_own() -> None:
+    found = retrieval_quality(to_trace_set([record("a", ["a"], "b"), record("b", ["b"], "a")]))
+    same(found.recall, [[0.0], [0.0]])
+    same(found.precision, [[0.0], [0.0]])
+
+
+def test_nothing_retrieved_has_recall_and_no_precision() -> None:
+    found = retrieval_quality(to_trace_set([record("a", ["", "", "a"], "ab")]))
+    same(found.recall, [[0.0, 0.0, 0.5]])
+    same(found.precision, [[NAN, NAN, 1.0]])
+
+
+def test_an_unrecorded_round_leaves_later_ones_undefined() -> None:
+    found = retrieval_quality(to_trace_set([record("a", ["a", None, "b"], "ab")]))
+    same(found.recall, [[0.5, NAN, NAN]])
+    same(found.precision, [[1.0, NAN, NAN]])
+
+
+def test_without_gold_passages_nothing_is_defined() -> None:
+    found = retrieval_quality(to_trace_set([record("a", ["a"], ""), record("b", ["a"], "a")]))
+    same(found.recall, [[NAN], [1.0]])
+    same(found.precision, [[NAN], [1.0]])
+
+
+def test_gold_passages_need_no_gold_answer() -> None:
+    same(retrieval_quality(to_trace_set([record("a", ["a"], "a", ())])).recall, [[1.0]])
+
+
+def test_some_of_the_questions_are_what_they_were_among_all() -> None:
+    records = [
+        record("a", ["ax", "b"], "ab"),
+        record("b", ["", "bx"], "b"),
+        record("c", ["c"], "c"),
+    ]
+    traces = to_trace_set(records)
+    whole = retrieval_quality(traces)
+    for chosen in ([False, True, True], [True, False, False], [False, True, False]):
+        some = traces.take(np.array(chosen))
+        found = retrieval_quality(some)
+        rounds = some.n_rounds
+        same(found.recall, whole.recall[chosen, :rounds].tolist())
+        same(found.precision, whole.precision[chosen, :rounds].tolist())
+
+
+def test_without_the_column_nothing_is_defined() -> None:
+    traces = to_trace_set([record("a", [None, None], "a")])
+    assert not traces.has("passages")
+    for each in (traces, replace(traces, table=traces.table.drop_columns(["passages"]))):
+        found = retrieval_quality(each)
+        same(found.recall, [[NAN, NAN]])
+        same(found.precision, [[NAN, NAN]])
+
+
+def test_no_question_at_all() -> None:
+    traces = to_trace_set([record("a", ["a"], "a")])
+    found = retrieval_quality(traces.take(np.array([False])))
+    assert found.recall.shape == found.precision.shape == (0, 0)
+
+
+def test_thousands_of_questions_take_no_loop() -> None:
+    traces = to_trace_set(
+        [record(f"q{number:04d}", ["ab", "cd", "ef", "gh"], "ah") for number in range(2000)]
+    )
+    started = time.process_time()
+    found = retrieval_quality(traces)
+    assert time.process_time() - started < 2.0
+    same(found.recall[:2], [[0.5, 0.5, 0.5, 1.0]] * 2)
+
+
+# --- at the stop -----------------------------------------------------------------------------
+def test_means_at_the_stop_leave_out_what_is_undefined() -> None:
+    found = retrieval_quality(
+        to_trace_set(
+            [
+                record("a", ["", "ax"], "ab"),
+                record("b", ["bx", "b"], "b"),
+                record("c", ["c"], ""),
+            ]
+        )
+    )
+    assert found.at(np.array([1, 1, 1], np.int16)) == (0.5, 0.5)  # of b; recall of a is 0
+    assert found.at(np.array([2, 2, 1], np.int16)) == (0.5, 0.75)
+    assert found.at(np.array([1, 2, 1], np.int16)) == (0.5, 0.5)
+    unnamed = retrieval_quality(to_trace_set([record("c", ["c"], "")]))
+    assert unnamed.at(np.array([1], np.int16)) == (None, None)
+
+
+def test_a_replay_tells_them_where_gold_passages_are_named() -> None:
+    records = [record("a", ["a", "xy"], "ab"), record("b", ["x", "b"], "b"), record("c", ["c"], "")]
+    records[0] = replace(records[0], closed_book=records[0].rounds[0])
+    settings = ComparisonSettings(policies=("fixed-1", "fixed-2", "oracle-f1"), resamples=5)
+    entries = compare(to_trace_set(records), settings).result.to_json()["policies"]
+    assert [(each["precision"], each["recall"]) for each in entries] == [
+        (0.5, 0.25),
+        ((1 / 3 + 1 / 2) / 2, 0.75),
+        (0.5, 0.25),
+    ]
+    (unnamed,) = compare(
+        to_trace_set(records[2:]), ComparisonSettings(policies=("fixed-1",))
+    ).result.policies
+    assert not {"precision", "recall"} & set(unnamed.to_json())
+
+
+def test_the_closed_book_retrieves_nothing() -> None:
+    made = record("a", ["a"], "ab")
+    made = replace(made, closed_book=replace(made.rounds[0], passages=None))
+    settings = ComparisonSettings(policies=("closed-book", "fixed-1"), resamples=5)
+    closed, first = compare(to_trace_set([made]), settings).result.to_json()["policies"]
+    assert "recall" not in closed
+    assert first["recall"] == 0.5

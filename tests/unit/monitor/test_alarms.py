@@ -1,0 +1,281 @@
+"""Monitors: equal to their slow twins, resumed bit for bit, exact about ties, NaN and bad input."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice.errors import DataError, UsageError
+from suffice.monitor.alarms import (
+    CoverageMonitor,
+    ExchangeabilityMonitor,
+    miss_rate_limit,
+    scores_by_count,
+)
+
+SOME = st.lists(st.booleans(), max_size=60)
+SCORES = st.lists(st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0, math.nan]), max_size=40)
+PAST = [0.0] * 6 + [0.25] * 3 + [0.5, 1.0, math.nan]
+
+
+# --- slow twins ----------------------------------------------------------------------------------
+def reserve(n: int) -> float:
+    return 1 / math.log(math.e + n / 100)
+
+
+def slow_capital(factors: list[list[float]]) -> float:
+    """The sum, over every time of beginning and every gambler, of what its stake became."""
+    total = reserve(len(factors))
+    for start in range(len(factors)):
+        entering = reserve(start) - reserve(start + 1)
+        gamblers = len(factors[start])
+        for gambler in range(gamblers):
+            won = math.prod(row[gambler] for row in factors[start:])
+            total += entering / gamblers * won
+    return total
+
+
+def slow_coverage(stream: list[bool], limit: float) -> float:
+    rates = [limit + share * (1 - limit) for share in (0.05, 0.1, 0.2, 0.4)]
+    return slow_capital(
+        [
+            [(1 - rate) / (1 - limit) if covered else rate / limit for rate in rates]
+            for covered in stream
+        ]
+    )
+
+
+def slow_exchangeability(past: list[float], stream: list[float], seed: int) -> float:
+    rows, seen = [], [math.inf if math.isnan(each) else each for each in past]
+    for number, score in enumerate(math.inf if math.isnan(each) else each for each in stream):
+        digest = hashlib.blake2b(f"{seed} {number}".encode(), digest_size=8).digest()
+        draw = (int.from_bytes(digest, "big") >> 11) / 2**53
+        above = sum(each > score for each in seen)
+        equal = sum(each == score for each in seen) + 1
+        p = (above + draw * equal) / (len(seen) + 1)
+        stakes = (-0.9, -0.5, -0.2, 0.2, 0.5, 0.9)
+        rows.append([1 + s * math.cos(k * math.pi * p) for k in (1, 2) for s in stakes])
+        seen.append(score)
+    return slow_capital(rows)
+
+
+@settings(deadline=None, max_examples=50)
+@given(SOME)
+def test_coverage_equals_its_twin(stream: list[bool]) -> None:
+    monitor = CoverageMonitor(0.1, 50)
+    for covered in stream:
+        monitor.update(covered)
+    assert monitor.capital == pytest.approx(slow_coverage(stream, monitor.limit), rel=1e-9)
+    assert (monitor.seen, monitor.misses) == (len(stream), stream.count(False))
+
+
+@settings(deadline=None, max_examples=50)
+@given(SCORES, st.integers(0, 3))
+def test_exchangeability_equals_its_twin(stream: list[float], seed: int) -> None:
+    monitor = ExchangeabilityMonitor(PAST, seed=seed)
+    for score in stream:
+        monitor.update(score)
+    assert monitor.capital == pytest.approx(slow_exchangeability(PAST, stream, seed), rel=1e-9)
+    assert monitor.undefined == sum(math.isnan(each) for each in stream)
+
+
+# --- what must hold ------------------------------------------------------------------------------
+@settings(deadline=None, max_examples=50)
+@given(SOME, st.data())
+def test_a_miss_less_never_raises_the_capital(stream: list[bool], data: st.DataObject) -> None:
+    better = [covered or data.draw(st.booleans()) for covered in stream]
+    one, other = CoverageMonitor(0.2, 30), CoverageMonitor(0.2, 30)
+    for covered, more_covered in zip(stream, better, strict=True):
+        one.update(covered)
+        other.update(more_covered)
+        assert other.capital <= one.capital
+        assert other.p_value >= one.p_value
+
+
+def test_its_bets_win_nothing_at_the_limit() -> None:
+    """The expected factor of every gambler is 1 when misses are exactly as frequent as allowed."""
+    monitor = CoverageMonitor(0.1, 100)
+    for won, lost in zip(monitor._factors[False], monitor._factors[True], strict=True):
+        assert monitor.limit * won + (1 - monitor.limit) * lost == pytest.approx(1)
+
+
+def test_ranks_of_tied_scores_are_uniform() -> None:
+    """Capital is a martingale: its mean over exchangeable streams stays 1, ties or not."""
+    rng = np.random.default_rng(5)
+    ends = []
+    for seed in range(4000):
+        scores = rng.choice([0.0, 0.0, 0.0, 0.5, 1.0], 32)
+        monitor = ExchangeabilityMonitor(scores[:12], seed=seed)
+        for score in scores[12:]:
+            monitor.update(score)
+        ends.append(monitor.capital)
+    assert np.mean(ends) == pytest.approx(1, abs=float(4 * np.std(ends)) / math.sqrt(len(ends)))
+
+
+def test_the_alarm_stays_and_says_when() -> None:
+    monitor = CoverageMonitor(0.1, 200)
+    answers = [monitor.update(False) for _ in range(20)]
+    first = answers.index(True) + 1
+    assert monitor.alarmed_at == first
+    assert answers == [False] * (first - 1) + [True] * (21 - first)
+    assert all(monitor.update(True) for _ in range(1000))
+    assert (monitor.alarmed_at, monitor.alarmed) == (first, True)
+    assert monitor.p_value <= 0.05
+    assert monitor.capital < 40
+
+
+@pytest.mark.parametrize("scores", [[1.0] * 300, [0.0, 1.0] * 150, [math.nan] * 300])
+def test_changed_scores_are_seen_without_labels(scores: list[float]) -> None:
+    """Scores that all rise, go to both ends, or become undefined."""
+    past = np.random.default_rng(2).choice([0.0, 0.25, 0.5, 0.75, 1.0], 300)
+    monitor = ExchangeabilityMonitor(past, seed=1)
+    for score in scores:
+        monitor.update(score)
+    assert monitor.alarmed
+
+
+def test_capital_never_overflows() -> None:
+    monitor = CoverageMonitor(0.01, 1000)
+    for _ in range(3000):
+        monitor.update(False)
+    assert math.isfinite(monitor.capital)
+    assert 0 < monitor.p_value < 1
+    json.dumps(monitor.to_json(), allow_nan=False)
+
+
+def test_limit() -> None:
+    assert miss_rate_limit(0.1, 8, 0.975) == 0.1  # rank 0: nothing is ever left out
+    assert miss_rate_limit(0.29, 99, 0.5) == pytest.approx(0.29, abs=0.01)
+    limits = [miss_rate_limit(0.1, n, 0.975) for n in (19, 99, 999, 9999)]
+    assert limits == sorted(limits, reverse=True)
+    assert limits[-1] == pytest.approx(0.1, abs=0.01)
+    # n = 1, alpha = 1/2: uniform on [0, 1]
+    assert miss_rate_limit(0.5, 1, 0.975) == pytest.approx(0.975)
+
+
+# --- kept and resumed ----------------------------------------------------------------------------
+@settings(deadline=None, max_examples=30)
+@given(SOME, SCORES, st.integers(0, 40))
+def test_resumed_equals_uninterrupted(stream: list[bool], scores: list[float], cut: int) -> None:
+    pairs: list[tuple[Any, Any, list[Any]]] = [
+        (CoverageMonitor(0.3, 20, 0.2), CoverageMonitor, stream),
+        (ExchangeabilityMonitor(PAST, 0.2, seed=3), ExchangeabilityMonitor, scores),
+    ]
+    for whole, kind, values in pairs:
+        part = kind.from_json(json.loads(json.dumps(whole.to_json(), allow_nan=False)))
+        for number, value in enumerate(values):
+            if number == cut:
+                part = kind.from_json(json.loads(json.dumps(part.to_json(), allow_nan=False)))
+            assert whole.update(value) == part.update(value)
+        assert whole.to_json() == part.to_json()
+        assert (whole.capital, whole.p_value) == (part.capital, part.p_value)
+
+
+COVERAGE = CoverageMonitor(0.1, 50)
+COVERAGE.update(False)
+SCORED = ExchangeabilityMonitor([0.0, 0.5, math.nan])
+SCORED.update(0.5)
+
+
+@pytest.mark.parametrize(
+    ("monitor", "change", "column"),
+    [
+        (COVERAGE, {"suffice_monitor": 2}, "suffice_monitor"),
+        (COVERAGE, {"suffice_monitor": True}, "suffice_monitor"),
+        (COVERAGE, {"kind": "exchangeability"}, "kind"),
+        (COVERAGE, {"more": 1}, "more"),
+        (COVERAGE, {"alpha": "0.1"}, "alpha"),
+        (COVERAGE, {"alpha": 1.0}, None),
+        (COVERAGE, {"level": 0.0}, None),
+        (COVERAGE, {"n_calibration": 0}, "n_calibration"),
+        (COVERAGE, {"misses": 2}, "misses"),
+        (COVERAGE, {"misses": None}, "misses"),
+        (COVERAGE, {"alarmed_at": 2}, "alarmed_at"),
+        (COVERAGE, {"capital": {"seen": 10**400, "in_play": [0, 0, 0, 0], "greatest": 1}}, "seen"),
+        (COVERAGE, {"capital": {"seen": 1, "in_play": [0, 0, 0], "greatest": 1}}, "in_play"),
+        (COVERAGE, {"capital": {"seen": 1, "in_play": [0, 0, 0, -1], "greatest": 1}}, "in_play"),
+        (COVERAGE, {"capital": {"seen": 1, "in_play": [0, 0, 0, 5], "greatest": 2}}, "greatest"),
+        (SCORED, {"seed": 1.5}, "seed"),
+        (SCORED, {"counts": [1, 2]}, "counts"),
+        (SCORED, {"counts": [1, 2, 2]}, "counts"),
+        (SCORED, {"counts": [1, 2, 10**12]}, "counts"),
+        (SCORED, {"values": [0.0, 0.5, math.inf]}, "values"),
+        (SCORED, {"n_calibration": 0}, "n_calibration"),
+    ],
+)
+def test_a_spoiled_state_is_refused(
+    monitor: CoverageMonitor | ExchangeabilityMonitor, change: dict[str, Any], column: str | None
+) -> None:
+    with pytest.raises(DataError) as caught:
+        type(monitor).from_json({**monitor.to_json(), **change})
+    assert caught.value.column == column
+
+
+def test_no_state_at_all() -> None:
+    documents: list[object] = [None, [], {}, "{}"]
+    for document in documents:
+        with pytest.raises(DataError, match="no saved monitor"):
+            CoverageMonitor.from_json(document)
+
+
+# --- bad input -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("covered", [None, 1, 0.0, "true", math.nan])
+def test_only_true_and_false_cover(covered: Any) -> None:
+    monitor = CoverageMonitor(0.1, 50)
+    with pytest.raises(UsageError, match="True or False"):
+        monitor.update(covered)
+    assert monitor.seen == 0
+    assert monitor.update(np.bool_(True)) is False
+
+
+@pytest.mark.parametrize("score", [None, math.inf, -math.inf, "0.5", True])
+def test_only_numbers_and_nan_are_scores(score: Any) -> None:
+    monitor = ExchangeabilityMonitor([0.0])
+    with pytest.raises(UsageError, match="score must be"):
+        monitor.update(score)
+    assert monitor.seen == 0
+    with pytest.raises(UsageError, match="score must be"):
+        ExchangeabilityMonitor([0.0, score])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "n", "level", "says"),
+    [
+        (0.0, 50, 0.05, "alpha"),
+        (1.0, 50, 0.05, "alpha"),
+        (math.nan, 50, 0.05, "alpha"),
+        (0.1, 0, 0.05, "n_calibration"),
+        (0.1, 2.5, 0.05, "n_calibration"),
+        (0.1, True, 0.05, "n_calibration"),
+        (0.1, 50, 0.0, "level"),
+        (0.1, 50, 1.0, "level"),
+    ],
+)
+def test_settings_outside_their_ranges(alpha: float, n: Any, level: float, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        CoverageMonitor(alpha, n, level)
+
+
+def test_no_calibration_scores() -> None:
+    with pytest.raises(UsageError, match="at least one"):
+        ExchangeabilityMonitor([])
+    with pytest.raises(UsageError, match="seed"):
+        ExchangeabilityMonitor([0.0], seed=1.5)  # type: ignore[arg-type]
+
+
+def test_scores_by_count() -> None:
+    assert scores_by_count([], []) == []
+    found = scores_by_count([0, None], [1, 2])
+    assert found[0] == 0.0
+    assert all(math.isnan(each) for each in found[1:])
+    assert len(found) == 3
+    for values, counts in ([[0.0], []], [None, []], [[0.0], [0]], [["a"], [1]], [[0.0], [1.0]]):
+        with pytest.raises(DataError):
+            scores_by_count(values, counts)

@@ -1,0 +1,54 @@
+"""The bootstrap draws what the published loop draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from suffice.numbers.intervals import bootstrap
+from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
+
+
+def published_loop(values: NDArray[np.float64], seed: int = 42) -> NDArray[np.float64]:
+    """One matrix of draws over sorted ids, one plain mean a resample."""
+    n = len(values)
+    draws = np.random.default_rng(seed).integers(0, n, size=(1000, n))
+    return np.array([values[row].mean(axis=0) for row in draws])
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 124, 500, 4000, 4001])
+def test_it_equals_the_published_loop(n: int) -> None:
+    """4,000 questions fill a block of draws exactly, 4,001 go over."""
+    values = np.random.default_rng(n).integers(0, 2, size=(n, 3)).astype(float)
+    expected = published_loop(values)
+    found = resampled_means(values)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    interval = percentile_interval(values[:, 0].mean(), found[:, 0])
+    low, high = np.percentile(expected[:, 0], [2.5, 97.5])
+    assert interval.low == pytest.approx(low, abs=1e-12)
+    assert interval.high == pytest.approx(high, abs=1e-12)
+    assert interval.estimate == values[:, 0].mean()
+
+
+@pytest.mark.parametrize("cells", [1, 50, 51, 10_000, 50_000, 50_001])
+def test_blocks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    values = np.random.default_rng(0).normal(size=(50, 2))
+    whole = resampled_means(values)
+    monkeypatch.setattr(bootstrap, "_MAX_CELLS", cells)
+    np.testing.assert_allclose(resampled_means(values), whole, rtol=0, atol=1e-12)
+
+
+def test_columns_share_their_draws() -> None:
+    values = np.random.default_rng(1).normal(size=(30, 1))
+    both = resampled_means(np.hstack([values, values + 1.0]))
+    np.testing.assert_allclose(both[:, 1] - both[:, 0], 1.0)
+
+
+def test_seed_and_number_of_resamples() -> None:
+    values = np.random.default_rng(2).normal(size=(30, 1))
+    assert resampled_means(values, resamples=10).shape == (10, 1)
+    np.testing.assert_allclose(
+        resampled_means(values, resamples=10), resampled_means(values)[:10], atol=1e-12
+    )
+    np.testing.assert_allclose(resampled_means(values, seed=7), published_loop(values, 7))

@@ -1,0 +1,112 @@
+"""The live controller: budget, stop, restart, reasons."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.pipelines.live.controller import Controller
+from suffice.policies.file import save_policy
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy
+from suffice.trace.rounds.records import Round
+
+STABLE = RulePolicy(rule="answer_stable")
+
+
+def test_the_policy_stops_the_loop() -> None:
+    controller = Controller(STABLE)
+    first, second = (
+        controller.observe(Round(answer="Oslo")),
+        controller.observe(Round(answer="oslo")),
+    )
+    assert (first.stop, first.stopped_by) == (False, None)
+    assert (second.stop, second.stopped_by) == (True, "policy")
+    assert first.reason == "answer_stable does not hold at round 1: answer_stable = undefined"
+    assert first.values == {"answer_stable": None}
+    assert second.values == {"answer_stable": 1.0}
+    assert [each.answer for each in controller.rounds] == ["Oslo", "oslo"]
+
+
+def test_the_budget_stops_it_whatever_the_policy_says() -> None:
+    controller = Controller(STABLE, max_rounds=2)
+    assert not controller.observe(Round(answer="a")).stop
+    last = controller.observe(Round(answer="b"))
+    assert (last.stop, last.stopped_by) == (True, "budget")
+    assert last.reason.startswith("the budget of 2 rounds is spent; answer_stable does not hold")
+    assert last.values == {"answer_stable": 0.0}
+
+
+def test_a_policy_that_stops_at_the_budget_is_the_one_that_stopped() -> None:
+    controller = Controller(STABLE, max_rounds=2)
+    controller.observe(Round(answer="a"))
+    assert controller.observe(Round(answer="a")).stopped_by == "policy"
+
+
+def test_a_budget_of_one_and_none() -> None:
+    assert (
+        Controller(FixedPolicy(9), max_rounds=1).observe(Round(answer="a")).stopped_by == "budget"
+    )
+    unlimited = Controller(FixedPolicy(50))
+    decisions = [unlimited.observe(Round(answer="a")) for _ in range(50)]
+    assert [each.stop for each in decisions] == [False] * 49 + [True]
+    for impossible in (0, -1):
+        with pytest.raises(UsageError, match="at least 1"):
+            Controller(STABLE, max_rounds=impossible)
+
+
+@pytest.mark.parametrize("max_rounds", [None, 1])
+def test_observing_after_the_stop_is_refused(max_rounds: int | None) -> None:
+    controller = Controller(FixedPolicy(1), max_rounds=max_rounds)
+    controller.observe(Round(answer="a"))
+    with pytest.raises(UsageError, match=r"call start\(\)"):
+        controller.observe(Round(answer="b"))
+    assert len(controller.rounds) == 1
+
+
+@pytest.mark.parametrize("wrong", ["x", None, {"answer": "x"}])
+def test_what_is_no_round_is_refused_and_not_kept(wrong: object) -> None:
+    controller = Controller(RulePolicy(rule="answer_stable"))
+    with pytest.raises(DataError, match=r"takes a suffice\.Round"):
+        controller.observe(wrong)  # type: ignore[arg-type]
+    assert controller.rounds == ()
+
+
+def test_start_forgets_everything() -> None:
+    controller = Controller(STABLE, max_rounds=3)
+    controller.observe(Round(answer="Oslo"))
+    assert controller.start("another question") is controller
+    assert controller.rounds == ()
+    assert not controller.observe(Round(answer="Oslo")).stop  # not stable: round 1 again
+    assert controller.observe(Round(answer="Oslo")).stop
+    controller.start()
+    assert not controller.observe(Round(answer="Oslo")).stop
+
+
+def test_signals_see_the_question_and_recorded_values_win() -> None:
+    controller = Controller(RulePolicy(rule="overlap > 0.5"))
+    assert controller.observe(Round(answer="a", signals={"overlap": 0.75})).stop
+    controller.start()
+    undefined = controller.observe(Round(answer="a", signals={"overlap": math.nan}))
+    assert undefined.values == {"overlap": None}
+
+
+def test_a_file_brings_its_budget(tmp_path: Path) -> None:
+    file = save_policy(STABLE, tmp_path / "policy.json", max_rounds=2)
+    assert Controller.load(file).max_rounds == 2
+    assert Controller.load(str(file), max_rounds=7).max_rounds == 7
+    save_policy(STABLE, file)
+    assert Controller.load(file).max_rounds is None
+    with pytest.raises(DataError, match="no such policy file"):
+        Controller.load(tmp_path / "missing.json")
+
+
+def test_decisions_do_not_change_afterwards() -> None:
+    controller = Controller(STABLE)
+    first = controller.observe(Round(answer="a"))
+    before = (first.reason, dict(first.values))
+    controller.observe(Round(answer="a"))
+    assert (first.reason, dict(first.values)) == before

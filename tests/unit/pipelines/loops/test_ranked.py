@@ -1,0 +1,261 @@
+"""The budgeted loop: what each round shows, where its certainty comes from, and that replay is live."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.datasets.registry import load
+from suffice.errors import UsageError
+from suffice.pipelines.live.controller import Controller
+from suffice.pipelines.loops.ranked import BudgetedPipeline, BudgetedSettings, settle_certainty
+from suffice.pipelines.loops.sources import OwnParagraphs
+from suffice.pipelines.record.recorder import RecorderSettings, Task, record
+from suffice.policies.ab_rag.policy import ABRagPolicy, Certainty
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import StopPolicy
+from suffice.replay.run.engine import stop_rounds
+from suffice.signals.model_confidence import token_probability
+from suffice.signals.rerank_scores import rerank_variance
+from suffice.testing.encoders import HashingEncoder
+from suffice.testing.models import ScriptedModel
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import LoopView, Passage, Question, Round
+
+QUESTION = Question(id="q", text="Which fact of page 3?")
+
+
+def passages(n: int) -> tuple[Passage, ...]:
+    return tuple(Passage(id=f"p{i}", title=f"Page {i}", text=f"Fact {i} of them") for i in range(n))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Gives its passages as they are, and remembers how many were asked for."""
+
+    found: tuple[Passage, ...]
+    asked: list[int]
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        self.asked.append(k)
+        return self.found[:k]
+
+
+def rounds(n: int, model: ScriptedModel | None = None, **settings: Any) -> list[Round]:
+    loop = BudgetedPipeline(model or ScriptedModel(), BudgetedSettings(**settings))
+    return list(loop.rounds(QUESTION, Listed(passages(n), [])))
+
+
+def added(found: list[Round]) -> list[int]:
+    return [len(each.passages or ()) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("n", "settings", "expected"),
+    [
+        (40, {}, [5, 5, 5]),
+        (12, {}, [5, 5, 2]),  # a round that adds fewer is a round
+        (10, {}, [5, 5]),  # one that adds none is not
+        (5, {}, [5]),
+        (3, {}, [3]),
+        (0, {}, []),
+        (40, {"start": 2, "step": 3, "rounds": 4}, [2, 3, 3, 3]),
+        (4, {"start": 1, "step": 1, "rounds": 9}, [1, 1, 1, 1]),
+        (
+            99,
+            {"start": 30, "step": 30, "rounds": 3},
+            [30, 30, 30],
+        ),  # more than the usual candidates
+    ],
+)
+def test_what_each_round_adds(n: int, settings: dict[str, Any], expected: list[int]) -> None:
+    found = rounds(n, **settings)
+    assert added(found) == expected
+    shown = [each.id for finished in found for each in finished.passages or ()]
+    assert shown == [f"p{i}" for i in range(sum(expected))]
+
+
+def test_prompts_grow_at_their_end_and_say_what_is_wanted() -> None:
+    model = ScriptedModel()
+    rounds(40, model)
+    first, second, third = (str(request.prompt) for request in model.requests)
+    for shorter, longer, more in ((first, second, 10), (second, third, 15)):
+        head = shorter.rpartition("\nQuestion:")[0]
+        assert longer.startswith(head)
+        assert longer.rpartition("Evidence:")[2].count("Fact ") == more
+    assert first.rstrip().endswith("Answer:")
+    assert "answer: unknown" in first
+    assert {request.max_tokens for request in model.requests} == {64}
+    chat = ScriptedModel(api="chat")
+    rounds(5, chat)
+    asked = str(chat.requests[0].prompt)
+    assert "Confidence" not in asked
+    assert "Answer:" not in asked
+
+
+def test_tasr_signals_exist_with_its_prompt() -> None:
+    found = rounds(5, prompt="answer-first")
+    assert found[0].verbalized_confidence is not None
+    assert rounds(5)[0].verbalized_confidence is None
+
+
+def test_it_ranks_once() -> None:
+    source = Listed(passages(40), [])
+    found = list(BudgetedPipeline(ScriptedModel(), BudgetedSettings()).rounds(QUESTION, source))
+    assert source.asked == [40]
+    assert [each.usage.retrievals for each in found] == [1, 0, 0]
+    assert [each.query for each in found] == [QUESTION.text, None, None]
+
+
+def test_a_reranker_is_counted_and_its_scores_kept() -> None:
+    scored = tuple(
+        replace(each, score=0.1 * i, rerank_score=9.0 - i) for i, each in enumerate(passages(8))
+    )
+    loop = BudgetedPipeline(ScriptedModel(), BudgetedSettings())
+    found = list(loop.rounds(QUESTION, Listed(scored, [])))
+    assert [each.usage.rerank_calls for each in found] == [1, 0]
+    assert not math.isnan(rerank_variance(LoopView("", tuple(found))))
+    scores = found[0].candidate_scores or ()
+    assert len(scores) == 8
+    assert list(scores) == sorted(scores, reverse=True)  # the retriever's, whatever order came last
+
+
+def test_the_encoder_compares_each_answer_with_its_evidence() -> None:
+    encoder = HashingEncoder()
+    loop = BudgetedPipeline(
+        ScriptedModel(["Fact 3", "Fact 3"]), BudgetedSettings(), encoder=encoder
+    )
+    found = list(loop.rounds(QUESTION, Listed(passages(8), [])))
+    for each in found:
+        assert 0.5 < each.signals["evidence_consistency"] <= 1.0
+    encoded = [text for call in encoder.calls for text in call]
+    assert len(encoded) == len(set(encoded)) == 9  # eight passages and one answer, each once
+    assert not rounds(8)[0].signals
+
+
+# --- certainty ------------------------------------------------------------------------------------
+class Silent:
+    """A model that does not say whether it gives log-probabilities."""
+
+    name = "silent"
+    api = "completion"
+
+
+@pytest.mark.parametrize(
+    ("asked", "logprobs", "certainty", "samples", "why"),
+    [
+        ("auto", True, "token_probability", 0, "the model gives log-probabilities"),
+        ("auto", False, "self_consistency", 3, "the model gives no log-probabilities"),
+        ("auto", None, "self_consistency", 3, "does not say whether it gives"),
+        ("self_consistency", True, "self_consistency", 3, "as asked"),
+        ("token_probability", True, "token_probability", 0, "as asked"),
+        ("token_probability", None, "token_probability", 0, "as asked"),
+    ],
+)
+def test_where_certainty_comes_from(
+    asked: Any, logprobs: bool | None, certainty: str, samples: int, why: str
+) -> None:
+    model: Any = Silent() if logprobs is None else ScriptedModel(logprobs=logprobs)
+    settled, said = settle_certainty(BudgetedSettings(certainty=asked), model)
+    assert (settled.certainty, settled.samples) == (certainty, samples)
+    assert why in said
+
+
+def test_token_probability_is_refused_where_there_is_none() -> None:
+    model = ScriptedModel(logprobs=False)
+    with pytest.raises(UsageError, match=r"--certainty self_consistency"):
+        BudgetedPipeline(model, BudgetedSettings(certainty="token_probability"))
+    assert not model.requests
+
+
+def test_a_model_without_log_probabilities_votes() -> None:
+    model = ScriptedModel(["a", "b", "A."] * 3, logprobs=False)
+    found = rounds(40, model)
+    assert [each.answer for each in found] == ["a"] * 3
+    assert [each.samples for each in found] == [("a", "b", "A.")] * 3
+    assert [(request.n, request.temperature) for request in model.requests] == [(3, 0.7)] * 3
+    assert len({request.seed for request in model.requests}) == 3
+    assert [each.usage.llm_calls for each in found] == [3, 3, 3]
+    asked_for_five = ScriptedModel(logprobs=False)
+    rounds(5, asked_for_five, samples=5)
+    assert asked_for_five.requests[0].n == 5
+
+
+def test_with_log_probabilities_one_greedy_call_a_round_carries_them() -> None:
+    model = ScriptedModel()
+    found = rounds(40, model)
+    assert [(each.n, each.temperature, each.top_logprobs) for each in model.requests] == [
+        (1, 0, 5)
+    ] * 3
+    for number in range(1, 4):
+        assert 0 < token_probability(LoopView("", tuple(found[:number]))) <= 1
+    assert rounds(5, samples=2)[0].usage.sample_calls == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"start": 0}, "start must be at least 1, found 0"),
+        ({"step": 0}, "step must be at least 1, found 0"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"certainty": "guess"}, "unknown certainty 'guess'; known: auto"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        BudgetedSettings(**settings)
+
+
+# --- replay is live -------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Reranked:
+    """Own paragraphs with a score that a reranker might give: the length of the text."""
+
+    source: OwnParagraphs
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        found = self.source.retrieve(query, k)
+        return [replace(each, rerank_score=float(len(each.text or ""))) for each in found]
+
+
+@pytest.mark.parametrize("logprobs", [True, False])
+def test_the_live_loop_stops_where_replay_says(tmp_path: Path, *, logprobs: bool) -> None:
+    examples = load("generated", limit=12)
+    settings = BudgetedSettings(start=2, step=2, rounds=4)
+    encoder = HashingEncoder()
+
+    def loop() -> BudgetedPipeline:
+        return BudgetedPipeline(ScriptedModel(logprobs=logprobs), settings, encoder=encoder)
+
+    sources = {each.question.id: Reranked(OwnParagraphs(each.passages)) for each in examples}
+    tasks = [
+        Task(question=each.question, gold=each.gold, retriever=sources[each.question.id])
+        for each in examples
+    ]
+    record(tasks, loop(), tmp_path / "t", RecorderSettings(run={}, concurrency=1))
+    traces = read_traces(tmp_path / "t")
+    certainty: Certainty = "token_probability" if logprobs else "self_consistency"
+    policies: list[StopPolicy] = [
+        FixedPolicy(2),
+        RulePolicy(rule=f"{certainty} > 0.75"),
+        RulePolicy(rule=f"{certainty} > 0.6 and answer_stable"),
+        RulePolicy(rule="evidence_consistency > 0.6 or rerank_variance < 0.1"),
+        ABRagPolicy.published(certainty),
+    ]
+    stops = set()
+    for policy in policies:
+        expected = dict(zip(traces.question_ids, stop_rounds(policy, traces), strict=True))
+        for each in examples:
+            live = Controller(policy, max_rounds=settings.rounds)
+            for finished in loop().rounds(each.question, sources[each.question.id]):
+                if live.observe(finished).stop:
+                    break
+            assert len(live.rounds) == expected[each.question.id]
+            stops.add(len(live.rounds))
+    assert stops == {1, 2, 3, 4}

@@ -1,0 +1,402 @@
+"""AB-RAG: the published confidence, what can be reached, the weights learned on tune."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.pipelines.live.controller import Controller
+from suffice.policies.ab_rag.fit import THRESHOLDS
+from suffice.policies.ab_rag.policy import ABRagPolicy
+from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
+from suffice.policies.method import Preset
+from suffice.policies.registry import fit_method, method_and_preset
+from suffice.replay.run.engine import stop_rounds
+from suffice.signals.table import signal_table
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import Passage, QuestionRecord, Round
+from suffice.trace.rounds.table import TraceSet
+
+S = ("self_consistency", "evidence_consistency", "rerank_variance")
+
+
+def record(
+    name: str,
+    rows: list[tuple[float, float, float]],
+    *,
+    answers: list[str] | None = None,
+    split: str = "tune",
+) -> QuestionRecord:
+    made = make_record(name, answers or ["Oslo"] * len(rows), gold=["Oslo"], split=split)
+    rounds = tuple(
+        replace(each, signals=dict(zip(S, row, strict=True)))
+        for each, row in zip(made.rounds, rows, strict=True)
+    )
+    return replace(made, rounds=rounds)
+
+
+def simulated(count: int, *, seed: int = 0, weight: float = 6.0) -> TraceSet:
+    """Agreement tells right answers, the cosine and the variance tell nothing."""
+    rng = np.random.default_rng(seed)
+    records = []
+    for number in range(count):
+        rows = [
+            (float(rng.integers(1, 4)) / 3, float(rng.random()), float(rng.random()) / 4)
+            for _ in range(3)
+        ]
+        right = [rng.random() < 1 / (1 + math.exp(-weight * (row[0] - 0.7))) for row in rows]
+        answers = ["Oslo" if each else "Rome" for each in right]
+        split = "tune" if number % 2 else "eval"
+        records.append(record(f"q{number:04d}", rows, answers=answers, split=split))
+    return to_trace_set(records)
+
+
+def fitted(traces: TraceSet, **options: Any) -> ABRagPolicy:
+    policy = fit_method("ab-rag", traces, "corrected", "tune", **options)
+    assert isinstance(policy, ABRagPolicy)
+    return policy
+
+
+class TestPublished:
+    def test_the_worked_confidence(self) -> None:
+        """0.70 S1 + 0.05 S2 + 0.25 S3, and the threshold itself stops."""
+        policy = ABRagPolicy.published("self_consistency", threshold=0.7)
+        table = signal_table(
+            to_trace_set([record("a", [(2 / 3, 0.8, 0.1), (1.0, 0.0, 0.0), (1.0, 1.0, 0.25)])]),
+            policy.specs,
+        )
+        found = policy.confidence(table)[0]
+        assert found == pytest.approx([0.4666667 + 0.04 + 0.025, 0.70, 0.8125])
+        assert policy.stop_rounds(table).tolist() == [2]
+
+    def test_its_confidence_never_passes_0_8125(self) -> None:
+        assert ABRagPolicy.published().reachable == pytest.approx((0.0, 0.8125))
+
+    @pytest.mark.parametrize("threshold", [0.82, 1.0])
+    def test_a_threshold_out_of_reach_is_told_when_built(self, threshold: float) -> None:
+        with pytest.warns(SufficeWarning, match=r"never be reached.* at most 0\.8125"):
+            ABRagPolicy.published(threshold=threshold)
+
+    def test_a_threshold_always_reached_is_told_when_built(self) -> None:
+        with pytest.warns(SufficeWarning, match="always stops after round 1"):
+            ABRagPolicy.published(threshold=0.0)
+
+    def test_the_highest_reachable_threshold_is_not_warned_of(self) -> None:
+        ABRagPolicy.published(threshold=0.8125)
+
+    def test_plateaus_of_three_samples(self) -> None:
+        low, high = ABRagPolicy.published("self_consistency").plateaus
+        assert (high.low, high.high) == pytest.approx((0.57916667, 0.70))
+        assert (low.low, low.high) == pytest.approx((0.34583333, 0.46666667))
+        assert "self_consistency is at least 1" in str(high)
+        assert ABRagPolicy.published("token_probability").plateaus == ()
+
+    def test_thresholds_on_a_plateau_stop_alike_and_others_do_not(self) -> None:
+        traces = simulated(200)
+        stops = {
+            threshold: stop_rounds(
+                ABRagPolicy.published("self_consistency", threshold=threshold), traces
+            ).tolist()
+            for threshold in (0.575, 0.58, 0.65, 0.70, 0.72)
+        }
+        assert stops[0.58] == stops[0.65] == stops[0.70]
+        assert stops[0.72] != stops[0.70]
+
+    def test_undefined_never_stops(self) -> None:
+        policy = ABRagPolicy.published("self_consistency")
+        traces = to_trace_set([record("a", [(1.0, math.nan, 0.2), (math.nan, 1.0, 0.2)])])
+        assert np.isnan(policy.confidence(signal_table(traces, policy.specs))).all()
+        assert stop_rounds(policy, traces).tolist() == [2]
+        decision = Controller(policy).observe(
+            Round(answer="Oslo", signals={S[0]: 1.0, S[1]: math.nan, S[2]: 0.2})
+        )
+        assert (decision.stop, decision.confidence) == (False, None)
+        assert "confidence is undefined" in decision.reason
+
+    def test_an_agreeing_unknown_stops_it(self) -> None:
+        """As published: only the corrected preset knows an abstention."""
+        unknown = record("a", [(1.0, 0.7, 0.2), (1.0, 0.7, 0.2)], answers=["Unknown", "Unknown"])
+        policy = ABRagPolicy.published("self_consistency")
+        assert stop_rounds(policy, to_trace_set([unknown])).tolist() == [1]
+        assert stop_rounds(
+            replace(policy, reads_abstention=True), to_trace_set([unknown])
+        ).tolist() == [2]
+
+    def test_the_live_decision_says_what_it_rests_on(self) -> None:
+        decision = Controller(ABRagPolicy.published("self_consistency")).observe(
+            Round(answer="Oslo", signals=dict(zip(S, (1.0, 0.8, 0.2), strict=True)))
+        )
+        assert decision.stop
+        assert decision.confidence == pytest.approx(0.79)
+        assert decision.values["confidence"] == decision.confidence
+        assert decision.reason.startswith("confidence 0.79 >= 0.6 at round 1: self_consistency = 1")
+
+
+class TestLevels:
+    @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+    def test_they_are_the_shares_of_so_many_samples(self, count: int) -> None:
+        rows = [(agreeing / count, 0.5, 0.1) for agreeing in range(1, count + 1)]
+        policy = fit_method("ab-rag", to_trace_set([record("a", rows)]), "published", "")
+        assert isinstance(policy, ABRagPolicy)
+        assert policy.levels == pytest.approx([each / count for each in range(1, count + 1)])
+
+    def test_rounded_shares_are_recognised(self) -> None:
+        rows = [(0.3333, 0.5, 0.1), (0.6667, 0.5, 0.1)]
+        policy = fit_method("ab-rag", to_trace_set([record("a", rows)]), "published", "")
+        assert isinstance(policy, ABRagPolicy)
+        assert policy.levels == (1 / 3, 2 / 3, 1.0)
+
+    def test_few_token_probabilities_are_no_levels(self) -> None:
+        made = record("a", [(1.0, 0.5, 0.1)] * 2)
+        rounds = tuple(
+            replace(each, signals={**each.signals, "token_probability": value})
+            for each, value in zip(made.rounds, (0.2, 0.95), strict=True)
+        )
+        traces = to_trace_set([replace(made, rounds=rounds)])
+        policy = fit_method("ab-rag", traces, "published", "", certainty="token_probability")
+        assert isinstance(policy, ABRagPolicy)
+        assert (policy.levels, policy.plateaus) == ((), ())
+
+    def test_an_undefined_s1_with_a_number_of_its_own_has_no_plateaus(self) -> None:
+        policy = replace(
+            ABRagPolicy.published("self_consistency"), undefined={"self_consistency": 0.65}
+        )
+        assert policy.plateaus == ()
+
+
+class TestChoiceOfS1:
+    def test_it_is_made_by_the_record_and_told(self) -> None:
+        policy = fit_method("ab-rag", simulated(6), "published", "no such split")
+        assert isinstance(policy, ABRagPolicy)
+        assert next(iter(policy.weights)) == "self_consistency"
+        assert "no token probabilities" in policy.remarks[0]
+        assert policy.levels == pytest.approx((1 / 3, 2 / 3, 1.0))
+
+    def test_token_probabilities_come_first(self) -> None:
+        made = make_record("a", ["Oslo", "Oslo"], gold=["Oslo"], margins=[1.0, 2.0])
+        others = {"evidence_consistency": 0.8, "rerank_variance": 0.1}
+        rounds = tuple(replace(each, signals=others) for each in made.rounds)
+        traces = to_trace_set([replace(made, rounds=rounds)])
+        policy = fit_method("ab-rag", traces, "published", "tune")
+        assert isinstance(policy, ABRagPolicy)
+        assert next(iter(policy.weights)) == "token_probability"
+        assert policy.plateaus == ()
+
+    def test_neither_is_an_error_that_says_what_to_record(self) -> None:
+        with pytest.raises(UsageError, match="--samples 3"):
+            fit_method("ab-rag", to_trace_set([make_record("a", ["Oslo"])]), "published", "tune")
+
+    def test_one_that_is_asked_for_must_be_there(self) -> None:
+        with pytest.raises(UsageError, match="'token_probability', which needs column tokens"):
+            fit_method("ab-rag", simulated(4), "published", "", certainty="token_probability")
+
+
+class TestCorrected:
+    def test_it_learns_which_signal_informs(self) -> None:
+        policy = fitted(simulated(1200), support="evidence_consistency")
+        certainty, support, spread = policy.weights.values()
+        assert certainty == pytest.approx(6.0, abs=1.2)
+        assert abs(support) < 0.8
+        assert abs(spread) < 3.0
+        assert policy.threshold in THRESHOLDS
+        assert policy.preset == "corrected"
+
+    def test_its_confidence_is_the_true_probability_on_other_questions(self) -> None:
+        traces = simulated(2000, seed=3)
+        policy = fitted(traces, support="evidence_consistency")
+        table = signal_table(traces.only_split("eval"), policy.specs)
+        agreement, confidence = table.signal("self_consistency"), policy.confidence(table)
+        for level in policy.levels:
+            truth = 1 / (1 + math.exp(-6.0 * (level - 0.7)))
+            assert confidence[agreement == level].mean() == pytest.approx(truth, abs=0.05)
+
+    def test_answer_in_evidence_has_its_own_number_where_undefined(self) -> None:
+        rng = np.random.default_rng(1)
+        records = []
+        for number in range(80):
+            yes = number % 4 == 0
+            answer = "yes" if yes else str(rng.choice(["Oslo", "Rome"]))
+            made = make_record(
+                f"q{number:02d}",
+                [answer, answer],
+                gold=["yes" if yes else "Oslo"],
+                split="tune",
+            )
+            signals = {"self_consistency": float(rng.integers(1, 4)) / 3, "rerank_variance": 0.1}
+            seen = (Passage(id="p", text="Oslo lies in Norway."),)
+            rounds = (replace(each, signals=signals, passages=seen) for each in made.rounds)
+            records.append(replace(made, rounds=tuple(rounds)))
+        policy = fitted(to_trace_set(records), threshold=0.5)
+        assert tuple(policy.weights) == (
+            "self_consistency",
+            "answer_in_evidence",
+            "rerank_variance",
+        )
+        assert policy.weights["answer_in_evidence"] > 1.0
+        assert policy.weights["rerank_variance"] == 0.0  # constant there
+        assert policy.undefined["answer_in_evidence"] > 1.0  # every yes was right
+        assert "S2 is answer_in_evidence" in policy.remarks[1]
+
+    def test_an_abstention_has_confidence_0(self) -> None:
+        policy = fitted(simulated(60), support="evidence_consistency")
+        table = signal_table(
+            to_trace_set([record("a", [(1.0, 0.5, 0.1)] * 2, answers=["Unknown", "Oslo"])]),
+            policy.specs,
+        )
+        confidence = policy.confidence(table)[0]
+        assert confidence[0] == 0.0
+        assert confidence[1] > 0.5
+
+    def test_none_is_an_answer_where_tune_says_so(self) -> None:
+        records = [
+            replace(each, gold=replace(each.gold, answers=("Oslo", "None")))
+            for each in simulated(20).records()
+        ]
+        policy = fitted(to_trace_set(records), support="evidence_consistency", threshold=0.5)
+        assert policy.abstention is not None
+        assert "none" not in policy.abstention
+
+    def test_one_outcome_is_told_and_gives_one_confidence(self) -> None:
+        traces = to_trace_set(
+            [record(f"q{n}", [(n % 3 / 3 + 1 / 3, 0.5, 0.1)] * 2) for n in range(8)]
+        )
+        told = "all answers of the labelled questions are right"
+        with (
+            pytest.warns(SufficeWarning, match=told),
+            pytest.warns(SufficeWarning, match="is always reached"),
+        ):
+            policy = fitted(traces, support="evidence_consistency")
+        assert set(policy.weights.values()) == {0.0}
+
+    def test_few_labelled_questions_are_told(self) -> None:
+        with pytest.warns(SufficeWarning, match="only 3 questions of split 'tune' are labelled"):
+            fitted(simulated(6, seed=4), support="evidence_consistency", threshold=0.5)
+
+    def test_an_abstention_never_stops_whatever_the_threshold(self) -> None:
+        with pytest.warns(SufficeWarning, match="always stops after round 1, unless the answer"):
+            policy = fitted(simulated(60), support="evidence_consistency", threshold=0.0)
+        unknown = record("a", [(1.0, 0.5, 0.1)] * 3, answers=["Unknown", "Oslo", "Oslo"])
+        assert stop_rounds(policy, to_trace_set([unknown])).tolist() == [2]
+        live = Controller(policy)
+        assert [live.observe(each).stop for each in unknown.rounds[:2]] == [False, True]
+
+    def test_signals_are_chosen_by_where_they_are_defined(self) -> None:
+        """Texts that were not recorded give no answer_in_evidence: the cosine is taken and told."""
+        bare = [
+            replace(
+                each,
+                rounds=tuple(
+                    replace(found, passages=(Passage(id="p", text=None),)) for found in each.rounds
+                ),
+            )
+            for each in simulated(40).records()
+        ]
+        policy = fitted(to_trace_set(bare), threshold=0.5)
+        assert tuple(policy.weights)[1] == "evidence_consistency"
+        assert any("needs the passages' texts" in remark for remark in policy.remarks)
+
+    @pytest.mark.parametrize("preset", ["published", "corrected"])
+    def test_a_signal_that_is_nowhere_defined_is_refused(self, preset: Preset) -> None:
+        bare = [
+            replace(
+                each,
+                rounds=tuple(
+                    replace(found, signals={**found.signals, "rerank_variance": math.nan})
+                    for found in each.rounds
+                ),
+            )
+            for each in simulated(20).records()
+        ]
+        with pytest.raises(UsageError, match=r"'rerank_variance', which is defined in no round"):
+            fit_method("ab-rag", to_trace_set(bare), preset, "tune")
+
+    def test_a_signal_that_is_partly_undefined_is_told(self) -> None:
+        records = list(simulated(20).records())
+        first = records[0].rounds[0]
+        holed = replace(first, signals={**first.signals, "evidence_consistency": math.nan})
+        records[0] = replace(records[0], rounds=(holed, *records[0].rounds[1:]))
+        policy = fit_method("ab-rag", to_trace_set(records), "published", "")
+        assert isinstance(policy, ABRagPolicy)
+        assert any("undefined in 1.7% of the rounds" in remark for remark in policy.remarks)
+
+    def test_a_threshold_can_be_given(self) -> None:
+        policy = fitted(simulated(40), support="evidence_consistency", threshold=0.37)
+        assert policy.threshold == 0.37
+
+    def test_options_of_other_methods_are_refused(self) -> None:
+        with pytest.raises(UsageError, match="leave calibrator out"):
+            fitted(simulated(8), calibrator="platt")
+        with pytest.raises(UsageError, match="takes certainty, threshold; leave support out"):
+            fit_method("ab-rag", simulated(8), "published", "", support="answer_in_evidence")
+
+
+class TestFile:
+    def test_it_comes_back_as_it_was(self, tmp_path: Path) -> None:
+        policy = fitted(simulated(60), support="evidence_consistency")
+        path = save_policy(policy, tmp_path / "policy.json", max_rounds=3)
+        loaded = load_policy(path)
+        assert loaded.policy == policy
+        assert loaded.max_rounds == 3
+        assert policy_document(loaded.policy) == policy_document(policy)
+
+    def test_an_empty_list_of_abstentions_is_not_the_usual_one(self, tmp_path: Path) -> None:
+        policy = replace(
+            ABRagPolicy.published("self_consistency"), reads_abstention=True, abstention=()
+        )
+        loaded = load_policy(save_policy(policy, tmp_path / "policy.json")).policy
+        assert loaded == policy
+        assert policy_hash(policy) != policy_hash(replace(policy, abstention=None))
+
+    def test_what_decides_nothing_is_not_in_its_hash(self) -> None:
+        policy = ABRagPolicy.published("self_consistency")
+        assert policy_hash(policy) == policy_hash(replace(policy, notes=("said",), levels=()))
+        assert policy_hash(policy) != policy_hash(replace(policy, threshold=0.61))
+
+    @pytest.mark.parametrize(
+        ("change", "column", "said"),
+        [
+            ({"weights": {}}, "weights", "at least one"),
+            ({"weights": {"nothing": 1.0}}, "weights", "unknown signal"),
+            ({"weights": {"self_consistency": "1"}}, "weights.self_consistency", "number"),
+            ({"threshold": None}, "threshold", "number"),
+            ({"threshold": math.inf}, "threshold", "finite"),
+            ({"link": "cubic"}, "weights", "no link 'cubic'"),
+            ({"reads_abstention": 1}, "reads_abstention", "bool"),
+            ({"undefined": [1]}, "undefined", "dict"),
+            ({"levels": "x"}, "levels", "list"),
+        ],
+    )
+    def test_a_damaged_file_names_the_field(
+        self, tmp_path: Path, change: dict[str, object], column: str, said: str
+    ) -> None:
+        document = policy_document(ABRagPolicy.published("self_consistency"))
+        path = tmp_path / "policy.json"
+        path.write_text(json.dumps({**document, **change}))
+        with pytest.raises(DataError, match=said) as error:
+            load_policy(path)
+        assert error.value.column == column
+
+    @pytest.mark.parametrize("name", ["weights", "threshold", "link"])
+    def test_a_missing_field_is_named(self, tmp_path: Path, name: str) -> None:
+        document = policy_document(ABRagPolicy.published())
+        del document[name]
+        path = tmp_path / "policy.json"
+        path.write_text(json.dumps(document))
+        with pytest.raises(DataError, match="is missing") as error:
+            load_policy(path)
+        assert error.value.column == name
+
+
+def test_its_names() -> None:
+    found = [method_and_preset(name) for name in ("ab-rag", "ab-rag-corrected")]
+    assert [each and (each[0].name, each[1]) for each in found] == [
+        ("ab-rag", "published"),
+        ("ab-rag", "corrected"),
+    ]

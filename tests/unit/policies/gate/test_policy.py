@@ -1,0 +1,241 @@
+"""The gate as a policy that stops a question-answering loop."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.pipelines.live.choice import live_policy, samples_read
+from suffice.pipelines.live.controller import Controller
+from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
+from suffice.policies.gate.gate import chosen_action
+from suffice.policies.gate.policy import GatePolicy, executes
+from suffice.policies.gate.risk import RiskModel
+from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction
+from suffice.protocols import ConfidentPolicy
+from suffice.replay.run.engine import stop_rounds
+from suffice.signals.table import signal_table
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import QuestionRecord, Round
+
+MODEL = RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=1.0)
+EVEN = GateCosts(retrieval=1.0, failure=2.0)
+AGREE, DIFFER = ("Oslo", "oslo"), ("Oslo", "Rome")
+
+
+def published(rounds: int = 4) -> GatePolicy:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)
+        return GatePolicy(settings=GateSettings.published(), rounds=rounds)
+
+
+def corrected(rounds: int | None = 4, **changes: Any) -> GatePolicy:
+    return GatePolicy(settings=GateSettings.corrected(MODEL, EVEN, **changes), rounds=rounds)
+
+
+def record(
+    samples: Sequence[Sequence[str] | None], answers: Sequence[str] | None = None
+) -> QuestionRecord:
+    made = make_record("q", answers or ["Oslo"] * len(samples), gold=["Oslo"])
+    rounds = tuple(
+        replace(each, samples=None if drawn is None else tuple(drawn))
+        for each, drawn in zip(made.rounds, samples, strict=True)
+    )
+    return replace(made, rounds=rounds)
+
+
+def decisions(policy: GatePolicy, made: QuestionRecord) -> list[tuple[float | None, str]]:
+    controller = Controller(policy)
+    controller.start(made.question.text)
+    found = [controller.observe(each) for each in made.rounds]
+    return [(each.confidence, each.reason) for each in found]
+
+
+class TestConfidence:
+    def test_by_hand(self) -> None:
+        """C = sigmoid(1 - 3 (1 - SC) - CD - (4 - t) / 8)."""
+        made = record(
+            [DIFFER, AGREE, AGREE, AGREE],
+            ["It is open to all", "It is open to all", "It is not open", "It is not open"],
+        )
+        table = signal_table(to_trace_set([made]), corrected().specs)
+        logits = [1 - 3 - 3 / 8, 1 - 2 / 8, 1 - 1 - 1 / 8, 1.0]
+        expected = [1 / (1 + math.exp(-each)) for each in logits]
+        assert corrected().confidence(table)[0] == pytest.approx(expected, abs=1e-15)
+        assert corrected().stop_rounds(table).tolist() == [2]
+
+    def test_beyond_the_budget_nothing_remains(self) -> None:
+        made = record([DIFFER] * 4)
+        table = signal_table(to_trace_set([made]), corrected().specs)
+        short = corrected(rounds=2).confidence(table)[0]
+        assert short[1] == short[2] == short[3]
+        assert short[0] < short[1]
+
+    def test_without_samples_it_is_undefined_and_goes_on(self) -> None:
+        made = record([None, AGREE])
+        (first, why), (second, _) = decisions(corrected(), made)
+        assert first is None
+        assert why == "confidence is undefined at round 1: candidate_agreement is undefined"
+        assert second is not None
+        assert stop_rounds(corrected(), to_trace_set([made])).tolist() == [2]
+
+    def test_an_empty_answer_leaves_it_undefined_for_two_rounds(self) -> None:
+        """An empty answer can neither be contradicted nor contradict."""
+        made = record([AGREE, AGREE, AGREE], ["", "Oslo", "Oslo"])
+        found = [each for each, _ in decisions(corrected(), made)]
+        assert [each is None for each in found] == [True, True, False]
+
+    def test_it_is_a_confident_policy(self) -> None:
+        assert isinstance(corrected(), ConfidentPolicy)
+        assert (corrected().kind, corrected().preset) == ("gate", "corrected")
+        assert corrected().signals == ("candidate_agreement", "contradiction")
+
+
+def test_a_decision_carries_the_five_values_and_its_reason() -> None:
+    controller = Controller(corrected())
+    controller.start("Where?")
+    decision = controller.observe(Round(answer="Oslo", samples=AGREE))
+    assert decision.stop
+    assert decision.values == {
+        "candidate_agreement": 1.0,
+        "contradiction": 0.0,
+        "remaining_share": 0.75,
+        "risk": 0.375,
+        "confidence": decision.confidence,
+    }
+    assert decision.reason.startswith("EXECUTE at round 1: confidence 0.6514 reaches tau_high 0.5")
+
+
+class TestPublished:
+    def test_it_equals_the_full_budget_and_says_so(self) -> None:
+        policy = published()
+        made = record([AGREE] * 4)
+        assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
+        (remark,) = policy.remarks
+        assert "it equals the full budget: EXECUTE can never be chosen" in remark
+        assert "confidence is at most 0.438 there and tau_high is 0.75" in remark
+        for _, why in decisions(policy, made):
+            assert "EXECUTE can never be chosen" in why
+
+    def test_its_confidence_is_the_papers(self) -> None:
+        table = signal_table(to_trace_set([record([DIFFER, AGREE])]), published().specs)
+        found = published(rounds=2).confidence(table)[0]
+        assert found == pytest.approx([1 / (1 + math.exp(1.5)), 0.5])
+
+    def test_one_round_leaves_nothing_to_say(self) -> None:
+        assert published(rounds=1).remarks == ()
+
+    def test_without_the_remaining_share_the_last_round_but_one_can_stop(self) -> None:
+        """The remark goes by what confidence can reach before the last round, not in it."""
+        model = RiskModel(disagreement=1.0, contradiction=1.0, remaining=4.0, intercept=1.5)
+        chosen = GateSettings.corrected(model, EVEN)
+        assert "full budget" in GatePolicy(settings=chosen, rounds=2).remarks[0]
+        assert GatePolicy(settings=chosen, rounds=3).remarks == ()
+
+
+@pytest.mark.filterwarnings("ignore:.*can never be chosen")
+def test_it_stops_exactly_where_the_gate_would_execute() -> None:
+    confidence = np.array([0.2, 0.5, np.nextafter(0.5, 1), 0.8, 0.9, np.nan])
+    for low, high in ((0.5, 0.5), (0.2, 0.8), (0.8, 0.5)):
+        settings = replace(corrected().settings, tau_low=low, tau_high=high)
+        for contradiction in (0.0, 0.5, 1.0):
+            conflict = np.full(confidence.shape, contradiction)
+            expected = [
+                not math.isnan(each)
+                and chosen_action(settings, each, contradiction, may_retrieve=True)
+                is PlanAction.EXECUTE
+                for each in confidence.tolist()
+            ]
+            assert executes(settings, confidence, conflict).tolist() == expected
+
+
+def test_budget_and_cool_down_of_the_settings_do_not_apply() -> None:
+    made = record([DIFFER, DIFFER, DIFFER, AGREE])
+    for changes in ({"budget": 1}, {"budget": 9}, {"cooldown": 3}):
+        policy = corrected(**changes)
+        assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
+        assert all(why.startswith("RETRIEVE") for _, why in decisions(policy, made)[:3])
+
+
+class TestPlanGate:
+    """One fitted on plan traces."""
+
+    def test_it_refuses_to_stop_a_loop(self) -> None:
+        policy, made = corrected(rounds=None), record([AGREE])
+        traces = to_trace_set([made])
+        with pytest.raises(UsageError, match=r"planning agent.*suffice fit gate TRACES"):
+            stop_rounds(policy, traces)
+        with pytest.raises(UsageError, match="question traces"):
+            decisions(policy, made)
+
+    def test_it_may_have_another_detector_and_a_stopping_one_may_not(self) -> None:
+        chosen = GateSettings.corrected(MODEL, EVEN, detector="nli")
+        assert GatePolicy(settings=chosen).rounds is None
+        with pytest.raises(UsageError, match="found the detector 'nli'"):
+            GatePolicy(settings=chosen, rounds=3)
+
+
+@pytest.mark.parametrize("changes", [{"rounds": 0}, {"samples": 0}, {"rounds": 40_000}])
+def test_numbers_out_of_range_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="must be from 1 to 32767"):
+        replace(corrected(), **changes)
+
+
+class TestFile:
+    @pytest.mark.parametrize(
+        "policy", [corrected(), corrected(rounds=None), corrected(budget=None, cooldown=2)]
+    )
+    def test_it_comes_back(self, policy: GatePolicy, tmp_path: Path) -> None:
+        file = save_policy(policy, tmp_path / "gate.json")
+        loaded = load_policy(file).policy
+        assert loaded == policy
+        assert policy_hash(loaded) == policy_hash(policy)
+        assert json.loads(file.read_text())["rounds"] == policy.rounds
+
+    def test_the_hash_holds_what_decides(self) -> None:
+        policy = corrected()
+        elsewhere = corrected(fitted_on={"source": "other"})
+        assert policy_hash(elsewhere) == policy_hash(policy)
+        for other in (corrected(budget=1), corrected(rounds=5), corrected(kappa=0.2)):
+            assert policy_hash(other) != policy_hash(policy)
+
+    def test_costs_only_explain_the_thresholds(self) -> None:
+        settings = corrected().settings
+        twice = replace(settings, costs=GateCosts(retrieval=2.0, failure=4.0))
+        assert policy_hash(GatePolicy(settings=twice, rounds=4)) == policy_hash(corrected())
+
+    @pytest.mark.parametrize(
+        ("changes", "column"),
+        [
+            ({"settings": None}, "settings"),
+            ({"settings": {}}, "weights"),
+            ({"rounds": "4"}, "rounds"),
+            ({"rounds": 0}, "settings"),
+            ({"samples": 1.5}, "samples"),
+        ],
+    )
+    def test_a_malformed_field_is_named(
+        self, changes: dict[str, Any], column: str, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "gate.json"
+        file.write_text(json.dumps({**policy_document(corrected()), **changes}))
+        with pytest.raises(DataError) as found:
+            load_policy(file)
+        assert (found.value.file, found.value.column) == (str(file), column)
+
+
+def test_live_it_draws_the_samples_it_was_fitted_on(tmp_path: Path) -> None:
+    policy = replace(corrected(), samples=5)
+    file = save_policy(policy, tmp_path / "gate.json", max_rounds=4)
+    assert samples_read(live_policy(str(file)).policy) == 5
+    with pytest.raises(UsageError, match="suffice fit gate TRACES"):
+        live_policy("gate")

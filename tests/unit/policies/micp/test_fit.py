@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.pipelines.live.choice import cluster_cosine
+from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on, fit_parts
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.samples import read_samples
+from suffice.policies.registry import fit_method
+from suffice.testing.encoders import HashingEncoder
+from suffice.testing.traces import sampled_records, to_trace_set
+from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+
+RECORDS = sampled_records(300)
+TRACES = to_trace_set(RECORDS)
+
+
+def fit(traces: TraceSet = TRACES, preset: str = "corrected", **options: Any) -> MiCPPolicy:
+    found = fit_method("micp", traces, preset, "tune", **options)  # type: ignore[arg-type]
+    assert isinstance(found, MiCPPolicy)
+    return found
+
+
+def without(record: QuestionRecord, **changed: Any) -> QuestionRecord:
+    return replace(record, rounds=tuple(replace(each, **changed) for each in record.rounds))
+
+
+def test_it_is_fitted_on_its_own_splits() -> None:
+    policy = fit()
+    assert policy.samples == 5
+    assert policy.rounds == 3
+    assert policy.fitted_on["splits"] == ["optimize", "calibrate"]
+    assert policy.fitted_on["calibration_questions"] == 100
+    assert sum(policy.fitted_on["first_round_scores"]["counts"]) == 100
+    assert policy.budget["tried"] == 66
+    # what is not in those splits has no say
+    others = [replace(each, gold=Gold()) if i % 3 == 2 else each for i, each in enumerate(RECORDS)]
+    assert fit(to_trace_set(others)) == policy
+
+
+def test_another_split_is_divided_by_seed() -> None:
+    traces = to_trace_set(sampled_records(120, splits=("tune", "eval")))
+    policy = fit(traces)
+    assert policy.fitted_on["splits"] == ["tune"]
+    assert policy.fitted_on["optimize_questions"] == 20
+    assert policy.fitted_on["calibration_questions"] == 40
+    assert fit(traces, share=0.5).fitted_on["optimize_questions"] == 30
+    first, second = (fit_parts(traces, "tune", MiCPSettings(seed=seed)) for seed in (1, 2))
+    assert first.optimize.question_ids != second.optimize.question_ids
+    assert not {*first.optimize.question_ids} & {*first.calibrate.question_ids}
+
+
+def test_a_split_that_is_named_is_the_one_divided() -> None:
+    policy = fit_method("micp", TRACES, "corrected", "eval")
+    assert isinstance(policy, MiCPPolicy)
+    assert policy.fitted_on["splits"] == ["eval"]
+    with pytest.raises(UsageError, match="has no split 'other'"):
+        fit_method("micp", TRACES, "corrected", "other")
+
+
+def test_options_that_would_be_passed_over_are_refused() -> None:
+    with pytest.raises(UsageError, match="leave share out"):
+        fit(share=0.5)
+    with pytest.raises(UsageError, match="leave steps or allocation out"):
+        fit(allocation=(0.01, 0.01), steps=5)
+    with pytest.raises(UsageError, match="leave objective or allocation out"):
+        fit(allocation=(0.01, 0.01), objective="rounds")
+    with pytest.raises(UsageError, match="weight must be a number"):
+        fit(weight=float("nan"))
+
+
+def test_neither_split_is_refused_with_what_to_type() -> None:
+    traces = to_trace_set(sampled_records(9, splits=("dev",)))
+    with pytest.raises(UsageError, match=r"--splits optimize=0\.2,calibrate"):
+        fit(traces)
+
+
+def test_presets_objectives_and_scores_differ() -> None:
+    found = {
+        (preset, objective): fit(preset=preset, objective=objective, alpha=0.2)
+        for preset in ("corrected", "published")
+        for objective in ("composite", "rounds", "answer-rate")
+    }
+    assert any(each.stops[0].share > 0 for each in found.values())
+    assert all(found["published", name].stops[0].share == 0 for name in ("composite", "rounds"))
+    top = fit(stop_on="top-confidence", penalty=0.1, alpha=0.2)
+    assert top.signals == ("top_cluster_confidence", "normalized_entropy")
+    assert top.stops[0].value < 0
+
+
+def test_an_allocation_by_hand_is_kept_or_refused() -> None:
+    policy = fit(alpha=0.2, allocation=(0.1, 0.05))
+    assert policy.budget["allocation"] == "by hand"
+    assert policy.budget["rounds"] == [0.1, 0.05]
+    # what rounds leave goes to the answer set: n = 100, U_t as stated
+    first, second = policy.budget["group_sizes"]
+    spent = 0.1 * (first + 1) / 101 + 0.05 * (second + 1) / 101
+    answerable = policy.budget["answerable"]
+    expected = (0.2 - spent) * 101 / (answerable + 1)
+    assert policy.budget["answer_set"] == pytest.approx(expected)
+    with pytest.raises(UsageError, match=r"spend .* and alpha is 0.2"):
+        fit(alpha=0.2, allocation=(0.9, 0.9))
+    with pytest.raises(UsageError, match="3 rounds take 2 levels by hand, found 1"):
+        fit(allocation=(0.1,))
+    with pytest.raises(UsageError, match=r"lie in \[0, 1\]"):
+        fit(allocation=(-0.1, 0.1))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 2.0, float("nan")])
+def test_alpha_outside_is_refused(alpha: float) -> None:
+    with pytest.raises(UsageError, match="alpha must"):
+        fit(alpha=alpha)
+
+
+def test_too_few_questions_are_told_and_take_the_full_budget() -> None:
+    traces = to_trace_set(sampled_records(24, splits=("optimize", "calibrate")))
+    with pytest.warns(SufficeWarning, match=r"too few questions for alpha = 0.05 .* at least 19"):
+        policy = fit(traces, alpha=0.05)
+    assert all(each.value == -np.inf for each in policy.stops)
+    assert any("too few" in note for note in policy.notes)
+
+
+def test_more_rounds_than_recorded() -> None:
+    with pytest.raises(UsageError, match=r"5 rounds asked for, 3 recorded .* --rounds 3"):
+        fit(rounds=5)
+    assert fit(rounds=2).rounds == 2
+    assert fit(to_trace_set(sampled_records(90, rounds=2))).rounds == 2
+
+
+def test_samples_must_be_there_and_equally_many() -> None:
+    with pytest.raises(UsageError, match="--samples 10"):
+        fit(to_trace_set([without(each, samples=None) for each in RECORDS]))
+    uneven = [*RECORDS[:-2], without(RECORDS[-2], samples=("a", "b")), RECORDS[-1]]
+    number = RECORDS[-2].question.id
+    assert RECORDS[-2].question.split != "eval"
+    with pytest.raises(DataError, match=f"of question '{number}' holds 2 samples"):
+        fit(to_trace_set(uneven))
+
+
+def test_all_samples_empty() -> None:
+    traces = to_trace_set([without(each, samples=("", "", "")) for each in RECORDS])
+    with pytest.warns(SufficeWarning, match="undefined in every round"):
+        policy = fit(traces)
+    assert all(each.value == -np.inf for each in policy.stops)
+
+
+def test_gold_never_sampled() -> None:
+    traces = to_trace_set([replace(each, gold=Gold(answers=("Paris",))) for each in RECORDS])
+    with pytest.warns(SufficeWarning, match="right answer was ever sampled"):
+        policy = fit(traces)
+    assert policy.final == -np.inf
+
+
+def test_the_same_question_in_both_parts_is_told() -> None:
+    doubled = [
+        replace(each, question=replace(each.question, text="The same?")) if i in (0, 1) else each
+        for i, each in enumerate(RECORDS)
+    ]
+    with pytest.warns(SufficeWarning, match="1 questions stand both .* 'same'"):
+        fit(to_trace_set(doubled))
+
+
+def test_no_gold_is_refused() -> None:
+    traces = to_trace_set([replace(each, gold=Gold()) for each in RECORDS])
+    with pytest.raises(UsageError, match="no labelled question to optimize on"):
+        fit(traces)
+
+
+def test_the_filter_is_calibrated_beside_and_noted() -> None:
+    policy = fit(alpha_retrieval=0.2)
+    assert policy.filter is not None
+    assert policy.filter.values == 100
+    assert not policy.filtered
+    assert any("--filter POLICY" in note for note in policy.notes)
+    ids = {each.question.id for each in RECORDS if each.question.split == "calibrate"}
+    assert set(policy.filter.question_ids) == ids
+    bare = fit(to_trace_set([without(each, passages=()) for each in RECORDS]))
+    assert bare.filter is None
+    assert any("first stage was skipped" in note for note in bare.notes)
+
+
+def test_a_record_made_under_a_filter_hands_it_on() -> None:
+    chosen = fit(alpha_retrieval=0.2).filter
+    assert chosen is not None
+    origin = replace(TRACES.origin, run={"passage_filter": chosen.stated()})
+    filtered = replace(TRACES, origin=origin)
+    policy = fit(filtered)
+    assert policy.filtered
+    assert policy.filter == replace(chosen, question_ids=())
+    assert fit(filtered, alpha_retrieval=0.2) == policy
+    with pytest.raises(UsageError, match=r"alpha_retrieval = 0\.2, which is the policy's"):
+        fit(filtered, alpha_retrieval=0.3)
+    with pytest.raises(DataError, match="a passage filter is an object"):
+        fit(replace(TRACES, origin=replace(TRACES.origin, run={"passage_filter": "none"})))
+
+
+def test_questions_that_end_early_sample_nothing_further() -> None:
+    short = [
+        replace(each, rounds=each.rounds[:1]) if i % 2 else each for i, each in enumerate(RECORDS)
+    ]
+    traces = to_trace_set(short)
+    draft = fit()
+    data = read_samples(traces, draft)
+    ended = traces.last_rounds == 1
+    assert np.isnan(data.score[ended, 1:]).all()
+    np.testing.assert_array_equal(data.best_gold[ended, 2], data.best_gold[ended, 0])
+    fit(traces)
+
+
+def test_parts_of_ones_own() -> None:
+    half = np.arange(TRACES.n_questions) % 2 == 0
+    parts = FitParts(optimize=TRACES.take(half), calibrate=TRACES.take(~half))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy = fit_on(parts, "corrected", MiCPSettings(alpha=0.2))
+    assert policy.fitted_on["calibration_questions"] == 150
+
+
+def test_clusters_of_somebody_elses_making_are_taken_and_not_live() -> None:
+    made = [
+        replace(
+            each,
+            rounds=tuple(
+                replace(
+                    r, sample_clusters=tuple((r.samples or ()).index(x) for x in r.samples or ())
+                )
+                for r in each.rounds
+            ),
+        )
+        for each in RECORDS
+    ]
+    policy = fit(to_trace_set(made), clusters="embedding", alpha=0.2)
+    assert policy.clusters == Clusters(by="embedding")
+    by_string = fit(alpha=0.2)
+    assert (policy.stops, policy.final) == (by_string.stops, by_string.final)
+    with pytest.raises(UsageError, match="does not state"):
+        cluster_cosine(policy, HashingEncoder(8))
+    with pytest.raises(UsageError, match="--cluster-cosine"):
+        fit(clusters="embedding")

@@ -1,0 +1,211 @@
+"""The passage filter: what it keeps, its document, how it is calibrated and replayed."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.policies.method import Preset
+from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.policies.micp.relevance_fit import fit_filter, gold_relevance, retention, scored_by
+from suffice.protocols import PassageFilter
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+
+
+def passage(name: str, score: float | None, rerank: float | None = None) -> Passage:
+    return Passage(id=name, title="", text="", score=score, rerank_score=rerank)
+
+
+def made(threshold: float = 2.0, **changed: object) -> RelevanceFilter:
+    body: dict[str, object] = {
+        "threshold": threshold,
+        "relevance": "score",
+        "alpha": 0.1,
+        "preset": "corrected",
+        "values": 30,
+        "question_ids": ("q1",),
+    }
+    return RelevanceFilter(**{**body, **changed})  # type: ignore[arg-type]
+
+
+def record(
+    name: str, rounds: list[list[tuple[str, float]]], gold: tuple[str, ...]
+) -> QuestionRecord:
+    built = make_record(name, ["x"] * len(rounds), gold=["x"])
+    shown = tuple(
+        replace(each, passages=tuple(passage(*one) for one in found))
+        for each, found in zip(built.rounds, rounds, strict=True)
+    )
+    return replace(built, rounds=shown, gold=Gold(answers=("x",), passage_ids=gold))
+
+
+def pooled_and_least() -> TraceSet:
+    """Eleven questions of ten right passages that score alike: 0, 1, ..., 10."""
+    return to_trace_set(
+        [
+            record(
+                f"q{number:02d}",
+                [[(f"p{number}-{k}", float(number)) for k in range(10)]],
+                tuple(f"p{number}-{k}" for k in range(10)),
+            )
+            for number in range(11)
+        ]
+    )
+
+
+def test_it_keeps_what_is_at_least_as_relevant_in_order() -> None:
+    shown = [passage("a", 3.0), passage("b", 1.9), passage("c", 2.0)]
+    chosen = made()
+    assert isinstance(chosen, PassageFilter)
+    assert [each.id for each in chosen.keep(shown)] == ["a", "c"]
+    assert chosen.keep([]) == ()
+    assert made(-math.inf).keep([passage("a", None)]) == (passage("a", None),)
+
+
+def test_it_reads_the_relevance_it_was_calibrated_on() -> None:
+    shown = [passage("a", 9.0, -1.0), passage("b", 0.0, 5.0)]
+    assert [each.id for each in made(relevance="rerank_score").keep(shown)] == ["b"]
+    with pytest.raises(DataError, match="passage 'c' has none") as found:
+        made(relevance="rerank_score").keep([passage("c", 3.0)])
+    assert found.value.column == "passages.rerank_score"
+
+
+@pytest.mark.parametrize("threshold", [2.5, -math.inf])
+def test_its_document_gives_it_back(threshold: float) -> None:
+    chosen = made(threshold)
+    document = json.loads(json.dumps(chosen.to_json(), allow_nan=False))
+    assert RelevanceFilter.from_json(document) == chosen
+    assert chosen.stated() == {k: v for k, v in document.items() if k != "question_ids"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("relevance", "taste"),
+        ("preset", None),
+        ("question_ids", "q1"),
+        ("question_ids", [1]),
+        ("threshold", "high"),
+        ("alpha", None),
+        ("values", "many"),
+    ],
+)
+def test_a_damaged_document_is_named_by_field(field: str, value: object) -> None:
+    with pytest.raises(DataError) as found:
+        RelevanceFilter.from_json({**made().to_json(), field: value})
+    assert found.value.column == field
+
+
+def test_what_cannot_be_is_refused_when_built() -> None:
+    with pytest.raises(UsageError, match="found nan"):
+        made(math.nan)
+    with pytest.raises(UsageError, match="no relevance 'taste'"):
+        made(relevance="taste")
+
+
+def test_the_best_round_of_each_right_passage_counts() -> None:
+    traces = to_trace_set(
+        [
+            record("q1", [[("a", 1.0), ("b", 4.0)], [("a", 3.0), ("x", 9.0)]], ("a", "b", "c")),
+            record("q2", [[("x", 1.0)], []], ("a",)),
+        ]
+    )
+    first, second = gold_relevance(traces, "score")
+    assert (sorted(first.tolist()), second.tolist()) == ([3.0, 4.0], [])
+
+
+@pytest.mark.parametrize(
+    ("preset", "threshold", "values"), [("published", 1.0, 110), ("corrected", 0.0, 11)]
+)
+def test_pooled_and_least_passages(preset: Preset, threshold: float, values: int) -> None:
+    """Rank 11 of 110 pooled passages lies in the second question; rank 1 of 11 in the first."""
+    found = fit_filter(pooled_and_least(), Fraction("0.1"), preset, "score")
+    assert (found.threshold, found.values) == (threshold, values)
+    assert found.question_ids == pooled_and_least().question_ids
+    kept = retention(pooled_and_least(), found)
+    assert kept.all == pytest.approx(10 / 11 if preset == "published" else 1.0)
+
+
+def test_too_few_keep_everything() -> None:
+    traces = to_trace_set([record("q", [[("a", 1.0)]], ("a",))])
+    found = fit_filter(traces, Fraction("0.1"), "corrected", "score")
+    assert (found.threshold, found.values) == (-math.inf, 1)
+    without = to_trace_set([record("q", [[("a", 1.0)]], ())])
+    assert fit_filter(without, Fraction("0.9"), "published", "score").threshold == -math.inf
+
+
+def test_an_undefined_relevance_counts_as_the_least() -> None:
+    """It is dropped by every filter that drops anything; the promise must hold with it."""
+
+    def some_undefined(every: int) -> TraceSet:
+        return to_trace_set(
+            [
+                record(f"q{n:02d}", [[("a", math.nan if n % every == 0 else float(n))]], ("a",))
+                for n in range(40)
+            ]
+        )
+
+    often = some_undefined(3)  # more often than it may drop any: keep everything
+    found = fit_filter(often, Fraction("0.1"), "corrected", "score")
+    assert found.threshold == -math.inf
+    assert retention(often, found).all == 1.0
+    rarely = some_undefined(20)
+    found = fit_filter(rarely, Fraction("0.1"), "corrected", "score")
+    assert found.threshold == 2.0  # rank 4 of two undefined ones, 1, 2
+    assert retention(rarely, found).all == pytest.approx(1 - 3 / 40)
+    assert found.keep([passage("a", math.nan)]) == ()
+
+
+def test_what_a_filter_does_to_a_record() -> None:
+    traces = to_trace_set(
+        [
+            record("q1", [[("a", 1.0), ("x", 0.0)], [("b", 3.0)]], ("a", "b")),
+            record("q2", [[("a", 3.0)], [("y", 2.0)]], ("a",)),
+            record("q3", [[("z", 0.0)], []], ("a",)),
+        ]
+    )
+    found = retention(traces, made(2.0))
+    assert found.to_json() == {"passages": 0.75, "all": 0.5, "shown": 0.5, "questions": 2}
+    nothing = retention(to_trace_set([record("q", [[], []], ("a",))]), made(2.0))
+    assert nothing.to_json() == {"passages": None, "all": None, "shown": None, "questions": 0}
+
+
+def test_which_relevance_is_there() -> None:
+    def with_scores(*pairs: tuple[float | None, float | None]) -> TraceSet:
+        built = make_record("q", ["x"], gold=["x"])
+        shown = tuple(passage(str(n), *pair) for n, pair in enumerate(pairs))
+        return to_trace_set([replace(built, rounds=(replace(built.rounds[0], passages=shown),))])
+
+    assert scored_by(with_scores((1.0, 2.0), (3.0, 4.0))) == "rerank_score"
+    assert scored_by(with_scores((1.0, 2.0), (3.0, None))) == "score"
+    assert scored_by(with_scores((None, 2.0), (3.0, None))) is None
+    assert scored_by(with_scores()) is None
+
+
+def test_least_is_the_minimum_of_each_question() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(40, 3))
+    traces = to_trace_set(
+        [
+            record(
+                f"q{n:02d}", [[(f"p{k}", float(v)) for k, v in enumerate(row)]], ("p0", "p1", "p2")
+            )
+            for n, row in enumerate(rows)
+        ]
+    )
+    stored = np.float32(rows) if _stored_short(traces) else rows
+    found = fit_filter(traces, Fraction("0.2"), "corrected", "score")
+    assert found.threshold == np.sort(stored.min(axis=1))[7]  # floor(0.2 * 41) = 8
+
+
+def _stored_short(traces: TraceSet) -> bool:
+    values = gold_relevance(traces, "score")[0]
+    return bool((values == np.float32(values)).all())

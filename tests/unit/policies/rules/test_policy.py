@@ -1,0 +1,149 @@
+"""The rule policy: refused when built, explains itself, keeps chunks apart."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.numbers.maps.isotonic import IsotonicMap
+from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.policies.rules import policy as rule_module
+from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import Action, PolicyView
+from suffice.signals.table import SignalTable
+from suffice.trace.rounds.records import LoopView, Round
+
+HALF = PerRoundCalibrator(maps=(IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0)),) * 2)
+
+
+def view(round_number: int, **signals: list[float]) -> PolicyView:
+    rounds = tuple(Round(answer="x") for _ in range(round_number))
+    return PolicyView(round=round_number, signals=signals, loop=LoopView("q", rounds))
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("answer_stabel", "unknown signal 'answer_stabel'; known: .*answer_stable"),
+        ("calibrated(margn) > 0.2", "unknown signal 'margn'"),
+        ("answer_stable and", "found the end"),
+        ("overlap > 1", "can never hold"),
+        ("calibrated(overlap) > 0.5", r"calibrated\(overlap\), which was not fitted"),
+        ("overlap > base_rate()", r"base_rate\(\), which was not fitted"),
+    ],
+)
+def test_what_cannot_run_is_refused_when_built(rule: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        RulePolicy(rule=rule)
+
+
+def test_own_signals_are_allowed_by_name() -> None:
+    policy = RulePolicy(rule="mine > 3", own_signals=("mine",))
+    assert policy.signals == ("mine",)
+    assert policy.specs[0].recorded_only
+    with pytest.raises(UsageError, match="unknown signal 'mine'"):
+        RulePolicy(rule="mine > 3")
+
+
+def test_a_decision_gives_the_reason_and_its_values() -> None:
+    policy = RulePolicy(
+        rule="answer_stable and calibrated(answer_token_margin) > 0.25 and round > base_rate()",
+        calibrators={"answer_token_margin": HALF},
+        base_rates=(0.1, 0.5),
+    )
+    decision = policy.decide(view(2, answer_stable=[math.nan, 1.0], answer_token_margin=[5.0, 1.0]))
+    assert decision.action is Action.STOP
+    assert decision.values == {
+        "answer_stable": 1.0,
+        "calibrated(answer_token_margin)": 0.5,
+        "round": 2,
+        "base_rate()": 0.5,
+    }
+    assert decision.reason == (
+        f"{policy.rule} holds at round 2: answer_stable = 1, "
+        "calibrated(answer_token_margin) = 0.5, round = 2, base_rate() = 0.5"
+    )
+    first = policy.decide(view(1, answer_stable=[math.nan], answer_token_margin=[math.nan]))
+    assert first.action is Action.CONTINUE
+    assert first.values["answer_stable"] is None
+    assert "does not hold at round 1: answer_stable = undefined" in first.reason
+
+
+def test_rounds_past_the_fit_are_undefined() -> None:
+    policy = RulePolicy(
+        rule="calibrated(overlap) >= 0 or base_rate() >= 0",
+        calibrators={"overlap": HALF},
+        base_rates=(0.5,),
+    )
+    assert policy.decide(view(2, overlap=[0.1, 0.1])).stop
+    assert not policy.decide(view(3, overlap=[0.1, 0.1, 0.1])).stop
+
+
+def test_stop_rounds_take_the_first_round_that_holds() -> None:
+    values = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]], float)
+    table = SignalTable(values={"overlap": values}, exists=np.ones((4, 4), bool))
+    policy = RulePolicy(rule="overlap")
+    assert policy.stop_rounds(table).tolist() == [2, 1, 4, 4]
+    assert policy.stop_rounds(table).dtype == np.int16
+    single = SignalTable(values={"overlap": values[:, :1]}, exists=np.ones((4, 1), bool))
+    assert policy.stop_rounds(single).tolist() == [1, 1, 1, 1]
+
+
+def test_blocks_of_questions_do_not_touch_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(3)
+    values = generator.choice([0.0, 1.0, math.nan], size=(101, 5))
+    table = SignalTable(values={"overlap": values}, exists=np.ones(values.shape, bool))
+    policy = RulePolicy(rule="not overlap and round > 1")
+    whole = policy.stop_rounds(table)
+    expected = [next((t for t in range(2, 5) if row[t - 1] != 1.0), 5) for row in values.tolist()]
+    assert whole.tolist() == expected
+    for size in (1, 7, 100, 101, 102):
+        monkeypatch.setattr(rule_module, "_CHUNK", size)
+        np.testing.assert_array_equal(policy.stop_rounds(table), whole)
+
+
+def test_abstention_phrases_reach_the_signal() -> None:
+    usual = RulePolicy(rule="abstained")
+    mine = RulePolicy(rule="abstained", abstention=("no idea",))
+    shown = LoopView("q", (Round(answer="No idea!"),))
+    assert usual.specs[0](shown) == 0.0
+    assert mine.specs[0](shown) == 1.0
+    with pytest.raises(UsageError, match='"no"'):
+        RulePolicy(rule="abstained", abstention=("no",))
+
+
+def test_confidence_is_the_smallest_calibrated_value() -> None:
+    """HALF maps x to x / 2 in rounds 1 and 2 and is not fitted for round 3."""
+    signals = {
+        "overlap": np.array([[0.2, 1.0, 1.0], [0.8, math.nan, 1.0]]),
+        "answer_token_margin": np.array([[1.0, 0.4, 1.0], [0.6, 2.0, 1.0]]),
+    }
+    table = SignalTable(values=signals, exists=np.ones((2, 3), bool))
+    both = RulePolicy(
+        rule="calibrated(overlap) > 0.3 or calibrated(answer_token_margin) > 0.3 and overlap > 0.1",
+        calibrators={"overlap": HALF, "answer_token_margin": HALF},
+    )
+    found = both.confidence(table)
+    assert found is not None
+    np.testing.assert_allclose(found, [[0.1, 0.2, math.nan], [0.3, math.nan, math.nan]])
+    assert RulePolicy(rule="overlap > 0.3").confidence(table) is None
+
+
+def test_confidence_is_the_smallest_value_of_the_live_decision() -> None:
+    policy = RulePolicy(
+        rule="calibrated(overlap) > 0.3 and calibrated(answer_token_margin) > 0.2",
+        calibrators={"overlap": HALF, "answer_token_margin": HALF},
+    )
+    signals = {"overlap": [0.2, 1.0], "answer_token_margin": [1.0, 0.5]}
+    live = policy.decide(view(2, **signals)).values
+    shown = [value for name, value in live.items() if name.startswith("calibrated(")]
+    table = SignalTable(
+        values={name: np.array([values]) for name, values in signals.items()},
+        exists=np.ones((1, 2), bool),
+    )
+    found = policy.confidence(table)
+    assert found is not None
+    assert found[0, 1] == min(value for value in shown if value is not None) == 0.25

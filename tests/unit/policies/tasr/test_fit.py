@@ -1,0 +1,210 @@
+"""TASR: its two presets, the choice of the floor, tiny fitting splits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from suffice.policies import registry as methods
+from suffice.policies.fitting import FitData, fit_data, out_of_fold
+from suffice.policies.method import Preset
+from suffice.policies.registry import fit_method
+from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.tasr.fit import FLOORS, SIGNALS_READ, TEMPLATE, fit_tasr, tasr_signals
+from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, sweep_rule
+from suffice.replay.run.engine import stop_rounds
+from suffice.signals.abstained import ABSTENTION_PHRASES
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+
+
+def tune_records(count: int, *, seed: int = 0, gold: str = "right") -> list[QuestionRecord]:
+    """Answers whose margin tells how likely they are right."""
+    generator = np.random.default_rng(seed)
+    records = []
+    for number in range(count):
+        margins = generator.uniform(0, 4, 4)
+        answers = [
+            gold if generator.random() < margin / 4 else f"wrong {generator.integers(2)}"
+            for margin in margins
+        ]
+        records.append(
+            make_record(
+                f"q{number:03d}", answers, gold=[gold], margins=margins.tolist(), split="tune"
+            )
+        )
+    return records
+
+
+def traces_of(*records: QuestionRecord, count: int = 40) -> TraceSet:
+    return to_trace_set([*tune_records(count), *records])
+
+
+def fitted(preset: str, traces: TraceSet) -> RulePolicy:
+    policy = fit_method("tasr", traces, preset, "tune")  # type: ignore[arg-type]
+    assert isinstance(policy, RulePolicy)
+    assert (policy.kind, policy.preset) == ("tasr", preset)
+    return policy
+
+
+def stops_at(policy: RulePolicy, record: QuestionRecord) -> int:
+    return int(stop_rounds(policy, to_trace_set([record]))[0])
+
+
+def test_published_is_the_rule_of_the_paper() -> None:
+    policy = fitted("published", traces_of())
+    assert policy.rule == "answer_stable_published and calibrated(answer_token_margin) > 0.25"
+    calibrator = policy.calibrators["answer_token_margin"]
+    assert len(calibrator.maps) == 4
+    assert calibrator.absent == 0.5
+    assert all(getattr(each, "undefined", None) == 0.5 for each in calibrator.maps)
+    assert policy.abstention is None
+
+
+def test_published_takes_an_undefined_margin_for_a_half_so_it_passes() -> None:
+    record = make_record("x", ["Oslo", "Oslo", "Oslo", "Oslo"])
+    half_known = dataclasses.replace(
+        record, rounds=(*record.rounds[:3], make_record("y", ["Oslo"], margins=[1.0]).rounds[0])
+    )
+    assert stops_at(fitted("published", traces_of()), half_known) == 2
+
+
+def test_corrected_never_fires_on_an_undefined_margin() -> None:
+    record = make_record("x", ["Oslo", "Oslo", "Oslo", "Oslo"])
+    known_last = dataclasses.replace(
+        record,
+        rounds=(*record.rounds[:2], *make_record("y", ["Oslo"] * 2, margins=[4.0, 4.0]).rounds),
+    )
+    policy = fitted("corrected", traces_of())
+    assert stops_at(policy, known_last) == 3
+
+
+def test_corrected_never_fires_on_a_stable_abstention() -> None:
+    for abstention in ("unknown", "Not mentioned.", ""):
+        record = make_record("x", [abstention] * 2 + ["Oslo"] * 2, margins=[4.0] * 4)
+        traces = traces_of()
+        assert stops_at(fitted("corrected", traces), record) == 4
+        assert stops_at(fitted("published", traces), record) == 2
+
+
+def test_published_stability_is_the_published_normaliser() -> None:
+    """Articles before punctuation: "A-ha" and "ha" are the same answer there only."""
+    record = make_record("x", ["A-ha", "ha", "ha", "ha"], margins=[4.0] * 4)
+    traces = traces_of()
+    assert stops_at(fitted("published", traces), record) == 2
+    assert stops_at(fitted("corrected", traces), record) == 3
+
+
+def test_none_is_an_answer_where_the_tune_gold_says_so() -> None:
+    usual = fitted("corrected", traces_of())
+    assert usual.abstention is None
+    gold_none = make_record("z", ["none"] * 4, gold=["None."], margins=[1.0] * 4, split="tune")
+    policy = fitted("corrected", traces_of(gold_none))
+    assert policy.abstention is not None
+    assert set(policy.abstention) == set(ABSTENTION_PHRASES) - {"none"}
+    record = make_record("x", ["none", "none", "x", "y"], margins=[4.0] * 4)
+    assert stops_at(usual, record) == 4
+    assert stops_at(policy, record) == 2
+    elsewhere = make_record("z", ["none"], gold=["none"], margins=[1.0], split="eval")
+    assert fitted("corrected", traces_of(elsewhere)).abstention is None
+
+
+def sweep(data: FitData) -> tuple[ThresholdScore, ...]:
+    return sweep_rule(TEMPLATE, data, FLOORS)
+
+
+def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
+    """The same questions with gold answer "none" instead of "right" score the same."""
+    named, usual = (to_trace_set(tune_records(40, gold=gold)) for gold in ("none", "right"))
+    swept = sweep(fit_data(named, tasr_signals("corrected", ("None.",))))
+    assert swept == sweep(fit_data(usual, SIGNALS_READ["corrected"]))
+    assert swept != sweep(fit_data(named, SIGNALS_READ["corrected"]))
+
+
+def test_fitting_reads_the_abstentions_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def fit(data: FitData, preset: Preset, *, gold: tuple[str, ...]) -> RulePolicy:
+        read.append(bool((data.table.signal("abstained") == 1.0).any()))
+        return fit_tasr(data, preset, gold=gold)
+
+    monkeypatch.setattr(methods, "fit_tasr", fit)
+    record = make_record("x", ["none", "none"], gold=["right"], margins=[1.0] * 2, split="tune")
+    fitted("corrected", traces_of(record))
+    fitted("corrected", traces_of(dataclasses.replace(record, gold=Gold(answers=("none",)))))
+    assert read == [True, False]
+
+
+def test_corrected_takes_its_floor_from_the_sweep() -> None:
+    traces = traces_of()
+    policy = fitted("corrected", traces)
+    scores = sweep(fit_data(traces, SIGNALS_READ["corrected"]))
+    assert tuple(each.threshold for each in scores) == FLOORS
+    assert tuple(n / 100 for n in range(20, 36)) == FLOORS
+    floor = cheapest_within_one_error(scores).threshold
+    assert policy.rule.endswith(f"> {floor}")
+    assert policy.fitted_on["floor"] == floor
+    assert policy.fitted_on["questions"] == 40
+
+
+def test_the_sweep_scores_what_a_loop_over_questions_scores() -> None:
+    traces = to_trace_set(tune_records(17))
+    data = fit_data(traces, SIGNALS_READ["corrected"])
+    held_out = out_of_fold(data, "answer_token_margin")
+    stable = data.table.signal("answer_stable")
+    f1 = data.outcomes.f1
+    for score in sweep(data):
+        values, rounds = [], []
+        for question in range(17):
+            stop = 4
+            for t in range(4):
+                if stable[question, t] == 1.0 and held_out[question, t] > score.threshold:
+                    stop = t + 1
+                    break
+            values.append(f1[question, stop - 1])
+            rounds.append(stop)
+        mean = sum(values) / 17
+        variance = sum((each - mean) ** 2 for each in values) / 16
+        assert score.f1 == pytest.approx(mean)
+        assert score.mean_rounds == pytest.approx(sum(rounds) / 17)
+        assert score.standard_error == pytest.approx(math.sqrt(variance / 17))
+
+
+@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
+@pytest.mark.filterwarnings("ignore:only .* labelled:suffice.errors.SufficeWarning")
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("preset", ["published", "corrected"])
+def test_few_tune_questions_are_enough(count: int, preset: str) -> None:
+    traces = to_trace_set(tune_records(count))
+    policy = fitted(preset, traces)
+    assert policy.fitted_on["labelled"] == count
+    stops = stop_rounds(policy, traces)
+    assert ((stops >= 2) & (stops <= 4)).all()
+
+
+def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
+    labelled = tune_records(12)
+    unlabelled = [
+        dataclasses.replace(
+            each,
+            question=dataclasses.replace(each.question, id=f"u{number}"),
+            gold=type(each.gold)(),
+        )
+        for number, each in enumerate(tune_records(5, seed=9))
+    ]
+    mixed = fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["published"])
+    alone = fit_data(to_trace_set(labelled), SIGNALS_READ["published"])
+    assert mixed.provenance["questions"] == 17
+    assert mixed.provenance["labelled"] == 12
+    assert fit_tasr(mixed, "published").calibrators == fit_tasr(alone, "published").calibrators
+    assert mixed.base_rates == alone.base_rates
+    assert all(
+        np.isfinite(each.f1)
+        for each in sweep(
+            fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["corrected"])
+        )
+    )

@@ -1,0 +1,426 @@
+"""Certified policies from traces: families, halves, costs, the file, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.measures.scores import outcomes
+from suffice.policies.file import load_policy, policy_hash, save_policy
+from suffice.replay.choose.certified import CertifySettings
+from suffice.replay.choose.certified_fit import CertifiedPolicy, CertifiedSettings, fit_certified
+from suffice.replay.choose.families import FamilySettings, build_family
+from suffice.replay.run.candidates import candidates
+from suffice.replay.run.engine import ReplaySettings, replay, stop_rounds
+from suffice.signals.table import signal_table
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import QuestionRecord, Usage
+from suffice.trace.rounds.table import TraceSet
+
+MARGIN = "answer_token_margin"
+
+
+def records(count: int = 400, *, rounds: int = 4, seed: int = 1) -> list[QuestionRecord]:
+    """Found at some round and kept; ``own`` is the user's signal, the entropy needs samples."""
+    generator = np.random.default_rng(seed)
+    made = []
+    for number in range(count):
+        reached = int(generator.integers(1, rounds + 1))
+        right = [t >= reached for t in range(1, rounds + 1)]
+        record = make_record(
+            f"q{number:04d}",
+            ["right" if each else f"wrong {t}" for t, each in enumerate(right)],
+            gold=["right"],
+            margins=[float(generator.normal(2.5 if each else 0.5, 0.7)) for each in right],
+            split="tune",
+        )
+        kept = tuple(
+            dataclasses.replace(
+                each,
+                usage=Usage(llm_calls=4, sample_calls=3),
+                signals={
+                    "own": float(found) + float(generator.normal(0, 0.3)),
+                    "normalized_entropy": float(generator.choice([0.2, 0.8])) * (not found) + 0.1,
+                },
+            )
+            for each, found in zip(record.rounds, right, strict=True)
+        )
+        made.append(dataclasses.replace(record, rounds=kept))
+    return made
+
+
+def traces(**given: Any) -> TraceSet:
+    return to_trace_set(records(**given))
+
+
+def fitted(
+    given: TraceSet, *, family: Any = None, promise: Any = None, **more: Any
+) -> CertifiedPolicy:
+    return fit_certified(
+        given,
+        CertifiedSettings(
+            promise=CertifySettings(**{"max_loss": 0.1, **(promise or {})}),
+            family=FamilySettings(**(family or {})),
+            **more,
+        ),
+    )
+
+
+OWN: dict[str, Any] = {"signals": ("own",)}
+
+
+# --- validity ------------------------------------------------------------------------------------
+def test_the_order_of_the_ids_cannot_win_the_bet() -> None:
+    """Ids tell the losses: 60% gain by stopping (a...), 40% lose more (b...), on average 0.04 too much.
+
+    Betting in the order of the ids would win on the first kind alone, every time.
+    """
+    broken = 0
+    draws = 60
+    for draw in range(draws):
+        generator = np.random.default_rng([3, draw])
+        made = []
+        for number in range(500):
+            gains = generator.random() < 0.6
+            first, last = ("right", "wrong") if gains else ("wrong", "right")
+            moves = generator.random() < (0.2 if gains else 0.65)
+            answers = [first, last] if moves else ["other", "other"]
+            made.append(
+                make_record(
+                    f"{'a' if gains else 'b'}{number:03d}", answers, gold=["right"], split="tune"
+                )
+            )
+        found = fitted(
+            to_trace_set(made),
+            family={"family": "fixed"},
+            promise={"max_loss": 0.13, "confidence": 0.9},
+        )  # the true loss is -0.6 * 0.2 + 0.4 * 0.65 = 0.14
+        broken += not found.outcome.fell_back
+    assert broken / draws <= 0.1 + 3 * (0.1 * 0.9 / draws) ** 0.5
+
+
+def test_halves_are_disjoint_random_and_of_the_seed() -> None:
+    given = traces(count=101)
+    first = fitted(given, family=OWN)
+    again = fitted(given, family=OWN)
+    other = fitted(given, family=OWN, seed=7)
+    assert first.policy.guarantee["questions"] == {"learn": 50, "test": 51}
+    assert first.policy == again.policy
+    assert first.policy.guarantee["seed"] == 42
+    assert first.policy.guarantee != other.policy.guarantee
+
+
+def test_gold_of_the_testing_half_changes_p_values_only() -> None:
+    made = records()
+    given = to_trace_set(made)
+    before = fitted(given, family=OWN)
+    shuffled = np.random.default_rng(42).permutation(np.array(given.question_ids, object))
+    testing = set(shuffled[200:].tolist())
+    changed = [
+        dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=("wrong 0",)))
+        if each.question.id in testing
+        else each
+        for each in made
+    ]
+    after = fitted(to_trace_set(changed), family=OWN)
+    assert after.rules == before.rules
+    assert after.outcome.order.tolist() == before.outcome.order.tolist()
+    learned = before.outcome.learned_loss
+    np.testing.assert_array_equal(after.outcome.learned_loss, learned)
+    order = before.outcome.order
+    assert after.outcome.p_values[order].tolist() != before.outcome.p_values[order].tolist()
+
+
+def test_calibrators_are_those_of_the_first_half() -> None:
+    made = records()
+    given = to_trace_set(made)
+    family: dict[str, Any] = {"family": "thresholds", "rule": f"calibrated({MARGIN}) > ?"}
+    found = fitted(given, family=family)
+    assert "calibrated" in found.policy.rule
+    shuffled = np.random.default_rng(42).permutation(np.array(given.question_ids, object))
+    learn = to_trace_set([each for each in made if each.question.id in set(shuffled[:200])])
+    test = to_trace_set([each for each in made if each.question.id in set(shuffled[200:])])
+    built = build_family(learn, test, "tune", FamilySettings(**family))
+    assert dict(found.policy.calibrators) == dict(built.calibrators)
+
+
+# --- families ------------------------------------------------------------------------------------
+def test_fixed_is_every_number_of_rounds() -> None:
+    found = fitted(traces(), family={"family": "fixed"}, promise={"max_loss": 0.35})
+    assert found.rules == tuple(f"round >= {k}" for k in (1, 2, 3, 4))
+    assert found.policy.rule == "round >= 3"  # loses a quarter of the questions
+    assert found.policy.guarantee["mean_cost"] == 3.0
+    assert found.policy.guarantee["full_budget_cost"] == 4.0
+
+
+def test_members_stop_where_their_rules_do() -> None:
+    """Every member of the rule family, on the half that its maps were not fitted on."""
+    made = records(count=60)
+    learn, test = to_trace_set(made[:30]), to_trace_set(made[30:])
+    family = build_family(
+        learn,
+        test,
+        "tune",
+        FamilySettings(signals=("own", "answer_stable", f"calibrated({MARGIN})"), levels=3),
+    )
+    counts = [len([r for r in family.rules if "own" in r and " " not in r.replace(" > ", ">")])]
+    assert counts == [3]
+    named = candidates(test, [], [rule for rule in family.rules if "calibrated" not in rule])
+    by_rule = {each.name: each for each in named}
+    for number, rule in enumerate(family.rules):
+        if rule in by_rule:
+            policy = by_rule[rule].policy
+            assert policy is not None
+            assert stop_rounds(policy, test).tolist() == family.test_stops[number].tolist()
+            assert stop_rounds(policy, learn).tolist() == family.learn_stops[number].tolist()
+    assert sum("calibrated" in rule for rule in family.rules) > 3
+    assert family.rules[family.full] == "round >= 4"
+    assert (family.test_stops[family.full] == 4).all()
+
+
+def test_how_many_members() -> None:
+    """c1 + c2 + c3 singles, and every pair over two signals twice, for AND and OR."""
+    made = records(count=60)
+    halves = to_trace_set(made[:30]), to_trace_set(made[30:])
+    names = ("own", MARGIN, "answer_stable")
+    for most, expected in ((1, 3 + 3 + 1), (2, 7 + 2 * (9 + 3 + 3)), (3, 7 + 30 + 2 * 9), (9, 55)):
+        family = build_family(
+            *halves, "tune", FamilySettings(signals=names, levels=3, max_signals=most)
+        )
+        assert len(family.rules) == expected + 4
+        assert family.learn_stops.shape == (expected + 4, 30)
+
+
+def test_too_many_members_are_refused_before_they_are_listed() -> None:
+    names = ("own", MARGIN, "answer_stable", "overlap", "normalized_entropy")
+    with pytest.raises(UsageError, match="more than 200000; name fewer --signals"):
+        fitted(traces(), family={"signals": names[:2], "levels": 2000, "max_signals": 9})
+
+
+def test_a_signal_that_reads_samples_pays_for_them() -> None:
+    """Entropy alone would stop as well as ``own``, at four calls a round."""
+    found = fitted(traces(), family={"signals": ("own", "normalized_entropy"), "max_signals": 1})
+    costs = dict(zip(found.rules, found.outcome.costs, strict=True))
+    entropy = [rule for rule in costs if "entropy" in rule]
+    assert entropy
+    given = traces()
+    for rule in entropy:
+        policy = candidates(given, [], [rule])[0].policy
+        assert policy is not None
+        assert costs[rule] == pytest.approx(4 * stop_rounds(policy, given).mean())
+    assert "entropy" not in found.policy.rule
+    in_rounds = fitted(
+        traces(), family={"signals": ("normalized_entropy",), "max_signals": 1}, cost="rounds"
+    )
+    assert "entropy" in in_rounds.policy.rule
+    assert in_rounds.policy.guarantee["cost"] == "rounds"
+
+
+def test_signals_of_its_own_are_kept_in_the_file(tmp_path: Path) -> None:
+    found = fitted(traces(), family=OWN)
+    assert found.policy.own_signals == ("own",)
+    assert "own >" in found.policy.rule
+    read = load_policy(save_policy(found.policy, tmp_path / "p.json", max_rounds=4))
+    assert read.policy == found.policy
+    assert read.max_rounds == 4
+
+
+def test_by_default_all_that_varies_and_does_not_know_later_rounds() -> None:
+    """A recorded signal equal to the next round's margin is left out, and that is said."""
+    made = []
+    for record in records(count=120):
+        table = signal_table(to_trace_set([record]), [MARGIN]).signal(MARGIN)[0]
+        rounds = tuple(
+            dataclasses.replace(
+                each,
+                signals={
+                    **each.signals,
+                    "peek": float(table[t + 1]) if t + 1 < len(table) else math.nan,
+                    "still": 0.5,
+                },
+            )
+            for t, each in enumerate(record.rounds)
+        )
+        made.append(dataclasses.replace(record, rounds=rounds))
+    found = fitted(to_trace_set(made))
+    assert not any("peek" in rule or "still" in rule for rule in found.rules)
+    assert any("own" in rule for rule in found.rules)
+    assert any("'peek'" in note and "later rounds" in note for note in found.notes)
+    for name, said in (("peek", "knows later rounds"), ("still", "is 0.5 in every round")):
+        with pytest.raises(UsageError, match=said):
+            fitted(to_trace_set(made), family={"signals": (name,)})
+
+
+def test_a_signal_at_its_bound_leaves_the_fixed_budgets() -> None:
+    """19 of 20 values are 1, the greatest overlap there is: no quantile can be passed."""
+    made = []
+    for number, record in enumerate(records(count=80)):
+        rounds = tuple(
+            dataclasses.replace(each, signals={"overlap": 1.0 if number % 20 or t else 0.5})
+            for t, each in enumerate(record.rounds)
+        )
+        rounds = tuple(dataclasses.replace(each, passages=None) for each in rounds)
+        made.append(dataclasses.replace(record, rounds=rounds))
+    found = fitted(to_trace_set(made), family={"signals": ("overlap",)})
+    assert found.rules == tuple(f"round >= {k}" for k in (1, 2, 3, 4))
+    assert any("no quantile of overlap" in note for note in found.notes)
+
+
+# --- records that are not tidy -------------------------------------------------------------------
+def test_questions_of_different_lengths_lose_against_their_own_last_round() -> None:
+    made = [
+        dataclasses.replace(each, rounds=each.rounds[:2]) if number % 3 == 0 else each
+        for number, each in enumerate(records())
+    ]
+    found = fitted(to_trace_set(made), family={"family": "fixed"}, promise={"max_loss": 0.35})
+    assert any("134 questions were recorded to fewer than 4 rounds" in note for note in found.notes)
+    given = to_trace_set(made)
+    scored = outcomes(given)
+    rows = np.arange(given.n_questions)
+    stops = stop_rounds(found.policy, given)
+    loss = (scored.f1[rows, given.last_rounds - 1] - scored.f1[rows, stops - 1]).mean()
+    halves = found.outcome.learned_loss, found.outcome.tested_loss
+    chosen = found.outcome.chosen
+    assert loss == pytest.approx((halves[0][chosen] + halves[1][chosen]) / 2)
+
+
+def test_unlabelled_questions_are_left_out_and_counted() -> None:
+    made = [
+        dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=()))
+        if number % 4 == 0
+        else each
+        for number, each in enumerate(records())
+    ]
+    found = fitted(to_trace_set(made), family=OWN)
+    assert any("100 questions without gold answers were left out" in n for n in found.notes)
+    assert sum(found.policy.guarantee["questions"].values()) == 300
+    assert found.policy.fitted_on["labelled"] == 300
+
+
+@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
+def test_four_labelled_questions_are_the_fewest() -> None:
+    found = fitted(traces(count=4), family={"family": "fixed"})
+    assert found.outcome.fell_back
+    assert found.policy.rule == "round >= 4"
+    with pytest.raises(UsageError, match=r"at least 4 labelled questions in split 'tune'.*found 3"):
+        fitted(traces(count=3), family={"family": "fixed"})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"family": {"family": "all"}}, "unknown family 'all'; known: rule, thresholds, fixed"),
+        ({"family": {"levels": 0}}, "at least 1"),
+        ({"family": {"signals": ()}}, "name at least one signal"),
+        ({"family": {"signals": ("own", "own")}}, "named twice"),
+        ({"family": {"signals": ("nothing",)}}, "unknown signal 'nothing'"),
+        ({"family": {"family": "thresholds", "rule": "answer_stable"}}, "exactly one"),
+        ({"family": {"family": "thresholds", "thresholds": ()}}, "no threshold"),
+        ({"family": {"family": "thresholds", "thresholds": (0.5, 1.5)}}, "can never hold"),
+        ({"cost": "usd"}, "no prices were given"),
+        ({"metric": "bleu"}, "unknown metric 'bleu'"),
+        ({"metric": "acc", "promise": {"loss": "wrong-stop"}}, "leave out --metric acc"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        fitted(traces(count=40), **given)
+
+
+def test_a_missing_split_is_named() -> None:
+    with pytest.raises(DataError, match="splits found: tune"):
+        fitted(traces(count=10), split="dev")
+
+
+def test_rules_over_the_round_alone() -> None:
+    found = fitted(
+        traces(),
+        family={"family": "thresholds", "rule": "round >= ?", "thresholds": (1.0, 3.0)},
+        promise={"max_loss": 0.35},
+    )
+    assert found.policy.rule == "round >= 3"
+    rates = fitted(
+        traces(),
+        family={"family": "thresholds", "rule": "base_rate() > ?", "thresholds": (0.6,)},
+        promise={"max_loss": 0.35},
+    )
+    assert rates.policy.rule in {"base_rate() > 0.6", "round >= 3"}
+
+
+# --- the policy ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("max_loss", [0.1, 1e-6])
+def test_it_is_named_certified_also_when_it_fell_back(max_loss: float, tmp_path: Path) -> None:
+    found = fitted(traces(), family=OWN, promise={"max_loss": max_loss})
+    assert found.outcome.fell_back == (max_loss < 0.01)
+    file = save_policy(found.policy, tmp_path / "p.json", max_rounds=4)
+    given = traces(seed=2)
+    result = replay(
+        given,
+        candidates(given, [str(file), "fixed-4"]),
+        ReplaySettings(baseline="fixed-4", resamples=5),
+    )
+    assert [each.name for each in result.policies] == ["certified", "fixed-4"]
+    if found.outcome.fell_back:
+        assert result.policies[0].f1 == result.policies[1].f1
+        assert result.policies[0].mean_rounds == 4.0
+    else:
+        assert result.policies[0].mean_rounds < 3.5
+
+
+def test_the_file_keeps_the_promise_and_the_hash_ignores_it(tmp_path: Path) -> None:
+    found = fitted(traces(), family=OWN)
+    file = save_policy(found.policy, tmp_path / "p.json")
+    document = json.loads(file.read_text(), parse_constant=pytest.fail)
+    assert document["kind"] == "certified"
+    assert document["guarantee"] == dict(found.policy.guarantee)
+    assert document["guarantee"]["max_loss"] == 0.1
+    assert document["guarantee"]["fell_back"] is False
+    assert 0 < document["guarantee"]["p_value"] <= 0.05
+    read = load_policy(file).policy
+    assert policy_hash(read) == policy_hash(found.policy)
+    other = dataclasses.replace(found.policy, guarantee={})
+    assert policy_hash(other) == policy_hash(found.policy)
+    moved = dataclasses.replace(found.policy, rule="own > 9")
+    assert policy_hash(moved) != policy_hash(found.policy)
+
+
+# --- real traces ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("family", ["fixed", "thresholds", "rule"])
+@pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
+def test_every_family_on_real_rounds(
+    data_folder: Path, family: str, loss: Any, tmp_path: Path
+) -> None:
+    """49 labelled questions prove nothing: all fall back, and say how many would be needed."""
+    qwen = read_traces(data_folder / "traces" / "hotpotqa_qwen1.5b.parquet")
+    found = fitted(qwen, family={"family": family}, promise={"max_loss": 0.02, "loss": loss})
+    assert found.outcome.fell_back
+    assert found.policy.rule == "round >= 5"
+    needed = found.policy.guarantee["questions_needed"]
+    assert needed is None or needed > 49
+    json.dumps(found.to_json(), allow_nan=False)
+    assert load_policy(save_policy(found.policy, tmp_path)).policy == found.policy
+
+
+def test_three_routes(data_folder: Path) -> None:
+    """Stopping when the answer repeats loses nothing there, and 3,000 questions show it."""
+    routes = read_traces(data_folder / "traces" / "routes_llama8b_dev.parquet")
+    for family in ("rule", "thresholds"):
+        found = fitted(
+            routes,
+            family={"family": family, "rule": "answer_stable and answer_similarity_seq > ?"},
+            promise={"max_loss": 0.02},
+            cost="rounds",
+        )
+        assert not found.outcome.fell_back
+        assert found.policy.guarantee["mean_cost"] < 2.7
+    fixed = fitted(routes, family={"family": "fixed"}, promise={"max_loss": 0.02}, cost="rounds")
+    assert fixed.outcome.fell_back
+    assert "more questions would not help" in fixed.outcome.reason

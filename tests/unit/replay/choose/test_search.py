@@ -1,0 +1,450 @@
+"""A search against loops over questions and rounds: thresholds, formulas, order, figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.measures.scores import outcomes
+from suffice.replay.choose.search import SearchSettings, search
+from suffice.replay.choose.search_results import SearchedRule, SearchResult
+from suffice.replay.run.candidates import candidates
+from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.signals.registry import SIGNALS
+from suffice.signals.table import signal_table
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import Usage
+from suffice.trace.rounds.table import TraceSet
+
+NAMES = ("answer_stable", "own", "normalized_entropy", "coarse")
+LOW = {"normalized_entropy"}
+BINARY = {"answer_stable"}
+SAMPLED = {"normalized_entropy"}  # its samples are three of the four calls of a round
+
+
+def made(seed: int, count: int = 40, rounds: int = 4) -> TraceSet:
+    """Questions of 1 to ``rounds`` rounds, some unlabelled, signals with holes and ties."""
+    generator = np.random.default_rng(seed)
+    records = []
+    for number in range(count):
+        length = int(generator.integers(1, rounds + 1)) if generator.random() < 0.3 else rounds
+        record = make_record(
+            f"q{number:03d}",
+            generator.choice(["a b", "a c", "b"], length).tolist(),
+            gold=["a b"] if generator.random() < 0.9 else [],
+            split="tune" if number % 2 else "eval",
+        )
+        kept = []
+        for each in record.rounds:
+            own = float(generator.normal()) if generator.random() < 0.9 else math.nan
+            signals = {
+                "own": own,
+                "normalized_entropy": float(generator.choice([0.0, 0.25, 0.5, 1.0])),
+                "coarse": float(generator.integers(0, 3)),
+            }
+            usage = Usage(llm_calls=4, sample_calls=3)
+            kept.append(dataclasses.replace(each, signals=signals, usage=usage))
+        records.append(dataclasses.replace(record, rounds=tuple(kept)))
+    return to_trace_set(records)
+
+
+class Twin:
+    """One split, evaluated one question and one round at a time."""
+
+    def __init__(self, traces: TraceSet, split: str) -> None:
+        part = traces.only_split(split)
+        self.part = part
+        table = signal_table(part, NAMES)
+        self.values = {name: table.signal(name) for name in NAMES}
+        scored = outcomes(part)
+        self.f1, self.em, self.labelled = scored.f1, scored.em, scored.labelled
+        self.last = part.last_rounds
+
+    def holds(self, name: str, question: int, t: int, threshold: float | None) -> bool:
+        value = float(self.values[name][question, t])
+        if threshold is None:
+            return not math.isnan(value) and value != 0.0
+        return value < threshold if name in LOW else value > threshold
+
+    def stops(self, fires: Any) -> list[int]:
+        found = []
+        for question, last in enumerate(self.last.tolist()):
+            stop = last
+            for t in range(last):
+                if fires(question, t):
+                    stop = t + 1
+                    break
+            found.append(stop)
+        return found
+
+    def mean(self, scores: np.ndarray[Any, Any], stops: list[int]) -> float:
+        kept = [scores[q, s - 1] for q, s in enumerate(stops) if self.labelled[q]]
+        return math.fsum(kept) / len(kept)
+
+    def cost(self, stops: list[int], names: set[str]) -> float:
+        return (4 if names & SAMPLED else 1) * sum(stops) / len(stops)
+
+    def objective(self, name: str, stops: list[int], cost: float) -> float:
+        if name != "gain-at-cost":
+            return self.mean(getattr(self, name), stops)
+        fixed = [
+            [min(k, last) for last in self.last.tolist()] for k in range(1, self.part.n_rounds + 1)
+        ]
+        costs = [self.cost(each, set()) for each in fixed]
+        scores = [self.mean(self.f1, each) for each in fixed]
+        return self.mean(self.f1, stops) - float(np.interp(cost, costs, scores))
+
+
+def thresholds(tune: Twin, settings: SearchSettings) -> dict[str, float | None]:
+    """Best on tune, the first of equals; ``None``: none under the cap."""
+    assert settings.grid is not None
+    chosen: dict[str, float | None] = {}
+    for name in NAMES:
+        if name in BINARY:
+            continue
+        values = [float(each) for each in tune.values[name].ravel() if math.isfinite(each)]
+        low, high = min(values), max(values)
+        step = (high - low) / (settings.grid - 1) if settings.grid > 1 else 0.0
+        best: tuple[float, float] | None = None
+        for number in range(settings.grid):
+            threshold = high if number and number == settings.grid - 1 else low + number * step
+            stops = tune.stops(lambda q, t, n=name, c=threshold: tune.holds(n, q, t, c))
+            cost = tune.cost(stops, {name})
+            if settings.max_cost is not None and cost > settings.max_cost:
+                continue
+            score = round(tune.objective(settings.objective, stops, cost), 12)
+            if best is None or score > best[0]:
+                best = (score, threshold)
+        chosen[name] = None if best is None or nothing_passes(name, best[1]) else best[1]
+    return chosen
+
+
+def nothing_passes(name: str, threshold: float) -> bool:
+    if name in LOW:
+        return threshold <= 0  # no entropy is below 0
+    return name in SIGNALS and threshold >= SIGNALS[name].high
+
+
+def evaluated(
+    side: Twin, rule: str, conditions: dict[str, tuple[str, float | None]]
+) -> tuple[list[int], set[str]]:
+    """Stop rounds of a rule's text, read as Python, and the signals it names."""
+    text, used = rule, {}
+    for number, condition in enumerate(sorted(conditions, key=len, reverse=True)):
+        if condition in text:
+            text = text.replace(condition, f"c{number}")
+            used[f"c{number}"] = conditions[condition]
+    assert re.fullmatch(r"(c\d+|and|or|at_least|\d+|[(), ])+", text), text
+    code = compile(text, rule, "eval")
+
+    def fires(question: int, t: int) -> bool:
+        facts: dict[str, Any] = {
+            key: t + 1 >= side.part.n_rounds
+            if name == "round"
+            else side.holds(name, question, t, threshold)
+            for key, (name, threshold) in used.items()
+        }
+        facts["at_least"] = lambda count, *items: sum(items) >= count
+        return bool(eval(code, {"__builtins__": {}}, facts))
+
+    return side.stops(fires), {name for name, _ in used.values()}
+
+
+def check_rule(each: SearchedRule, sides: tuple[Twin, Twin], conditions: Any) -> None:
+    tune, scored = sides
+    stops, names = evaluated(scored, each.rule, conditions)
+    assert each.f1 == pytest.approx(scored.mean(scored.f1, stops), abs=1e-12)
+    assert each.em == pytest.approx(scored.mean(scored.em, stops), abs=1e-12)
+    assert each.mean_rounds == pytest.approx(sum(stops) / len(stops), abs=1e-12)
+    on_tune, _ = evaluated(tune, each.rule, conditions)
+    assert each.tune_f1 == pytest.approx(tune.mean(tune.f1, on_tune), abs=1e-12)
+    assert each.tune_cost == pytest.approx(tune.cost(on_tune, names), abs=1e-12)
+
+
+EXPECTED = {"or": 15, "and": 15, "dnf": 51, "vote": 32}
+
+
+@pytest.mark.parametrize(
+    ("form", "objective", "cap", "grid", "seed"),
+    [
+        ("or", "f1", None, 40, 1),
+        ("and", "em", None, 40, 2),
+        ("dnf", "f1", 3.0, 40, 3),
+        ("vote", "gain-at-cost", None, 7, 4),
+        ("dnf", "gain-at-cost", 2.5, 1, 5),
+        ("or", "em", 0.5, 40, 6),
+        ("vote", "f1", 9.0, 13, 7),
+    ],
+)
+def test_a_search_is_what_loops_find(
+    form: str, objective: str, cap: float | None, grid: int, seed: int
+) -> None:
+    traces = made(seed)
+    settings = SearchSettings(
+        signals=NAMES, form=form, objective=objective, max_cost=cap, grid=grid, resamples=20
+    )
+    result = search(traces, settings)
+    sides = Twin(traces, "tune"), Twin(traces, "eval")
+    chosen = thresholds(sides[0], settings)
+    conditions: dict[str, tuple[str, float | None]] = {}
+    for found in result.thresholds:
+        if found.signal in BINARY:
+            assert found.threshold is None
+            assert not found.never
+            conditions[found.condition] = (found.signal, None)
+            continue
+        expected = chosen[found.signal]
+        assert found.never == (expected is None)
+        if expected is None:
+            conditions[found.condition] = ("round", None)
+        else:
+            assert found.threshold == pytest.approx(expected, abs=1e-12)
+            conditions[found.condition] = (found.signal, found.threshold)
+    assert result.evaluated == EXPECTED[form]
+    for each in result.rules:
+        check_rule(each, sides, conditions)
+        twin_stops, names = evaluated(sides[0], each.rule, conditions)
+        wanted = sides[0].objective(objective, twin_stops, sides[0].cost(twin_stops, names))
+        assert each.tune_objective == pytest.approx(wanted, abs=1e-12)
+    keys = [
+        (not each.within_cap, round(-each.tune_objective, 12), round(each.tune_cost, 12))
+        for each in result.rules
+    ]
+    assert keys == sorted(keys)
+    assert all(each.within_cap == (cap is None or each.tune_cost <= cap) for each in result.rules)
+
+
+def test_a_condition_that_never_fires_stops_only_where_everything_does() -> None:
+    result = search(
+        made(6), SearchSettings(signals=("own", "coarse"), max_cost=0.5, resamples=5, form="or")
+    )
+    assert [each.condition for each in result.thresholds] == ["round >= 4", "round >= 4"]
+    assert {each.rule for each in result.rules} == {"round >= 4", "round >= 4 or round >= 4"}
+    assert not any(each.within_cap for each in result.rules)
+    assert any("no threshold keeps the cost cap" in note for note in result.notes)
+    assert any("cost more than the cap" in note for note in result.notes)
+
+
+def test_it_never_fires_on_eval_either_where_eval_goes_on_longer() -> None:
+    """Tune ends at round 2: a condition written round >= 2 would stop every eval question there."""
+    records = []
+    for number in range(20):
+        split, length = ("tune", 2) if number < 10 else ("eval", 4)
+        record = make_record(f"q{number:02d}", ["x"] * length, gold=["x"], split=split)
+        rounds = tuple(
+            dataclasses.replace(each, signals={"own": float(number % 5 + t)})
+            for t, each in enumerate(record.rounds)
+        )
+        records.append(dataclasses.replace(record, rounds=rounds))
+    result = search(
+        to_trace_set(records), SearchSettings(signals=("own",), max_cost=0.5, resamples=5)
+    )
+    assert result.rules[0].rule == "round >= 4"
+    assert result.rules[0].mean_rounds == 4.0
+
+
+def test_both_splits_are_priced_at_one_cost() -> None:
+    """Calls are unknown on eval: tune is then priced in rounds as well."""
+    traces = made(1)
+    calls = [None if each == "eval" else 4 for each in traces.table.column("split").to_pylist()]
+    import pyarrow as pa
+
+    index = traces.table.column_names.index("llm_calls")
+    kind = traces.table.schema.field("llm_calls").type
+    table = traces.table.set_column(index, "llm_calls", pa.array(calls, kind))
+    result = search(
+        dataclasses.replace(traces, table=table), SearchSettings(signals=("own",), resamples=5)
+    )
+    assert result.cost.name == "rounds"
+    assert result.rules[0].tune_cost <= 4.0
+
+
+def test_a_constant_map_never_fires_and_says_why() -> None:
+    """Every answer on tune is right, so calibrated(own) is 1 throughout."""
+    records = [
+        dataclasses.replace(each, rounds=tuple(
+            dataclasses.replace(r, answer="a b") for r in each.rounds
+        ))
+        for each in made(3).records()
+    ]  # fmt: skip
+    with pytest.warns(match="are right"):
+        result = search(
+            to_trace_set(records), SearchSettings(signals=("calibrated(own)",), resamples=5)
+        )
+    assert result.thresholds[0].never
+    assert result.thresholds[0].tried == 1
+    assert any("one that nothing passes" in note for note in result.notes)
+    assert not any("cost cap" in note for note in result.notes)
+
+
+def test_the_baseline_file_keeps_its_budget(tmp_path: Any) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(
+        json.dumps({"suffice_policy": 1, "kind": "fixed", "rounds": 4, "max_rounds": 2})
+    )
+    settings = SearchSettings(signals=("own",), resamples=5)
+    ended = search(made(1), dataclasses.replace(settings, baseline=str(file)))
+    two = search(made(1), dataclasses.replace(settings, baseline="fixed-2"))
+    assert ended.baseline_f1 == two.baseline_f1
+    assert ended.baseline_f1 != search(made(1), settings).baseline_f1
+
+
+def test_the_family_is_everything_looked_at() -> None:
+    result = search(
+        made(1), SearchSettings(signals=("own", "coarse", "answer_stable"), resamples=50)
+    )
+    tried = {each.signal: each.tried for each in result.thresholds}
+    assert tried == {"own": 40, "coarse": 40, "answer_stable": 0}
+    assert result.thresholds_tried == 80
+    assert result.evaluated == 7
+    assert result.family == 87
+    one = search(made(1), SearchSettings(signals=("answer_stable",), resamples=50))
+    assert result.critical_f1 > one.critical_f1
+    assert all(each.interval.low <= each.f1 <= each.interval.high for each in result.rules)
+
+
+@pytest.mark.parametrize(("form", "count"), [("or", 63), ("and", 63), ("dnf", 876), ("vote", 192)])
+def test_six_signals(form: str, count: int) -> None:
+    six = (*NAMES, "abstained", "answer_similarity_f1")
+    records = list(made(8).records())
+    changed = dataclasses.replace(
+        records[1], rounds=(dataclasses.replace(records[1].rounds[0], answer="unknown"),)
+    )
+    result = search(
+        to_trace_set([records[0], changed, *records[2:]]),
+        SearchSettings(signals=six, form=form, resamples=5),
+    )
+    assert result.evaluated == len(result.rules) == count
+    assert len({each.rule for each in result.rules}) == count
+
+
+def replayed(traces: TraceSet, rules: list[str]) -> list[Any]:
+    named = candidates(traces, ["fixed-1"], rules)
+    result = replay(
+        traces.only_split("eval"), named, ReplaySettings(baseline="fixed-1", resamples=2)
+    )
+    return list(result.policies)[1:]
+
+
+@pytest.mark.parametrize("form", ["or", "and", "dnf", "vote"])
+def test_every_rule_replays_to_its_figures(form: str) -> None:
+    traces = made(9, count=60)
+    names = ("answer_stable", "calibrated(own)", "normalized_entropy", "coarse")
+    result = search(traces, SearchSettings(signals=names, form=form, resamples=5, max_cost=3.5))
+    found = replayed(traces, [each.rule for each in result.rules])
+    for rule, again in zip(result.rules, found, strict=True):
+        assert again.f1 == pytest.approx(rule.f1, abs=1e-12)
+        assert again.em == pytest.approx(rule.em, abs=1e-12)
+        assert again.mean_rounds == pytest.approx(rule.mean_rounds, abs=1e-12)
+        assert again.costs["llm_calls"] == pytest.approx(rule.cost, abs=1e-12)
+
+
+def test_another_fitting_split_is_said() -> None:
+    traces = made(9, count=60)
+    settings = SearchSettings(
+        signals=("calibrated(own)",), tune_split="eval", eval_split="tune", resamples=5
+    )
+    assert any("replay --stop-when fits it" in note for note in search(traces, settings).notes)
+    plain = dataclasses.replace(settings, signals=("own",))
+    assert not any("--stop-when" in note for note in search(traces, plain).notes)
+
+
+def front_by_hand(result: SearchResult) -> set[tuple[float, float]]:
+    kept = set()
+    for each in result.rules:
+        beaten = any(
+            other.tune_cost <= each.tune_cost + 1e-12
+            and other.tune_f1 >= each.tune_f1 - 1e-12
+            and (other.tune_cost < each.tune_cost - 1e-12 or other.tune_f1 > each.tune_f1 + 1e-12)
+            for other in result.rules
+        )
+        if not beaten:
+            kept.add((round(each.tune_cost, 10), round(each.tune_f1, 10)))
+    return kept
+
+
+def test_the_front_is_of_tune() -> None:
+    result = search(made(11), SearchSettings(signals=NAMES, form="dnf", resamples=5))
+    front = [each for each in result.rules if each.pareto]
+    points = {(round(each.tune_cost, 10), round(each.tune_f1, 10)) for each in front}
+    assert points == front_by_hand(result)
+    assert len(points) == len(front)  # of equal ones the first
+
+
+def test_one_round_is_a_search_too() -> None:
+    result = search(
+        made(1, rounds=1), SearchSettings(signals=("own", "coarse"), form="dnf", resamples=5)
+    )
+    assert {each.mean_rounds for each in result.rules} == {1.0}
+    assert result.baseline == "fixed-1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"signals": ("nothing",)}, "unknown signal 'nothing'"),
+        ({"signals": ()}, "name at least one signal"),
+        ({"signals": ("own", "own")}, "named twice"),
+        ({"signals": ("calibrated(own)", "calibrated( own )")}, "named twice"),
+        ({"signals": ("constant",)}, "is 1 in every round"),
+        ({"signals": ("hole",)}, "is undefined in every round"),
+        ({"signals": ("own",), "form": "xor"}, "unknown form 'xor'"),
+        ({"signals": ("own",), "objective": "fun"}, "unknown objective 'fun'"),
+        ({"signals": ("own",), "grid": 0}, "at least 1 threshold"),
+        ({"signals": ("own",), "resamples": 1}, "at least 2"),
+        ({"signals": ("own",), "cost": "usd"}, "no prices were given"),
+        ({"signals": ("own",), "cost": "gold"}, "unknown cost 'gold'"),
+        ({"signals": ("own",), "baseline": "oracle-f1"}, "use fixed-K"),
+        ({"signals": ("own",), "baseline": "closed-book"}, "use fixed-K"),
+        ({"signals": tuple(f"s{n}" for n in range(10)), "form": "dnf"}, "1 to 9 signals, found 10"),
+    ],
+)
+def test_what_is_refused(settings: dict[str, Any], said: str) -> None:
+    records = []
+    for record in made(1).records():
+        rounds = tuple(
+            dataclasses.replace(
+                each,
+                signals={
+                    **each.signals,
+                    "constant": 1.0,
+                    "hole": math.nan,
+                    **{f"s{n}": float(n + t) for n in range(10)},
+                },
+            )
+            for t, each in enumerate(record.rounds)
+        )
+        records.append(dataclasses.replace(record, rounds=rounds))
+    with pytest.raises(UsageError, match=re.escape(said)):
+        search(to_trace_set(records), SearchSettings(**settings))
+
+
+@pytest.mark.parametrize("which", ["tune_split", "eval_split"])
+def test_a_missing_split_is_named(which: str) -> None:
+    settings: dict[str, Any] = {"signals": ("own",), which: "absent"}
+    with pytest.raises(DataError, match="splits found: eval, tune"):
+        search(made(1), SearchSettings(**settings))
+
+
+def test_an_unlabelled_split_is_refused() -> None:
+    for split, said in (("tune", "fitting needs labelled"), ("eval", "has gold answers")):
+        records = [
+            dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=()))
+            if each.question.split == split
+            else each
+            for each in made(1).records()
+        ]
+        with pytest.raises(UsageError, match=said):
+            search(to_trace_set(records), SearchSettings(signals=("own",)))
+
+
+def test_the_document_is_strict() -> None:
+    result = search(made(5), SearchSettings(signals=NAMES, max_cost=0.1, resamples=5))
+    json.dumps(result.to_json(naive=True), allow_nan=False)

@@ -1,0 +1,277 @@
+"""Sweeps: folds that stay out, the knee, the gaps, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.measures.scores import Outcomes
+from suffice.policies.fitting import fit_data, fit_rule, folds
+from suffice.policies.thresholds import (
+    ThresholdScore,
+    cheapest_within_one_error,
+    fill,
+    score_stops,
+    sweep_rule,
+)
+from suffice.replay.choose.sweep import SweepResult, SweepSettings, find_knee, sweep
+from suffice.replay.run.engine import stop_rounds
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+
+MARGIN = "answer_token_margin"
+RULE = f"answer_stable and calibrated({MARGIN}) > ?"
+GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+
+
+def records(count: int = 60, seed: int = 3) -> list[QuestionRecord]:
+    generator = np.random.default_rng(seed)
+    made = []
+    for number in range(count):
+        answers = generator.choice(["right", "wrong", "other"], 4, p=[0.5, 0.3, 0.2]).tolist()
+        margins = [
+            float(generator.normal(2.0 if each == "right" else 1.0, 0.8)) for each in answers
+        ]
+        split = "eval" if number % 3 == 0 else "tune"
+        made.append(
+            make_record(f"q{number:03d}", answers, gold=["right"], margins=margins, split=split)
+        )
+    return made
+
+
+def traces(count: int = 60, seed: int = 3) -> TraceSet:
+    return to_trace_set(records(count, seed))
+
+
+def run(given: TraceSet, **settings: Any) -> SweepResult:
+    return sweep(
+        given, SweepSettings(**{"rule": RULE, "thresholds": GRID, "resamples": 50, **settings})
+    )
+
+
+def test_points_are_what_sweeping_and_replaying_give() -> None:
+    given = traces()
+    result = run(given)
+    data = fit_data(given, ["answer_stable", MARGIN])
+    tune = sweep_rule(RULE, data, GRID)
+    held = given.only_split("eval")
+    for point, expected in zip(result.points, tune, strict=True):
+        assert (point.tune_f1, point.tune_rounds) == (expected.f1, expected.mean_rounds)
+        stops = stop_rounds(fit_rule(fill(RULE, point.threshold), data), held)
+        assert point.eval_rounds == stops.mean()
+    assert result.chosen == cheapest_within_one_error(tune).threshold
+    assert result.chosen_rule == fill(RULE, result.chosen)
+    assert result.questions == (40, 20)
+
+
+def test_cross_validation_is_a_loop_over_folds() -> None:
+    """Every question is scored by what was fitted and chosen without its fold."""
+    given = traces()
+    result = run(given)
+    tune = list(given.only_split("tune").records())
+    fold = folds(len(tune), 42)
+    scores, choices = {}, []
+    for number in sorted(set(fold.tolist())):
+        others = to_trace_set([r for r, f in zip(tune, fold, strict=True) if f != number])
+        inside = to_trace_set([r for r, f in zip(tune, fold, strict=True) if f == number])
+        data = fit_data(others, ["answer_stable", MARGIN])
+        choices.append(cheapest_within_one_error(sweep_rule(RULE, data, GRID)).threshold)
+        stops = stop_rounds(fit_rule(fill(RULE, choices[-1]), data), inside)
+        for record, stop in zip(inside.records(), stops, strict=True):
+            scores[record.question.id] = float(record.rounds[stop - 1].answer == "right")
+    assert list(result.fold_choices) == choices
+    assert result.held_out_f1 == pytest.approx(np.mean(list(scores.values())))
+    chosen_f1 = next(each.tune_f1 for each in result.points if each.threshold == result.chosen)
+    assert result.selection_gap.estimate == pytest.approx(chosen_f1 - result.held_out_f1)
+    eval_f1 = next(each.eval_f1 for each in result.points if each.threshold == result.chosen)
+    assert result.split_gap.estimate == pytest.approx(eval_f1 - result.held_out_f1)
+
+
+def relabelled(made: list[QuestionRecord], ids: set[str]) -> TraceSet:
+    return to_trace_set(
+        [
+            dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=("wrong",)))
+            if each.question.id in ids
+            else each
+            for each in made
+        ]
+    )
+
+
+def test_a_folds_labels_do_not_reach_its_own_choice() -> None:
+    """With a fold's labels changed its own choice stays; of the others, some change."""
+    moved = 0
+    for seed in range(6):
+        made = records(count=45, seed=seed)
+        before = run(to_trace_set(made))
+        tune = [each for each in made if each.question.split == "tune"]
+        fold = folds(len(tune), 42)
+        for number in range(5):
+            ids = {each.question.id for each, f in zip(tune, fold, strict=True) if f == number}
+            after = run(relabelled(made, ids))
+            assert after.fold_choices[number] == before.fold_choices[number]
+            moved += after.fold_choices != before.fold_choices
+    assert moved > 3  # the labels do matter to the choices that may see them
+
+
+def test_labelled_questions_of_one_fold_alone_are_divided_again() -> None:
+    """Two of forty labelled, both in fold 0 of all questions."""
+    made = records()
+    tune = [each for each in made if each.question.split == "tune"]
+    fold = folds(len(tune), 42)
+    kept = [each.question.id for each, f in zip(tune, fold, strict=True) if f == 0][:2]
+    unlabelled = [
+        each
+        if each.question.split == "eval" or each.question.id in kept
+        else dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=()))
+        for each in made
+    ]
+    result = run(to_trace_set(unlabelled), rule="answer_stable and overlap > ?", thresholds=(0.1,))
+    assert np.isfinite(result.held_out_f1)
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_sweeping_what_no_signal_tells() -> None:
+    result = run(traces(), rule="round >= ?", thresholds=(1.0, 2.0, 3.0, 4.0))
+    assert [each.tune_rounds for each in result.points] == [1.0, 2.0, 3.0, 4.0]
+    rates = run(traces(), rule="base_rate() > ?", thresholds=(0.1, 0.9))
+    assert [each.tune_rounds for each in rates.points] == [1.0, 4.0]
+
+
+def test_default_grids() -> None:
+    assert run(traces(), thresholds=None).points[0].threshold == 0.2
+    assert len(run(traces(), thresholds=None).points) == 16
+    given = traces()
+    plain = run(given, rule=f"(answer_stable) and ({MARGIN} > ?)", thresholds=None)
+    values = fit_data(given, [MARGIN]).table.signal(MARGIN)
+    quantiles = np.unique(np.quantile(values, np.linspace(0, 1, 41)))[1:-1]
+    np.testing.assert_allclose([each.threshold for each in plain.points], quantiles)
+
+
+def test_a_grid_is_sorted_and_without_repeats() -> None:
+    result = run(traces(), thresholds=(0.5, 0.1, 0.5))
+    assert [each.threshold for each in result.points] == [0.1, 0.5]
+
+
+def test_gain_is_per_extra_round_over_the_next_cheaper() -> None:
+    result = run(traces(), rule="round >= ?", thresholds=(1.0, 2.0, 4.0))
+    first, second, third = result.points
+    assert first.gain is None
+    assert second.gain == pytest.approx(second.tune_f1 - first.tune_f1)
+    assert third.gain == pytest.approx((third.tune_f1 - second.tune_f1) / 2)
+
+
+# --- the knee ------------------------------------------------------------------------------------
+def curve(f1_by_round: list[float], questions: int = 200) -> tuple[list[ThresholdScore], Outcomes]:
+    """Fixed budgets over questions whose F1 at round t is a share of right answers."""
+    rounds = len(f1_by_round)
+    f1 = np.stack(
+        [(np.arange(questions) < share * questions).astype(float) for share in f1_by_round], axis=1
+    )
+    scored = Outcomes(em=f1, f1=f1, acc=f1, labelled=np.ones(questions, bool))
+    return [
+        score_stops(float(k), np.full(questions, k, np.int16), scored) for k in range(1, rounds + 1)
+    ], scored
+
+
+def test_the_knee_of_a_bent_curve() -> None:
+    """0.2, 0.6, 0.65, 0.7, 0.75: the second is farthest above the line from first to last."""
+    scores, scored = curve([0.2, 0.6, 0.65, 0.7, 0.75])
+    knee = find_knee(scores, scored, SweepSettings(rule=RULE, resamples=200))
+    assert knee.threshold == 2.0
+    assert knee.share > 0.95
+    assert knee.warning is None
+
+
+def test_a_convex_curve_has_no_knee() -> None:
+    scores, scored = curve([0.2, 0.22, 0.3, 0.5, 0.8])
+    knee = find_knee(scores, scored, SweepSettings(rule=RULE, resamples=50))
+    assert knee.threshold is None
+    assert knee.warning is not None
+    assert "no knee" in knee.warning
+
+
+def test_too_few_points_have_no_knee() -> None:
+    scores, scored = curve([0.2, 0.6])
+    knee = find_knee(scores, scored, SweepSettings(rule=RULE, resamples=50))
+    assert knee.threshold is None
+    assert "fewer than three" in str(knee.warning)
+
+
+def test_curves_of_nothing_but_noise_seldom_have_a_knee() -> None:
+    """Sixteen budgets of the same quality, 40 times."""
+    clear = 0
+    for seed in range(40):
+        f1 = (np.random.default_rng(seed).random((80, 16)) < 0.5).astype(float)
+        scored = Outcomes(em=f1, f1=f1, acc=f1, labelled=np.ones(80, bool))
+        scores = [score_stops(float(k), np.full(80, k, np.int16), scored) for k in range(1, 17)]
+        knee = find_knee(scores, scored, SweepSettings(rule=RULE, resamples=100))
+        clear += knee.warning is None
+        if knee.warning is not None:
+            assert knee.share < 0.8
+            assert "knee" in knee.warning
+    assert clear <= 4
+
+
+def test_the_knee_needs_no_rise() -> None:
+    """A threshold that lowers cost and score is as good a curve, read from cheap to dear."""
+    scores, scored = curve([0.2, 0.6, 0.65, 0.7, 0.75])
+    knee = find_knee(scores[::-1], scored, SweepSettings(rule=RULE, resamples=50))
+    assert knee.threshold == 2.0
+
+
+# --- refusals and notes --------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"rule": "answer_stable"}, "exactly one '\\?'"),
+        ({"rule": "overlap > ? or margin_min > ?"}, "exactly one '\\?'"),
+        ({"rule": "nothing > ?"}, "unknown signal 'nothing'"),
+        ({"rule": "overlap > ? and"}, "expected a signal"),
+        ({"rule": "? < overlap", "thresholds": None}, "give the grid"),
+        ({"rule": "round >= ?", "thresholds": None}, "give the grid"),
+        ({"thresholds": ()}, "no threshold"),
+        ({"thresholds": (0.5, 1.0)}, "can never hold"),
+        ({"thresholds": (float("nan"),)}, "finite"),
+        ({"rule": "at_least(?, answer_stable, abstained)"}, "whole number"),
+    ],
+)
+def test_what_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(traces(), **settings)
+
+
+def test_a_missing_split_is_named() -> None:
+    for which in ("tune_split", "eval_split"):
+        with pytest.raises(DataError, match="splits found: eval, tune"):
+            run(traces(), **{which: "absent"})
+
+
+def test_one_labelled_question_is_too_few() -> None:
+    made = records()
+    first = next(each.question.id for each in made if each.question.split == "tune")
+    few = [
+        each
+        if each.question.split == "eval" or each.question.id == first
+        else dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=()))
+        for each in made
+    ]
+    with pytest.raises(UsageError, match="at least 2 labelled"):
+        run(to_trace_set(few))
+
+
+def test_short_and_in_sample_questions_are_said() -> None:
+    made = records()
+    short = dataclasses.replace(made[0], rounds=made[0].rounds[:2])
+    notes = run(to_trace_set([short, *made[1:]])).notes
+    assert notes == (
+        "0 questions of tune and 1 of eval end before round 4; their last recorded round stands for "
+        "later ones",
+    )
+    assert "in-sample" in run(traces(), eval_split="tune").notes[0]

@@ -1,0 +1,189 @@
+"""The study of calibrators: its numbers against the parts they are made of, its notes, its refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.measures.scores import outcomes
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.numbers.maps.quality import brier, expected_calibration_error, log_loss
+from suffice.policies.fitting import CalibratorKind, fit_calibrator, fit_data, out_of_fold
+from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.tasr.fit import FLOORS, MARGIN, TEMPLATE
+from suffice.policies.thresholds import cheapest_within_one_error, sweep_rule
+from suffice.replay.diagnose.calibrator_study import (
+    CalibratorScore,
+    ProbabilityScore,
+    _notes,
+    calibrator_study,
+)
+from suffice.replay.run.engine import at_stop, stop_rounds
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.table import TraceSet
+
+SIGNALS = ("answer_stable", "abstained", MARGIN)
+KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
+
+
+def traces(count: int = 80, seed: int = 4) -> TraceSet:
+    """Answers that are right the more often the higher their margin; records of uneven length."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for n in range(count):
+        rounds = int(rng.integers(2, 5))
+        margins = rng.gamma(1.0, 1.5, rounds)
+        right = rng.random(rounds) < 1 / (1 + np.exp(1.5 - margins))
+        made.append(
+            make_record(
+                f"q{n:03d}",
+                ["x" if each else "y" for each in right],
+                gold=["x"] if n % 9 else [],
+                margins=margins.tolist(),
+                split="tune" if n % 2 else "eval",
+            )
+        )
+    return to_trace_set(made)
+
+
+def test_every_number_is_that_of_its_parts() -> None:
+    whole = traces()
+    study = calibrator_study(whole)
+    assert tuple(each.kind for each in study.results) == KINDS
+    tune = fit_data(whole, SIGNALS)
+    held_out = whole.only_split("eval")
+    values, scored = (
+        fit_data(held_out, SIGNALS, split="eval").table.signal(MARGIN),
+        outcomes(held_out),
+    )
+    for found in study.results:
+        oof = out_of_fold(tune, MARGIN, kind=found.kind)
+        assert found.tune.brier.estimate == pytest.approx(brier(oof, tune.outcomes.em))
+        assert found.tune.log_loss == pytest.approx(log_loss(oof, tune.outcomes.em))
+        calibrator = fit_calibrator(tune, MARGIN, kind=found.kind)
+        p = np.stack(
+            [calibrator.predict(t + 1, column) for t, column in enumerate(values.T)], axis=1
+        )
+        assert found.eval.brier.estimate == pytest.approx(brier(p, scored.em))
+        assert found.eval.ece == pytest.approx(expected_calibration_error(p, scored.em))
+        assert found.eval.rows == int((np.isfinite(p) & np.isfinite(scored.em)).sum())
+        swept = sweep_rule(TEMPLATE, tune, FLOORS, calibrator=found.kind)
+        assert found.floor == cheapest_within_one_error(swept).threshold
+        policy = RulePolicy(rule=found.rule, calibrators={MARGIN: calibrator})
+        stops = stop_rounds(policy, held_out)
+        labelled = scored.labelled
+        assert found.f1.estimate == pytest.approx(at_stop(scored.f1, stops)[labelled].mean())
+        assert found.em == pytest.approx(at_stop(scored.em, stops)[labelled].mean())
+        assert found.mean_rounds == pytest.approx(stops[labelled].mean())
+    assert study.eval_questions == int(scored.labelled.sum()) < held_out.n_questions
+
+
+def test_intervals_resample_questions_with_all_their_rounds() -> None:
+    """Against a plain loop over drawn questions."""
+    whole = traces(40)
+    study = calibrator_study(whole, kinds=["isotonic", "platt"])
+    tune, held_out = fit_data(whole, SIGNALS), fit_data(whole, SIGNALS, split="eval")
+    errors = []
+    for kind in ("isotonic", "platt"):
+        calibrator = fit_calibrator(tune, MARGIN, kind=kind)
+        columns = enumerate(held_out.table.signal(MARGIN).T, start=1)
+        p = np.stack([calibrator.predict(t, column) for t, column in columns], axis=1)
+        errors.append((p - held_out.outcomes.em) ** 2)
+    kept = [np.isfinite(each).any(axis=1) for each in errors]
+    a, b = (each[keep] for each, keep in zip(errors, kept, strict=True))
+    rng = np.random.default_rng(42)
+    drawn = rng.integers(0, len(a), size=(1000, len(a)))
+    deltas = [np.nanmean(b[rows]) - np.nanmean(a[rows]) for rows in drawn]
+    found = study.results[1].eval.delta_brier
+    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(deltas, [2.5, 97.5])))
+    assert study.results[0].eval.delta_brier == Interval(estimate=0.0, low=0.0, high=0.0)
+    assert study.results[0].delta_f1 == Interval(estimate=0.0, low=0.0, high=0.0)
+
+
+def test_json_is_strict_and_shows_both_scores() -> None:
+    document = json.loads(json.dumps(calibrator_study(traces()).to_json(), allow_nan=False))
+    assert [each["kind"] for each in document["kinds"]] == list(KINDS)
+    for each in document["kinds"]:
+        assert set(each["eval"]) == set(each["tune_out_of_fold"])
+        assert {"brier", "delta_brier", "log_loss", "ece", "rows"} == set(each["eval"])
+        assert set(each["rule"]) == {"text", "floor", "f1", "delta_f1", "em", "mean_rounds"}
+
+
+def score(kind: CalibratorKind, brier: float, f1: float, half: float = 0.0) -> CalibratorScore:
+    flat = Interval(estimate=brier, low=brier, high=brier)
+    difference = Interval(estimate=brier - 0.2, low=brier - 0.2 - half, high=brier - 0.2 + half)
+    part = ProbabilityScore(brier=flat, delta_brier=difference, log_loss=0.5, ece=0.1, rows=9)
+    around = Interval(estimate=f1, low=f1 - half, high=f1 + half)
+    return CalibratorScore(
+        kind=kind,
+        tune=part,
+        eval=part,
+        floor=0.2,
+        rule="r",
+        f1=around,
+        delta_f1=around,
+        em=f1,
+        mean_rounds=2.5,
+    )
+
+
+def test_the_note_stands_when_the_orders_differ_and_only_then() -> None:
+    crossed = _notes([score("isotonic", 0.2, 0.5), score("platt", 0.1, 0.4)])
+    assert crossed == (
+        "better probabilities do not make the better rule here: on eval platt has the lower Brier score "
+        "(0.1000 against 0.2000 for isotonic), and its rule the lower F1 (0.400 against 0.500, at 2.50 "
+        "and 2.50 rounds)",
+    )
+    assert _notes([score("isotonic", 0.2, 0.4), score("platt", 0.1, 0.5)]) == ()
+    assert _notes([score("isotonic", 0.2, 0.4), score("platt", 0.1, 0.4)]) == ()
+    wide = _notes([score("isotonic", 0.2, 0.5, 0.2), score("platt", 0.1, 0.4, 0.2)])
+    assert "may be chance: the intervals overlap" in wide[0]
+    assert "no kind's Brier score on eval differs" in wide[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"kinds": []}, "at least one"),
+        ({"kinds": ["platt", "platt"]}, "each kind once"),
+        ({"kinds": ["spline"]}, "unknown calibrator 'spline'"),
+        ({"eval_split": "tune"}, "two splits"),
+        ({"rule": "answer_stable and overlap > ?"}, "must read calibrated"),
+        ({"rule": "answer_stable"}, "exactly one"),
+        ({"signal": "overlap"}, r"must read calibrated\(overlap\)"),
+    ],
+)
+def test_what_cannot_be_studied_is_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        calibrator_study(traces(20), **settings)
+
+
+def test_a_missing_split_and_missing_values_are_named() -> None:
+    with pytest.raises(DataError, match="dev"):
+        calibrator_study(traces(20), eval_split="dev")
+    nothing = [
+        make_record(f"q{n:02d}", ["x", "x"], gold=["x"], margins=None, split="eval")
+        for n in range(6)
+    ]
+    defined = list(traces(20).only_split("tune").records())
+    unlabelled = make_record("z", ["x", "x"], margins=[1.0, 2.0], split="eval")
+    whole = to_trace_set([*defined, *nothing, unlabelled])
+    with pytest.raises(UsageError, match=r"no labelled round of split 'eval'.*answer_token_margin"):
+        calibrator_study(whole)
+
+
+def test_recorded_traces(qwen_traces: Path) -> None:
+    """On recorded questions a better Brier score than the per-round fit's comes with no better rule."""
+    study = calibrator_study(read_traces(qwen_traces))
+    found = {each.kind: each for each in study.results}
+    assert (study.tune_questions, study.eval_questions) == (49, 75)
+    for kind in ("isotonic-global", "platt", "shrunken", "venn-abers"):
+        assert found[kind].eval.delta_brier.high < 0
+        assert found[kind].f1.estimate < found["isotonic"].f1.estimate
+    assert study.notes[0].startswith("better probabilities do not make the better rule here")

@@ -1,0 +1,132 @@
+"""Parts are there where the record allows them; where not, the reason is, and nothing fails."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.replay.choose.search import SearchSettings
+from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, report_parts
+from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+
+
+def records(*, split: bool = True, margins: bool = True) -> list[QuestionRecord]:
+    rng = np.random.default_rng(3)
+    return [
+        make_record(
+            f"q{number:02d}",
+            [str(rng.choice(["Oslo", "Rome"])) for _ in range(3)],
+            gold=["Oslo"],
+            margins=rng.random(3).tolist() if margins else None,
+            split=("tune" if number % 2 else "eval") if split else None,
+        )
+        for number in range(40)
+    ]
+
+
+def compared(traces: TraceSet, *names: str, baseline: str | None = None) -> Comparison:
+    return compare(traces, ComparisonSettings(policies=names, resamples=20, baseline=baseline))
+
+
+def test_all_that_the_record_allows() -> None:
+    traces = to_trace_set(records())
+    comparison = compared(traces, "fixed-1", "tasr")
+    search = SearchSettings(signals=("answer_stable", "answer_token_margin"), grid=4)
+    found = report_parts(traces, comparison, PartsSettings(search=search))
+    assert found.left_out == {
+        "guarantees": "no policy replayed here carries a guarantee (suffice fit certified)",
+        "question types": "no question has a type",
+    }
+    assert found.search is not None
+    assert found.search.settings.resamples == 20
+    assert found.sweep is not None
+    assert found.sweep.settings.resamples == 20
+    assert found.diagnostics is not None
+    assert [part.name for part in found.diagnostics.parts] == ["tune", "eval"]
+    assert [each.policy for each in found.selective] == ["tasr"]
+    assert len(found.costs) == 14
+    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert document["calibrators"]["signal"] == "answer_token_margin"
+    assert "naive_low" not in document["search"]["rules"][0]
+
+
+@pytest.mark.parametrize(
+    ("split", "margins", "why"), [(False, True, "tune"), (True, False, "column tokens")]
+)
+def test_without_splits_or_margins_the_reason_is_given(
+    split: bool, margins: bool, why: str
+) -> None:
+    traces = to_trace_set(records(split=split, margins=margins))
+    found = report_parts(traces, compared(traces, "fixed-1"))
+    assert (found.calibrators, found.sweep, found.selective) == (None, None, ())
+    for part in ("calibrators", "sweep"):
+        assert why in found.left_out[part]
+        assert "\n" not in found.left_out[part]
+    assert found.diagnostics is not None
+
+
+def test_without_gold_answers_nothing_fails() -> None:
+    traces = to_trace_set([replace(each, gold=Gold()) for each in records()])
+    found = report_parts(traces, compared(traces, "fixed-1"))
+    assert found.left_out["selective"] == "no question has gold answers"
+    assert "gold" in found.left_out["calibrators"]
+
+
+@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
+def test_one_question_each() -> None:
+    made = records()
+    traces = to_trace_set(made[:2])
+    found = report_parts(traces, compared(traces, "fixed-1"))
+    assert "sweep" in found.left_out
+    assert found.diagnostics is not None
+
+
+def test_a_search_that_cannot_be_is_left_out() -> None:
+    traces = to_trace_set(records())
+    search = SearchSettings(signals=("nonsense",))
+    found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(search=search))
+    assert found.search is None
+    assert "nonsense" in found.left_out["search"]
+
+
+def test_only_the_parts_asked_for() -> None:
+    traces = to_trace_set(records())
+    found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(parts=("costs",)))
+    assert found.costs
+    assert (found.diagnostics, found.sweep, found.left_out) == (None, None, {})
+    with pytest.raises(UsageError, match="unknown part 'cost'; known: guarantees"):
+        PartsSettings(parts=("cost",))
+    assert PartsSettings().parts == PARTS
+
+
+def test_a_named_confidence_serves_every_policy() -> None:
+    traces = to_trace_set(records())
+    settings = PartsSettings(confidence="answer_token_margin")
+    found = report_parts(traces, compared(traces, "fixed-1"), settings)
+    assert [each.policy for each in found.selective] == ["fixed-1", "fixed-3"]
+
+
+def with_round_zero(each: QuestionRecord) -> QuestionRecord:
+    number = int(each.question.id[1:])
+    closed = replace(each.rounds[0], answer="Oslo" if number % 4 else "Rome", passages=None)
+    return replace(each, closed_book=closed)
+
+
+def test_closed_book_has_no_scores_of_a_round() -> None:
+    made = [
+        with_round_zero(replace(each, question=replace(each.question, type="bridge")))
+        for each in records()
+    ]
+    traces = to_trace_set(made)
+    found = report_parts(traces, compared(traces, "closed-book", "fixed-1"))
+    assert [each.policy for each in found.types[0].policies] == ["fixed-1", "fixed-3"]
+    against = compared(traces, "fixed-1", baseline="closed-book")
+    left_out = report_parts(traces, against).left_out
+    assert "'closed-book' takes none of the recorded rounds" in left_out["question types"]

@@ -1,0 +1,190 @@
+"""Selective prediction: groups, abstentions, policies with and without a confidence."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.numbers.auroc import auroc
+from suffice.replay.diagnose.breakdown import breakdown
+from suffice.replay.diagnose.reliability import wilson
+from suffice.replay.diagnose.selective import (
+    AtStop,
+    SelectiveSettings,
+    confidence_auroc,
+    selective,
+    selective_prediction,
+)
+from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.testing.traces import make_record, random_records, to_trace_set
+from suffice.trace.rounds.records import Round, Usage
+
+RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
+FEW = SelectiveSettings(resamples=30)
+NAN = float("nan")
+
+
+def scores(em: list[float], abstained: list[bool] | None = None) -> AtStop:
+    values = np.array(em)
+    none = [False] * len(em)
+    return AtStop(em=values, f1=(values + 0.5) / 1.5, abstained=np.array(abstained or none))
+
+
+def comparison(rules: tuple[str, ...] = (RULE,), *, unlabelled: int = 3) -> Comparison:
+    rng = np.random.default_rng(0)
+    made = []
+    for number in range(60):
+        answers = [
+            str(rng.choice(["Oslo", "Rome", "unknown"], p=[0.6, 0.3, 0.1])) for _ in range(3)
+        ]
+        made.append(
+            make_record(
+                f"q{number:02d}",
+                answers,
+                gold=["Oslo"] if number >= unlabelled else [],
+                margins=[float(rng.random()) + (answer == "Oslo") * 0.4 for answer in answers],
+                split="tune" if number % 2 else "eval",
+            )
+        )
+    return compare(
+        to_trace_set(made), ComparisonSettings(policies=("fixed-2",), rules=rules, resamples=20)
+    )
+
+
+def test_groups_by_hand() -> None:
+    confidence = np.array([0.9, 0.7, 0.7, 0.2, NAN])
+    at_stop = scores([1.0, 0.0, 1.0, 0.0, 1.0], [False, False, False, True, False])
+    found = selective(("p", "policy"), confidence, at_stop, replace(FEW, threshold=0.7))
+    assert (found.above.questions, found.below.questions, found.undefined) == (3, 2, 1)
+    assert found.above.em.value == pytest.approx(2 / 3)
+    assert (found.above.em.low, found.above.em.high) == wilson(2, 3)
+    assert found.below.em.value == 0.5
+    # the tie of right and wrong counts half: pairs (.9, .7) (.9, .2) (.7, .7) (.7, .2)
+    assert found.auroc.value == pytest.approx(3.5 / 4)
+    # losses in order: 0, tie of 1 and 0, then 1, then the undefined one's 0
+    risks = [0, 0.25, 1 / 3, 0.5, 0.4]
+    assert found.curve.risk["em"].tolist() == pytest.approx(risks)
+    assert found.aurc.value == pytest.approx(np.mean(risks))
+    best = [0, 0, 0, 1 / 4, 2 / 5]
+    assert found.excess_aurc.value == pytest.approx(np.mean(risks) - np.mean(best))
+    assert (found.abstentions.count, found.abstentions.share) == (1, 0.2)
+    assert found.abstentions.others.em.value == 0.75
+    assert found.answers.f1.value == pytest.approx(np.mean(at_stop.f1))
+
+
+def test_low_confidences_are_turned_and_the_threshold_with_them() -> None:
+    entropy = np.array([0.1, 0.3, 0.3, 0.8])
+    at_stop = scores([1.0, 1.0, 0.0, 0.0])
+    turned = selective(("p", "e"), entropy, at_stop, replace(FEW, threshold=0.3), sign=-1.0)
+    plain = selective(("p", "e"), -entropy, at_stop, replace(FEW, threshold=-0.3))
+    assert turned.above == plain.above
+    assert turned.above.questions == 3
+    assert turned.auroc == plain.auroc
+    assert turned.aurc == plain.aurc
+    assert turned.threshold == 0.3
+
+
+def test_the_median_is_the_default_threshold() -> None:
+    found = selective(
+        ("p", "policy"), np.array([0.1, 0.2, 0.3, NAN]), scores([0.0, 1.0, 1.0, 0.0]), FEW
+    )
+    assert found.threshold == pytest.approx(0.2)
+    assert found.threshold_is_median
+    assert found.above.questions == 2
+
+
+def test_no_confidence_anywhere_is_undefined_not_wrong() -> None:
+    found = selective(("p", "policy"), np.full(3, NAN), scores([0.0, 1.0, 1.0]), FEW)
+    assert found.auroc.value is None
+    assert found.threshold is None
+    assert found.above.questions == 0
+    assert found.above.em.reason == "no such answer"
+    assert found.aurc.value == pytest.approx(1 / 3)  # as any random order
+    json.dumps(found.to_json(), allow_nan=False)
+    one_class = selective(("p", "policy"), np.arange(3.0), scores([1.0, 1.0, 1.0]), FEW)
+    assert one_class.auroc.reason == "no wrong answer has a defined confidence"
+    assert confidence_auroc(np.arange(3.0), np.ones(3)) is None
+
+
+def test_only_policies_with_a_confidence_and_their_auroc_in_replay() -> None:
+    found = comparison()
+    (result,) = selective_prediction(found.traces, found.result, FEW)
+    fixed, rule, _ = found.result.policies
+    assert result.policy == rule.name == RULE
+    assert result.confidence == "policy"
+    assert fixed.confidence is None
+    assert "auroc" not in fixed.to_json()
+    assert rule.policy is not None
+    assert rule.confidence is not None
+    labelled = np.array([bool(gold.answers) for gold in found.traces.gold])
+    assert result.answers.questions == int(labelled.sum()) < found.traces.n_questions
+    assert rule.to_json()["auroc"] == rule.auroc == pytest.approx(result.auroc.value)
+    assert result.answers.em.value == rule.em
+    assert result.answers.f1.value == pytest.approx(rule.f1)
+
+
+def test_the_confidence_of_a_rule_is_its_calibrated_value_at_the_stop() -> None:
+    found = comparison()
+    rule = found.result.policies[1]
+    assert rule.confidence is not None
+    for number, record in enumerate(found.traces.records()):
+        stop = int(rule.stops[number])
+        tokens = record.rounds[stop - 1].tokens or ()
+        margin = tokens[-1].top[0].logprob - tokens[-1].top[1].logprob
+        calibrators = getattr(rule.policy, "calibrators")  # noqa: B009 - only rules have them
+        expected = calibrators["answer_token_margin"].predict_one(stop, margin)
+        assert rule.confidence[number] == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_named_signal_serves_every_policy() -> None:
+    found = comparison()
+    settings = replace(FEW, confidence="answer_token_margin")
+    results = selective_prediction(found.traces, found.result, settings)
+    assert [each.policy for each in results] == [each.name for each in found.result.policies]
+    assert {each.confidence for each in results} == {"answer_token_margin"}
+    with pytest.raises(UsageError, match="unknown signal"):
+        selective_prediction(found.traces, found.result, replace(FEW, confidence="nothing"))
+    turned = selective_prediction(found.traces, found.result, replace(FEW, confidence="abstained"))
+    at = found.result.policies[0].stops - 1
+    em, abstained = [], []
+    for number, record in enumerate(found.traces.records()):
+        if record.gold.answers:
+            answer = record.rounds[at[number]].answer
+            em.append(answer == "Oslo")
+            abstained.append(answer == "unknown")
+    expected = auroc(-np.array(abstained, float), np.array(em))
+    assert turned[0].auroc.value == pytest.approx(expected)
+    assert turned[0].abstentions.count == sum(abstained) > 0
+
+
+def test_other_traces_and_unlabelled_ones() -> None:
+    found = comparison()
+    with pytest.raises(UsageError, match="pass the traces that were replayed"):
+        selective_prediction(found.traces.take(np.arange(30) < 5), found.result, FEW)
+    bare = [make_record(f"q{n}", ["Oslo", "Oslo"]) for n in range(4)]
+    nothing = compare(to_trace_set(bare), ComparisonSettings(policies=("fixed-1",)))
+    settings = replace(FEW, confidence="abstained")
+    assert selective_prediction(nothing.traces, nothing.result, settings) == ()
+    with pytest.raises(UsageError, match="finite"):
+        SelectiveSettings(threshold=NAN)
+
+
+def test_the_closed_book_is_left_out_of_what_is_about_rounds() -> None:
+    """Its stop round is 0, which as an index would mean the last round."""
+    records = [
+        replace(each, closed_book=Round(answer="Rome", usage=Usage(llm_calls=1)))
+        for each in random_records(20)
+    ]
+    settings = ComparisonSettings(
+        policies=("closed-book", "fixed-1"), baseline="fixed-1", resamples=20
+    )
+    found = compare(to_trace_set(records), settings)
+    by_signal = SelectiveSettings(confidence="answer_token_margin", resamples=20)
+    judged = selective_prediction(found.traces, found.result, by_signal)
+    assert [each.policy for each in judged] == ["fixed-1"]
+    (untyped,) = breakdown(found.traces, found.result)
+    assert [each.policy for each in untyped.policies] == ["fixed-1"]

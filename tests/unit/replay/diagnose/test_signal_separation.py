@@ -1,0 +1,114 @@
+"""Cohen's d by hand and from resampled sums; what is undefined says why."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from suffice.numbers.intervals.bootstrap import resampled_counts
+from suffice.replay.diagnose.signal_separation import ResampledD, Rows, cohens_d, separations
+
+
+def slow_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+    """The definition, with Python's statistics."""
+    of_right, of_wrong = values[right].tolist(), values[~right].tolist()
+    if min(len(of_right), len(of_wrong)) < 2:
+        return math.nan
+    spread = (statistics.stdev(of_right) + statistics.stdev(of_wrong)) / 2
+    gap = statistics.fmean(of_right) - statistics.fmean(of_wrong)
+    return gap / spread if spread else math.nan
+
+
+def rows(n_questions: int = 40, seed: int = 0) -> Rows:
+    rng = np.random.default_rng(seed)
+    values = 1e6 + rng.normal(size=n_questions * 3)
+    return Rows(
+        values=values,
+        right=rng.random(n_questions * 3) < 1 / (1 + np.exp(1e6 - values)),
+        questions=np.repeat(np.arange(n_questions), 3),
+    )
+
+
+def test_d_by_hand() -> None:
+    """Right 4, 8: mean 6, SD 2 sqrt 2. Wrong 1, 3: mean 2, SD sqrt 2. d = 4 / (1.5 sqrt 2)."""
+    values = np.array([1.0, 4.0, 3.0, 8.0])
+    right = np.array([False, True, False, True])
+    assert cohens_d(values, right) == pytest.approx(4 / (1.5 * math.sqrt(2)))
+    assert cohens_d(-values, right) == pytest.approx(-4 / (1.5 * math.sqrt(2)))
+    # a shift and a scale change nothing
+    assert cohens_d(7 * values - 3, right) == pytest.approx(4 / (1.5 * math.sqrt(2)))
+
+
+def test_resampled_d_equals_the_definition_on_the_drawn_rows() -> None:
+    given = rows()
+    resampled = ResampledD(given, 40)
+    for block in resampled_counts(40, resamples=20, seed=3):
+        found = resampled(block.T)
+        for number, counts in enumerate(block):
+            times = counts[given.questions].astype(int)
+            drawn = np.repeat(given.values, times), np.repeat(given.right, times)
+            assert found[number] == pytest.approx(slow_d(*drawn), rel=1e-7)
+
+
+def test_separation_gathers_all_figures() -> None:
+    given = rows()
+    ((found, draws),) = separations([given], 40, resamples=200, seed=42)
+    assert found.right + found.wrong == 120
+    assert found.mean_right == pytest.approx(given.values[given.right].mean())
+    assert found.sd_wrong == pytest.approx(given.values[~given.right].std(ddof=1))
+    assert found.d_signed.value == pytest.approx(slow_d(given.values, given.right))
+    assert found.d.value == abs(found.d_signed.value or 0.0)
+    assert draws.d_signed.shape == draws.auroc.shape == (200,)
+    assert found.auroc.low is not None
+    assert found.auroc.high is not None
+    assert found.auroc.low < (found.auroc.value or 0.0) < found.auroc.high
+    low, high = np.percentile(draws.auroc, [2.5, 97.5])
+    assert (found.auroc.low, found.auroc.high) == (low, high)
+
+
+def test_a_low_signal_is_turned_for_auroc_alone() -> None:
+    given = rows()
+    low = Rows(values=given.values, right=given.right, questions=given.questions, sign=-1.0)
+    (high_found, _), (low_found, _) = separations([given, low], 40, resamples=50, seed=1)
+    assert low_found.d_signed == high_found.d_signed
+    assert low_found.auroc.value == pytest.approx(1 - (high_found.auroc.value or 0.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "right", "why_area", "why_d"),
+    [
+        ([], [], "defined in no labelled round", None),
+        ([1.0, 2.0], [True, True], "no wrong answer among these rounds", None),
+        ([1.0, 2.0], [False, False], "no right answer among these rounds", None),
+        ([3.0, 3.0], [True, False], "the signal is 3 in all of these rounds", None),
+        ([1.0, 2.0], [True, False], None, "fewer than two rounds"),
+        ([1.0, 1.0, 2.0, 2.0], [True, True, False, False], None, "varies neither"),
+        ([1.0, math.inf, 2.0, 3.0], [True, True, False, False], None, "infinite"),
+    ],
+)
+def test_undefined_says_why(
+    values: list[float], right: list[bool], why_area: str | None, why_d: str | None
+) -> None:
+    given = Rows(
+        values=np.array(values), right=np.array(right, bool), questions=np.arange(len(values))
+    )
+    ((found, _),) = separations([given], max(1, len(values)), resamples=20, seed=0)
+    if why_area is not None:
+        assert found.auroc.value is None
+        assert found.auroc.reason == found.d.reason == found.d_signed.reason == why_area
+    else:
+        assert found.auroc.value is not None
+    if why_d is not None:
+        assert found.d.value is None
+        assert why_d in (found.d.reason or "")
+
+
+def test_no_labelled_question_at_all() -> None:
+    empty = Rows(values=np.zeros(0), right=np.zeros(0, bool), questions=np.zeros(0, np.int64))
+    ((found, draws),) = separations([empty], 0, resamples=10, seed=0)
+    assert found.auroc.value is None
+    assert np.isnan(draws.auroc).all()

@@ -1,0 +1,283 @@
+"""Names, order, defaults and the JSON of a comparison."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice._version import VERSION
+from suffice.errors import DataError, UsageError
+from suffice.policies.file import save_policy
+from suffice.policies.fixed import FixedPolicy
+from suffice.policies.registry import fit_method
+from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import StopPolicy
+from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.results import ReplayResult
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import write_traces
+
+# as the contract of the command line lists them
+FIELDS = {"questions", "max_rounds", "baseline", "split", "f1_kind", "seed", "version", "policies"}
+POLICY_FIELDS = {
+    *("name", "kind", "preset", "hash", "em", "f1", "acc", "mean_rounds", "llm_calls"),
+    *("prompt_tokens", "cached_tokens", "completion_tokens", "stop_rounds", "beyond_record"),
+    *("delta_f1", "retained_f1"),
+}
+
+
+def records(*splits: str | None) -> list[QuestionRecord]:
+    made = []
+    for index, split in enumerate(splits):
+        for n in range(6):
+            answers = ["x", "x", "y", "y"] if n % 2 else ["y", "x", "x", "x"]
+            made.append(
+                make_record(
+                    f"{index}{n}",
+                    answers,
+                    gold=["x"],
+                    margins=[n + 0.1, 1.0, 2.0, 3.0],
+                    split=split,
+                )
+            )
+    return made
+
+
+def traces(*splits: str | None) -> TraceSet:
+    return to_trace_set(records(*splits))
+
+
+def compared(found: TraceSet, *policies: str, **settings: Any) -> ReplayResult:
+    return compare(found, ComparisonSettings(policies=policies, resamples=50, **settings)).result
+
+
+def names(result: ReplayResult) -> list[str]:
+    return [each.name for each in result.policies]
+
+
+def test_order_is_that_given_then_the_baseline() -> None:
+    found = compared(traces("eval"), "fixed-2", "oracle-em", rules=("answer_stable", "overlap > 0"))
+    assert names(found) == ["fixed-2", "oracle-em", "answer_stable", "overlap > 0", "fixed-3"]
+    assert found.baseline == "fixed-3"
+    assert found.policies[-1].delta_f1 is not None
+    assert found.policies[-1].delta_f1.estimate == 0.0
+
+
+def test_a_baseline_among_them_is_not_repeated() -> None:
+    found = compared(traces("eval"), "fixed-3", "fixed-1", baseline="fixed-1")
+    assert names(found) == ["fixed-3", "fixed-1"]
+    found = compared(traces("eval"), "fixed-3", rules=("answer_stable",), baseline="answer_stable")
+    assert names(found) == ["fixed-3", "answer_stable"]
+    assert names(compared(traces("eval"), "oracle-f1", baseline="oracle-em")) == [
+        "oracle-f1",
+        "oracle-em",
+    ]
+
+
+def test_the_baseline_is_the_full_budget_where_shorter() -> None:
+    short = to_trace_set([make_record("a", ["x", "y"], gold=["x"])])
+    assert compared(short, "fixed-1").baseline == "fixed-2"
+
+
+def test_repeated_names_are_numbered() -> None:
+    found = compared(
+        traces("eval"), *["fixed-1"] * 3, "oracle-em", "oracle-em", rules=("overlap > 0",) * 2
+    )
+    assert names(found) == [
+        *("fixed-1", "fixed-1#2", "fixed-1#3", "oracle-em", "oracle-em#2"),
+        *("overlap > 0", "overlap > 0#2", "fixed-3"),
+    ]
+    assert found.policies[3].stops.tolist() == found.policies[4].stops.tolist()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    whole = traces("tune", "eval")
+    built: dict[str, StopPolicy] = {
+        "fixed": FixedPolicy(2),
+        "rule": RulePolicy(rule="answer_stable"),
+        "published": fit_method("tasr", whole, "published", "tune"),
+        "corrected": fit_method("tasr", whole, "corrected", "tune"),
+    }
+    return {name: str(save_policy(each, tmp_path / f"{name}.json")) for name, each in built.items()}
+
+
+def test_file_policies_are_named_by_kind(files: dict[str, str]) -> None:
+    found = compared(traces("eval"), *files.values(), files["published"])
+    assert names(found) == ["fixed", "rule", "tasr", "tasr-corrected", "tasr#2", "fixed-3"]
+    assert [each.preset for each in found.policies[:4]] == [None, None, "published", "corrected"]
+    assert found.policies[2].hash == found.policies[4].hash
+
+
+def test_a_file_as_baseline_is_found_among_the_policies(files: dict[str, str]) -> None:
+    found = compared(traces("eval"), "fixed-1", files["published"], baseline=files["published"])
+    assert names(found) == ["fixed-1", "tasr"]
+    assert found.baseline == "tasr"
+    found = compared(traces("eval"), "fixed-1", baseline=files["rule"])
+    assert names(found) == ["fixed-1", "rule"]
+
+
+def test_another_file_of_the_same_kind_as_baseline_gets_a_number(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    other = save_policy(RulePolicy(rule="not abstained"), tmp_path / "other.json")
+    found = compared(traces("eval"), files["rule"], files["rule"], baseline=str(other))
+    assert names(found) == ["rule", "rule#2", "rule#3"]
+    assert found.baseline == "rule#3"
+    assert found.policies[2].stops.tolist() != found.policies[0].stops.tolist()
+
+
+def test_bare_method_names_are_fitted_on_tune() -> None:
+    found = compared(traces("tune", "eval"), "tasr", "tasr-corrected", "tasr-published")
+    assert names(found)[:3] == ["tasr", "tasr-corrected", "tasr-published"]
+    assert [each.preset for each in found.policies[:3]] == ["published", "corrected", "published"]
+    assert found.policies[0].hash == found.policies[2].hash != found.policies[1].hash
+    rule = "calibrated(answer_token_margin) >= base_rate()"
+    assert compared(traces("tune", "eval"), rules=(rule,)).policies[0].kind == "rule"
+
+
+@pytest.mark.parametrize(
+    ("policy", "rules", "says"),
+    [
+        ("tasr", (), "suffice fit tasr OTHER_TRACES --out policy.json"),
+        ("fixed-1", ("base_rate() > 0.1",), r"record with --splits tune=0\.4,eval=0\.6"),
+    ],
+)
+def test_what_must_be_fitted_needs_a_tune_split(
+    policy: str, rules: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        compared(traces("eval"), policy, rules=rules)
+
+
+@pytest.mark.parametrize(
+    "name", ["fixed", "fixed-", "fixed-x", "oracle", "nothing", "answer_stable"]
+)
+def test_unknown_names_list_what_is_known(name: str) -> None:
+    with pytest.raises(UsageError, match=r"unknown policy .*fixed-K, oracle-em, .*--stop-when"):
+        compared(traces("eval"), name)
+
+
+def test_impossible_names_are_refused() -> None:
+    with pytest.raises(UsageError, match="from 1 to 32767, found 0"):
+        compared(traces("eval"), "fixed-0")
+    with pytest.raises(DataError, match="no such policy file"):
+        compared(traces("eval"), "missing.json")
+    with pytest.raises(UsageError, match="name at least one"):
+        compared(traces("eval"))
+
+
+# --- splits -----------------------------------------------------------------------------------------
+def test_the_split_defaults_to_eval_and_says_so() -> None:
+    found = compared(traces("tune", "eval", "eval"), "fixed-1")
+    assert (found.split, found.questions) == ("eval", 12)
+    assert found.notes == ("replayed on split eval, the default",)
+
+
+def test_without_eval_all_questions_are_replayed_and_it_says_so() -> None:
+    found = compared(traces("tune", None), "fixed-1")
+    assert (found.split, found.questions) == (None, 12)
+    assert found.notes[0] == "no split is named eval: all questions are replayed"
+
+
+def test_a_named_split_needs_no_note() -> None:
+    found = compared(traces("tune", "eval", "test"), "fixed-1", split="test")
+    assert (found.split, found.questions, found.notes) == ("test", 6, ())
+    with pytest.raises(DataError, match="eval, test, tune"):
+        compared(traces("tune", "eval", "test"), "fixed-1", split="dev")
+
+
+@pytest.mark.parametrize("split", ["tune", None])
+def test_scores_on_the_fitting_questions_are_called_in_sample(split: str | None) -> None:
+    found = compared(traces("tune", None), "tasr", "fixed-1", split=split)
+    assert [note for note in found.notes if "in-sample" in note] == [
+        "tasr was fitted on questions it is scored on: its figures are in-sample"
+    ]
+    assert not any("in-sample" in note for note in compared(traces("tune", "eval"), "tasr").notes)
+
+
+# --- JSON -------------------------------------------------------------------------------------------
+def test_json_is_strict_and_has_the_fields_of_the_contract() -> None:
+    unlabelled = make_record("z", ["x"] * 4, margins=[1.0] * 4, split="eval")
+    found = compared(
+        to_trace_set([*records("tune", "eval"), unlabelled]),
+        "fixed-9",
+        "oracle-f1",
+        "tasr",
+        rules=("overlap > 0.9",),
+    )
+    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert set(document) >= FIELDS
+    assert (document["questions"], document["max_rounds"]) == (7, 4)
+    assert (document["version"], document["seed"], document["split"]) == (VERSION, 42, "eval")
+    for entry in document["policies"]:
+        assert set(entry) >= POLICY_FIELDS
+        assert "rounds" not in entry
+        assert set(entry["delta_f1"]) == {"estimate", "low", "high"}
+        assert sum(entry["stop_rounds"].values()) == 7
+        assert 0.0 <= entry["f1"] <= 1.0
+        assert len(entry["hash"]) == 12
+    first = document["policies"][0]
+    assert first["stop_rounds"] == {"4": 7}
+    assert first["beyond_record"] == 7
+    assert first["retained_f1"] == 1.0
+
+
+def test_json_per_question() -> None:
+    found = compared(traces("eval"), "fixed-2", "oracle-em")
+    document = json.loads(json.dumps(found.to_json(per_question=True), allow_nan=False))
+    assert document["policies"][0]["rounds"] == {f"0{n}": 2 for n in range(6)}
+    assert document["policies"][1]["rounds"] == {f"0{n}": 1 if n % 2 else 2 for n in range(6)}
+
+
+def test_json_without_labels_is_null_not_nan() -> None:
+    found = compared(
+        to_trace_set([make_record("a", ["x", "y"])]), "fixed-1", rules=("answer_stable",)
+    )
+    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    for entry in document["policies"]:
+        nulls = ("em", "f1", "acc", "delta_f1", "retained_f1", "completion_tokens")
+        assert [entry[name] for name in nulls] == [None] * 6
+    assert document["frontier"] is None
+
+
+def test_the_hash_of_a_rule_does_not_depend_on_what_the_trace_stores() -> None:
+    """A stored signal and the same one computed are the same rule."""
+    plain = make_record("a", ["x", "y"], gold=["x"])
+    rounds = tuple(dataclasses.replace(each, signals={"overlap": 0.1}) for each in plain.rounds)
+    stored = dataclasses.replace(plain, rounds=rounds)
+    hashes = {
+        compared(to_trace_set([each]), rules=("overlap > 0.5",)).policies[0].hash
+        for each in (plain, stored)
+    }
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("name", ["", " or ".join(["answer_stable"] * 40)])
+def test_a_name_that_is_no_path_is_an_unknown_policy(name: str) -> None:
+    with pytest.raises(UsageError, match="unknown policy"):
+        compared(traces("eval"), name)
+
+
+def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -> None:
+    records = [
+        make_record(f"q{n}", ["a", "a", "b"], gold=["a"], margins=[1.0 + n, 2.0, 3.0], split="tune")
+        for n in range(6)
+    ]
+    write_traces(records, tmp_path / "t.parquet")
+    traces = read_traces(tmp_path / "t.parquet")
+    file = save_policy(fit_method("tasr", traces, "published", "tune"), tmp_path / "p.json")
+    for split in ("tune", None):
+        notes = compare(traces, ComparisonSettings(policies=(str(file),), split=split)).result.notes
+        assert any(
+            note.startswith("tasr was fitted on questions it is scored on") for note in notes
+        )
+    notes = compare(traces, ComparisonSettings(policies=("fixed-2",), split="tune")).result.notes
+    assert not any("fitted" in note for note in notes)

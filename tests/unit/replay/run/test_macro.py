@@ -1,0 +1,101 @@
+"""Macro means: the definition, shared questions drawn together, refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.macro import macro_means
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.table import TraceSet
+
+SETTINGS = ComparisonSettings(policies=("fixed-1", "fixed-2"), baseline="fixed-2", resamples=400)
+
+
+def traces(prefix: str, *, seed: int, count: int = 40, right: float = 0.5) -> TraceSet:
+    generator = np.random.default_rng(seed)
+    return to_trace_set(
+        [
+            make_record(
+                f"{prefix}{number:03d}",
+                ["yes it is" if generator.random() < right else "no" for _ in range(2)],
+                gold=["yes it is"],
+            )
+            for number in range(count)
+        ]
+    )
+
+
+def replayed(*sets: TraceSet) -> list[Comparison]:
+    return [compare(each, SETTINGS) for each in sets]
+
+
+def test_every_set_counts_the_same() -> None:
+    sets = replayed(traces("a", seed=1, count=80), traces("b", seed=2, count=10))
+    result = macro_means(sets)
+    for number, policy in enumerate(result.policies):
+        each = [comparison.result.policies[number] for comparison in sets]
+        assert policy.f1.estimate == pytest.approx(np.mean([one.f1 for one in each]))
+        assert policy.em == pytest.approx(np.mean([one.em for one in each]))
+        assert policy.mean_rounds == pytest.approx(np.mean([one.mean_rounds for one in each]))
+        assert policy.set_f1 == pytest.approx([one.f1 for one in each])
+    assert result.shared == 0
+    assert result.policies[1].delta_f1.low == result.policies[1].delta_f1.high == 0.0
+
+
+def test_shared_questions_are_one_observation() -> None:
+    """The same answers twice say no more than once; other questions do."""
+    first = traces("a", seed=1)
+    again = macro_means(replayed(first, first))
+    alone = compare(first, SETTINGS).result.policies[0].f1_interval
+    assert alone is not None
+    assert again.shared == 40
+    width = again.policies[0].f1.high - again.policies[0].f1.low
+    assert width == pytest.approx(alone.high - alone.low, rel=0.15)
+    apart = macro_means(replayed(first, traces("b", seed=1)))
+    narrower = apart.policies[0].f1.high - apart.policies[0].f1.low
+    assert narrower == pytest.approx(width / np.sqrt(2), rel=0.2)
+
+
+def test_one_id_with_two_texts_is_two_questions() -> None:
+    records = list(traces("a", seed=1).records())
+    other = [
+        dataclasses.replace(
+            each, question=dataclasses.replace(each.question, text=f"{each.question.text} again")
+        )
+        for each in records
+    ]
+    assert macro_means(replayed(to_trace_set(records), to_trace_set(other))).shared == 0
+
+
+def test_sets_linked_through_a_third_are_one_group() -> None:
+    a, b = list(traces("a", seed=1).records()), list(traces("b", seed=2).records())
+    sets = replayed(to_trace_set(a), to_trace_set(b), to_trace_set([*a[:20], *b[:20]]))
+    result = macro_means(sets)
+    assert result.shared == 40
+    assert [len(each.set_f1) for each in result.policies] == [3, 3]
+
+
+def test_refusals() -> None:
+    one = compare(traces("a", seed=1), SETTINGS)
+    with pytest.raises(UsageError, match="at least two"):
+        macro_means([one])
+    other = compare(
+        traces("b", seed=1), ComparisonSettings(policies=("fixed-1",), baseline="fixed-1")
+    )
+    with pytest.raises(UsageError, match="same policies"):
+        macro_means([one, other])
+    unlabelled = to_trace_set([make_record("z", ["x", "y"])])
+    with pytest.raises(UsageError, match="has gold answers"):
+        macro_means([one, compare(unlabelled, SETTINGS)])
+
+
+def test_json_is_plain() -> None:
+    document = macro_means(replayed(traces("a", seed=1), traces("b", seed=2))).to_json()
+    assert document["baseline"] == "fixed-2"
+    assert [each["labelled"] for each in document["sets"]] == [40, 40]
+    assert document["policies"][0]["f1_interval"]["low"] <= document["policies"][0]["f1"]

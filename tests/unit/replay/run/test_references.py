@@ -1,0 +1,137 @@
+"""The closed book in a replay: round 0 is scored and paid, and no policy ever stops there."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.errors import UsageError
+from suffice.replay.diagnose.question_histories import report_data
+from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.references import closed_book_rounds
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import QuestionRecord, Round, Usage
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import records_to_table, write_table, write_traces
+
+CLOSED = Usage(
+    llm_calls=1,
+    judge_calls=0,
+    prompt_tokens=30,
+    cached_tokens=10,
+    completion_tokens=5,
+    retrievals=0,
+)
+
+
+def record(
+    name: str, memory: str | None, split: str = "eval", usage: Usage = CLOSED
+) -> QuestionRecord:
+    made = make_record(name, ["x", "y", "Oslo"], gold=["Oslo"], split=split)
+    closed = None if memory is None else Round(answer=memory, passages=(), usage=usage)
+    return dataclasses.replace(made, closed_book=closed)
+
+
+def compared(found: TraceSet, *names: str, **settings: Any) -> Comparison:
+    return compare(found, ComparisonSettings(policies=names, resamples=50, **settings))
+
+
+def test_it_is_scored_by_its_own_answers_and_pays_its_own_call() -> None:
+    found = to_trace_set([record("a", "oslo."), record("b", "Oslo town"), record("c", "")])
+    result = compared(found, "closed-book", "fixed-1").result
+    closed, fixed = (each.to_json(result.question_ids) for each in result.policies[:2])
+    assert (closed["name"], closed["kind"], closed["preset"]) == (
+        "closed-book",
+        "closed-book",
+        None,
+    )
+    # one exact match; token F1 of "oslo town" against "oslo" is 2/3
+    assert closed["em"] == pytest.approx(1 / 3)
+    assert closed["f1"] == pytest.approx((1 + 2 / 3) / 3)
+    assert closed["acc"] == pytest.approx(2 / 3)
+    assert (closed["mean_rounds"], closed["stop_rounds"]) == (0.0, {"0": 3})
+    assert closed["rounds"] == {"a": 0, "b": 0, "c": 0}
+    assert (closed["beyond_record"], closed["p95_rounds"]) == (0, 0.0)
+    assert (closed["llm_calls"], closed["prompt_tokens"], closed["retrievals"]) == (1.0, 30.0, 0.0)
+    assert (closed["cached_tokens"], closed["passages"]) == (10.0, 0.0)
+    assert (fixed["em"], fixed["stop_rounds"]) == (0.0, {"1": 3})
+    baseline = result.policies[2]
+    assert baseline.name == "fixed-3"
+    assert closed["delta_f1"]["estimate"] == pytest.approx((1 + 2 / 3) / 3 - 1)
+
+
+def test_other_policies_do_not_see_round_0() -> None:
+    with_it = to_trace_set([record("a", "Oslo"), record("b", "Oslo")])
+    without = to_trace_set([record("a", None), record("b", None)])
+    names = ("fixed-1", "oracle-em", "oracle-f1")
+    rules = ("answer_stable", "round >= 2")
+    for one, two in zip(
+        compared(with_it, *names, rules=rules).result.policies,
+        compared(without, *names, rules=rules).result.policies,
+        strict=True,
+    ):
+        assert one.to_json() == two.to_json()
+    assert with_it.n_rounds == without.n_rounds == 3
+
+
+def test_it_can_be_the_baseline_and_come_twice() -> None:
+    found = to_trace_set([record("a", "Oslo"), record("b", "no")])
+    result = compared(found, "closed-book", "closed-book", "fixed-3", baseline="closed-book").result
+    assert [each.name for each in result.policies] == ["closed-book", "closed-book#2", "fixed-3"]
+    delta = result.policies[2].delta_f1
+    assert delta is not None
+    assert delta.estimate == pytest.approx(0.5)
+    assert result.policies[0].hash != result.policies[2].hash
+
+
+def test_rounds_and_tokens_as_the_cost() -> None:
+    found = to_trace_set([record("a", "Oslo"), record("b", "no")])
+    for cost in ("rounds", "prompt_tokens"):
+        assert compared(found, "closed-book", cost=cost).result.policies[0].costs["rounds"] == 0.0
+
+
+def test_a_question_without_round_0_is_named_with_how_to_record_it() -> None:
+    found = to_trace_set([record("a", "Oslo"), record("b", None), record("c", None)])
+    with pytest.raises(UsageError, match=r"2 of 3 questions.*'b'.*suffice record .* --closed-book"):
+        compared(found, "closed-book")
+
+
+def test_only_the_questions_replayed_must_have_it() -> None:
+    found = to_trace_set([record("a", None, "tune"), record("b", "Oslo")])
+    assert compared(found, "closed-book").result.policies[0].em == 1.0
+    with pytest.raises(UsageError, match="1 of 1 questions"):
+        compared(found, "closed-book", split="tune")
+
+
+def test_a_cost_that_round_0_lacks_is_refused_by_name() -> None:
+    found = to_trace_set([record("a", "Oslo"), record("b", "x", usage=Usage())])
+    with pytest.raises(UsageError, match=r"'llm_calls' is not recorded in every round 0.*--cost"):
+        compared(found, "closed-book")
+    closed = compared(found, "closed-book", cost="rounds").result.policies[0]
+    assert (closed.em, closed.costs["llm_calls"]) == (0.5, None)
+
+
+def test_gold_is_that_of_the_question_whatever_row_0_says(tmp_path: Path) -> None:
+    table = records_to_table([record("a", "Oslo")])
+    rows = table.to_pylist()
+    assert rows[0]["round"] == 0
+    rows[0]["gold_answers"] = None
+    write_table(type(table).from_pylist(rows, schema=table.schema), tmp_path / "t.parquet")
+    found = read_traces(tmp_path / "t.parquet")
+    assert closed_book_rounds(found).gold == found.gold
+    assert compared(found, "closed-book").result.policies[0].em == 1.0
+
+
+def test_it_survives_the_file_and_the_report(tmp_path: Path) -> None:
+    write_traces([record("a", "Oslo"), record("b", "x")], tmp_path / "t.parquet")
+    comparison = compared(read_traces(tmp_path / "t.parquet"), "closed-book", "fixed-1")
+    assert comparison.result.policies[0].em == 0.5
+    story = report_data(comparison.traces, comparison.result).stories[0]
+    assert (story.stops[0].round, story.stops[0].reason) == (
+        0,
+        "the answer without passages, round 0",
+    )

@@ -1,0 +1,154 @@
+"""Policies fitted on other traces than those replayed: what is fitted there, and what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from suffice.cli.main import main
+from suffice.errors import UsageError
+from suffice.policies.file import save_policy
+from suffice.policies.fitting import fit_data, fit_rule
+from suffice.policies.registry import fit_method
+from suffice.policies.rules.policy import RulePolicy
+from suffice.replay.run.candidates import candidates
+from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.writer import write_traces
+
+RULE = "calibrated(answer_token_margin) > 0.4"
+
+
+def records(prefix: str, *, rounds: int = 4, flip: bool = False) -> list[QuestionRecord]:
+    """Ten tune and ten eval questions; with ``flip`` high margins go with wrong answers."""
+    made = []
+    for n in range(20):
+        right = (n % 10 >= 5) != flip
+        made.append(
+            make_record(
+                f"{prefix}{n:02d}",
+                ["y", *(["x" if right else "y"] * (rounds - 1))],
+                gold=["x"],
+                margins=[n % 10 + 0.1 * t for t in range(rounds)],
+                split="tune" if n < 10 else "eval",
+            )
+        )
+    return made
+
+
+def traces(prefix: str, source: str, **changes: bool | int) -> TraceSet:
+    made = to_trace_set(records(prefix, **changes))  # type: ignore[arg-type]
+    return dataclasses.replace(made, origin=TraceSetOrigin(source=source))
+
+
+def test_methods_and_rules_are_fitted_there() -> None:
+    here, there = traces("a", "a.parquet"), traces("b", "b.parquet", flip=True)
+    built = candidates(here, ["tasr", "fixed-2"], [RULE], fit_on=there)
+    policies = [each.policy for each in built]
+    assert policies[0] == fit_method("tasr", there, "published", "tune")
+    assert policies[0] != fit_method("tasr", here, "published", "tune")
+    data = fit_data(there, ["answer_token_margin"])
+    assert policies[2] == fit_rule(RULE, data)
+    for policy in (policies[0], policies[2]):
+        assert isinstance(policy, RulePolicy)
+        assert policy.fitted_on["source"] == "b.parquet"
+    assert candidates(here, ["tasr"])[0].policy == fit_method("tasr", here, "published", "tune")
+
+
+def notes(here: TraceSet, there: TraceSet, *policies: str, rules: tuple[str, ...] = ()) -> str:
+    settings = ComparisonSettings(policies=policies, rules=rules, fit_on=there, resamples=20)
+    return "\n".join(compare(here, settings).result.notes)
+
+
+def test_the_notes_say_where_it_was_fitted() -> None:
+    here, there = traces("a", "a.parquet"), traces("b", "b.parquet")
+    said = notes(here, there, "tasr", "fixed-2", rules=(RULE,))
+    assert (
+        f"fitted on split tune of b.parquet (10 questions), as asked by fit-on: tasr, {RULE}"
+        in said
+    )
+    assert "in-sample" not in said
+    assert "was fitted to round" not in said
+    assert "nothing was fitted on b.parquet" in notes(here, there, "fixed-2", "oracle-em")
+
+
+def test_rounds_that_were_never_fitted_are_named() -> None:
+    here, there = traces("a", "a.parquet"), traces("b", "b.parquet", rounds=2)
+    said = notes(here, there, "tasr", rules=(RULE,))
+    assert (
+        "tasr: calibrated(answer_token_margin) was fitted to round 2 and is 0.5 in rounds 3 to 4"
+        in said
+    )
+    assert f"{RULE}: calibrated(answer_token_margin) was fitted to round 2 and is undefined" in said
+
+
+def test_questions_in_both_are_counted() -> None:
+    here = traces("a", "memory")
+    swapped = [
+        dataclasses.replace(
+            each,
+            question=dataclasses.replace(
+                each.question, split="tune" if each.question.split == "eval" else "eval"
+            ),
+        )
+        for each in records("a")[:16]
+    ]
+    there = dataclasses.replace(to_trace_set(swapped), origin=TraceSetOrigin(source="memory"))
+    said = notes(here, there, rules=(RULE,))
+    assert "6 of the 10 questions replayed are among those fitted on" in said
+    others = [
+        dataclasses.replace(each, question=dataclasses.replace(each.question, text="Another?"))
+        for each in swapped
+    ]
+    assert "in-sample" not in notes(here, to_trace_set(others), rules=(RULE,))
+
+
+def test_a_file_fitted_on_the_replayed_questions_is_still_said_to_be(tmp_path: Path) -> None:
+    here, there = traces("a", "a.parquet"), traces("b", "b.parquet")
+    file = save_policy(fit_method("tasr", here, "published", "eval"), tmp_path / "p.json")
+    said = notes(here, there, str(file), rules=(RULE,))
+    assert "tasr was fitted on questions it is scored on" in said
+    assert f"as asked by fit-on: {RULE}" in said
+
+
+def test_traces_that_cannot_be_fitted_on_are_named() -> None:
+    here = traces("a", "a.parquet")
+    unsplit = [
+        dataclasses.replace(each, question=dataclasses.replace(each.question, split="eval"))
+        for each in records("b")
+    ]
+    there = dataclasses.replace(to_trace_set(unsplit), origin=TraceSetOrigin(source="b.parquet"))
+    with pytest.raises(UsageError, match=r"b\.parquet has no questions in split 'tune'"):
+        candidates(here, ["tasr"], fit_on=there)
+    with pytest.raises(UsageError, match=r"b\.parquet does not have.*--fit-on OTHER_TRACES"):
+        candidates(here, [], [RULE], fit_on=there)
+    with_own = [
+        dataclasses.replace(
+            each,
+            rounds=tuple(dataclasses.replace(one, signals={"mine": 1.0}) for one in each.rounds),
+        )
+        for each in records("a")
+    ]
+    rule = f"mine > 0 and {RULE}"
+    with pytest.raises(UsageError, match=r"reads 'mine', which b2\.parquet does not record"):
+        candidates(to_trace_set(with_own), [], [rule], fit_on=traces("b", "b2.parquet"))
+
+
+def test_the_command_line_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here, there = str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")
+    write_traces([each for each in records("a") if each.question.split == "eval"], here)
+    write_traces(records("b"), there)
+    assert main(["replay", here, "--policy", "tasr", "--json"]) == 2
+    assert "--fit-on OTHER_TRACES" in capsys.readouterr().err
+    assert main(["replay", here, "--fit-on", there, "--policy", "tasr", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert any(f"fitted on split tune of {there}" in note for note in document["notes"])
+    report = ["report", here, "--fit-on", there, "--out", str(tmp_path / "r.html"), "--json"]
+    assert main(report) == 0
+    assert "tasr-corrected" in (tmp_path / "r.html").read_text()
+    assert main(["replay", here, "--fit-on", str(tmp_path / "no.parquet"), "--policy", "tasr"]) == 2

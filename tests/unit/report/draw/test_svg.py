@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from suffice.report.draw.svg import BADGE_RADIUS, Box, Scale, place_badges, ticks
+
+FRAME = Box(46, 34, 448, 310)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (0.27, 0.63),
+        (1, 5),
+        (0, 1),
+        (0.3, 0.3),
+        (-0.02, 0.31),
+        (1, 100),
+        (0.4149, 0.4151),
+        (0, 12345),
+    ],
+)
+def test_ticks_enclose_the_values_at_even_round_steps(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert found[0] <= low
+    assert found[-1] >= high
+    assert 2 <= len(found) <= 7
+    steps = np.diff(found)
+    np.testing.assert_allclose(steps, steps[0], rtol=1e-6)
+    mantissa = steps[0] / 10 ** math.floor(math.log10(steps[0]) + 1e-9)
+    assert min(abs(mantissa - round_step) for round_step in (1, 2, 5)) < 1e-6
+
+
+def test_a_scale_maps_its_ends() -> None:
+    scale = Scale(2, 4, 100, 50)
+    assert (scale(2), scale(3), scale(4)) == (100, 75, 50)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_badges_stay_inside_and_apart_even_where_points_crowd(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    centre = generator.uniform((80, 80), (400, 260))
+    crowd = [tuple(centre + generator.normal(0, 6, 2)) for _ in range(6)]
+    spread = [tuple(generator.uniform((60, 50), (430, 290))) for _ in range(6)]
+    points = [(float(x), float(y)) for x, y in crowd + spread]
+    whiskers = [((x, max(40, y - 60)), (x, min(300, y + 60))) for x, y in points]
+    places = place_badges(FRAME, points, whiskers)
+    for x, y in places:
+        assert FRAME.left <= x - BADGE_RADIUS
+        assert x + BADGE_RADIUS <= FRAME.right
+        assert FRAME.top <= y - BADGE_RADIUS
+        assert y + BADGE_RADIUS <= FRAME.bottom
+    for number, place in enumerate(places):
+        others = places[:number]
+        assert all(math.dist(place, other) >= 2 * BADGE_RADIUS for other in others)
+        assert all(math.dist(place, point) >= BADGE_RADIUS + 4 for point in points)
+
+
+def test_equal_points_get_different_places() -> None:
+    places = place_badges(FRAME, [(200.0, 150.0)] * 5, [])
+    assert len(set(places)) == 5

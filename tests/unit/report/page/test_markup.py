@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import html
+import json
+
+import pytest
+
+from suffice.report.page.markup import (
+    Html,
+    data_table,
+    element,
+    join,
+    json_for_script,
+    shorten,
+    visible,
+)
+
+HOSTILE = (
+    "<script>window.hacked=1</script>",
+    "</script><!--",
+    "]]> & &amp; \"double\" 'single' `tick`",
+    "a\u2028b\u2029c",
+    "abc\u202edef\u2066ghi\u200b",
+    "nul\x00bell\x07",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_text_and_attributes_are_escaped_and_come_back_whole(text: str) -> None:
+    made = element("p", text, title=text)
+    assert made.count("<") == 2
+    assert made.count('"') == 2
+    inner = made.partition(">")[2].removesuffix("</p>")
+    assert html.unescape(inner) == visible(text)
+
+
+def test_a_string_made_from_markup_is_text_again() -> None:
+    bold = element("b", "x")
+    assert join([bold]) == "<b>x</b>"
+    assert join([f"{bold}"]) == "&lt;b&gt;x&lt;/b&gt;"
+    assert join([bold + "<"]) == "&lt;b&gt;x&lt;/b&gt;&lt;"
+
+
+def test_attributes_can_be_left_out_or_bare() -> None:
+    assert element("input", type="text", hidden=True, title=None, disabled=False) == (
+        '<input type="text" hidden>'
+    )
+    assert element("p", class_="note", aria_label="a") == '<p class="note" aria-label="a"></p>'
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_json_in_a_script_round_trips_and_cannot_end_it(text: str) -> None:
+    embedded = json_for_script({text: [text, None, 1.5]})
+    assert not set(embedded) & set("<>&\u2028\u2029")
+    assert json.loads(embedded) == {text: [text, None, 1.5]}
+
+
+def test_json_refuses_what_json_has_no_number_for() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        json_for_script([float("nan")])
+
+
+def test_visible_spells_out_what_hides_or_reorders_text_and_nothing_else() -> None:
+    assert visible("abc\u202edef") == "abc[U+202E]def"
+    assert visible("zero\u200bwidth\ufeff") == "zero[U+200B]width[U+FEFF]"
+    assert visible("\ud800") == "[U+D800]"
+    plain = "Ångström, 東京, עברית, naïve\n\ttab 🙂 👩‍🚀"
+    assert visible(plain) == plain
+
+
+def test_shorten_keeps_both_ends_and_the_length() -> None:
+    text = "answer_stable and round >= 2"
+    for most in range(4, len(text)):
+        short = shorten(text, most, "...")
+        assert len(short) == most
+        assert short.startswith(text[: (most - 3) // 2])
+        assert short.endswith(text[len(text) - (most - 3) // 2 :] if most > 4 else "")
+    assert shorten(text, len(text)) == text
+
+
+def test_a_data_table_is_a_focusable_region_with_headers() -> None:
+    table = data_table("Costs <1>", ("policy", "calls"), [("a<b", 1), (Html("<b>c</b>"), 2)])
+    assert 'role="region"' in table
+    assert 'tabindex="0"' in table
+    assert 'aria-label="Costs &lt;1&gt;"' in table
+    assert '<th scope="row">a&lt;b</th><td>1</td>' in table
+    assert '<th scope="row"><b>c</b></th><td>2</td>' in table

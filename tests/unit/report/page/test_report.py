@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.replay.diagnose.question_histories import ReportData, report_data
+from suffice.replay.run.candidates import candidates
+from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.report.page.report import render_report
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Usage
+
+Build = Callable[..., ReportData]
+VOID = {"meta", "link", "br", "input"}
+TAGS = frozenset(
+    re.findall(
+        r"\w+",
+        "html head meta title link style body a header div p button h1 h2 h3 dl dt dd details summary "
+        "table caption thead tbody tr th td nav ul li main section span bdi br small code figure "
+        "figcaption svg desc line text circle rect polygon i noscript label input select script footer",
+    )
+)
+HOSTILE = "<script>window.hacked=1</script></script><!--<img src=x onerror=window.hacked=1>\"'&\u202e\u2028"
+
+
+@dataclass
+class Page(HTMLParser):
+    """The parsed document: every start tag, the tables by caption, the scripts and styles."""
+
+    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    tables: dict[str, list[list[str]]] = field(default_factory=dict)
+    raw: dict[str, str] = field(default_factory=dict)
+    open: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.cell: list[str] | None = None
+        self.rows: list[list[str]] = []
+        self.caption = ""
+
+    @classmethod
+    def of(cls, text: str) -> Page:
+        page = cls()
+        page.feed(text)
+        page.close()
+        assert page.open == [], "every element is closed in order"
+        return page
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "table":
+            self.rows = []
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th", "caption"):
+            self.cell = []
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+        if self.cell is not None and tag in ("td", "th"):
+            self.rows[-1].append(" ".join("".join(self.cell).split()))
+            self.cell = None
+        if self.cell is not None and tag == "caption":
+            self.caption, self.cell = "".join(self.cell), None
+        if tag == "table":
+            self.tables[self.caption] = self.rows
+
+    def handle_data(self, data: str) -> None:
+        if self.cell is not None:
+            self.cell.append(f" {data}" if self.open[-1] == "small" else data)
+        if self.open and self.open[-1] in ("script", "style"):
+            kind = dict(self.tags[-1][1]).get("type") or self.open[-1]
+            self.raw[kind] = self.raw.get(kind, "") + data
+
+
+def hostile(record: QuestionRecord) -> QuestionRecord:
+    passage = Passage(id=HOSTILE, title=HOSTILE, text=HOSTILE)
+    return replace(
+        record,
+        question=replace(
+            record.question, id=f"{record.question.id}{HOSTILE}", text=HOSTILE, type=HOSTILE
+        ),
+        gold=Gold(answers=(HOSTILE,)),
+        rounds=tuple(
+            replace(
+                each,
+                answer=HOSTILE,
+                passages=(passage,),
+                parse_failure=HOSTILE,
+                signals={HOSTILE: 1.0},
+            )
+            for each in record.rounds
+        ),
+    )
+
+
+def test_every_figure_of_the_comparison_is_the_results(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3", "tasr", "oracle-f1"])
+    rows = Page.of(render_report(data)).tables["Policies side by side"]
+    assert [len(row) for row in rows] == [11] * 5
+    assert rows[1][8] == "baseline"
+    for each, row in zip(data.result.policies[1:], rows[2:], strict=True):
+        shown = json.loads(json.dumps(each.to_json()))
+        numbers = [
+            [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", cell.replace(",", ""))]
+            for cell in (*row[1:7], *row[8:])
+        ]
+        # the comma inside an interval went with the thousands separators
+        f1, delta, gain = (shown[key] for key in ("f1_interval", "delta_f1", "frontier_gain"))
+        expected = [
+            [100 * shown["em"]],
+            [100 * value for value in f1.values()],
+            [100 * shown["acc"]],
+            [shown["mean_rounds"]],
+            [shown["llm_calls"]],
+            [shown["prompt_tokens"]],
+            [100 * value for value in delta.values()],
+            [100 * shown["retained_f1"]],
+            [100 * value for value in gain.values()],
+        ]
+        for index, (have, want) in enumerate(zip(numbers, expected, strict=True)):
+            tolerance = 0.5 if index == 5 else 0.0501
+            np.testing.assert_allclose(have, want, atol=tolerance)
+        assert row[7] == "-"
+
+
+def test_charts_have_names_and_their_numbers_in_tables(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-2", "tasr"])
+    page = Page.of(render_report(data))
+    pictures = [attributes for tag, attributes in page.tags if tag == "svg"]
+    assert len(pictures) == 4 + len(data.reliability["tasr"])
+    assert all(each["role"] == "img" and each["aria-label"] for each in pictures)
+    stops = page.tables["Questions that stop at each round"]
+    for each, row in zip(data.result.policies, stops[1:], strict=True):
+        counts = [int((each.stops == number).sum()) for number in (1, 2, 3)]
+        assert [int(cell) for cell in row[1:4]] == counts
+    frontier = data.result.frontier
+    assert frontier is not None
+    drawn = page.tables["F1 and cost of every policy"][-3:]
+    assert [row[2] for row in drawn] == [f"{100 * value:.1f}" for value in frontier.f1]
+    calibrated = page.tables["Reliability of calibrated(answer_token_margin)"][1:]
+    buckets = [bucket for each in data.reliability["tasr"] for bucket in each.buckets]
+    assert [row[1:3] + row[4:] for row in calibrated] == [
+        [f"{100 * each.predicted:.1f}", f"{100 * each.right:.1f}", str(each.count)]
+        for each in buckets
+    ]
+
+
+def test_hostile_texts_stay_texts(records: list[QuestionRecord], build_report: Build) -> None:
+    data = build_report([hostile(records[0]), *records[1:]], notes=[HOSTILE])
+    named = replace(data.result.policies[0], name=HOSTILE)
+    result = replace(
+        data.result,
+        policies=(named, *data.result.policies[1:]),
+        source=HOSTILE,
+        split=HOSTILE,
+        baseline=HOSTILE,
+    )
+    text = render_report(replace(data, result=result, run={HOSTILE: HOSTILE, "model": HOSTILE}))
+    page = Page.of(text)
+    assert {tag for tag, _ in page.tags} <= TAGS
+    assert sum(tag == "script" for tag, _ in page.tags) == 2
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    assert "<!--" not in text
+    assert "\u202e" not in text
+    document = json.loads(page.raw["application/json"])
+    assert document["policies"][0][2].startswith("<script>")
+
+
+def test_nothing_is_loaded_and_the_policy_admits_only_our_own(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    text = render_report(build_report(records))
+    page = Page.of(text)
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "url(" not in text
+    assert "@import" not in text
+    for tag, attributes in page.tags:
+        assert "src" not in attributes
+        assert "style" not in attributes
+        href = attributes.get("href")
+        assert href is None or href.startswith("#") or (tag, href) == ("link", "data:,")
+    policy = next(
+        attributes["content"]
+        for tag, attributes in page.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for kind, directive in (("style", "style-src"), ("script", "script-src")):
+        digest = b64encode(hashlib.sha256(page.raw[kind].encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy
+
+
+def test_ids_are_unique_and_links_lead_somewhere(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    page = Page.of(render_report(build_report(records, ["fixed-1", "tasr"])))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = {href[1:] for _, a in page.tags if (href := a.get("href")) and href.startswith("#")}
+    assert links <= set(ids)
+    assert "reliability" in links
+    labels = {attributes["for"] for tag, attributes in page.tags if tag == "label"}
+    assert labels <= set(ids)
+
+
+def test_what_was_replayed_is_stated(records: list[QuestionRecord], build_report: Build) -> None:
+    data = replace(build_report(records), run={"model": "little-model", "rounds": 3})
+    text = render_report(data)
+    for each in data.result.policies:
+        assert each.hash in text
+    for stated in ("little-model", "200 paired resamples, seed 42", "12 with gold answers"):
+        assert stated in text
+
+
+def test_unknown_costs_and_missing_gold_are_stated(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    bare = [
+        replace(
+            record,
+            gold=Gold(),
+            rounds=tuple(replace(each, usage=Usage()) for each in record.rounds),
+        )
+        for record in records
+    ]
+    data = build_report(bare, ["fixed-1", "fixed-2"])
+    text = render_report(data)
+    page = Page.of(text)
+    row = page.tables["Policies side by side"][2]
+    assert row == ["2fixed-2", "-", "-", "-", "2.00", "-", "-", "-", "-", "-", "-"]
+    assert "No question has gold answers" in text
+    assert "llm_calls is not recorded for any policy" in text
+    assert text.count("not recorded</text>") == 4
+    assert "F1 and cost of every policy" not in page.tables
+    assert sum(tag == "svg" for tag, _ in page.tags) == 2
+
+
+def test_some_unlabelled_questions_are_counted(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report([replace(records[0], gold=Gold()), *records[1:]])
+    assert "1 question without gold answers" in render_report(data)
+
+
+@pytest.mark.parametrize("number", [1, 12])
+def test_one_policy_and_twelve(
+    records: list[QuestionRecord], build_report: Build, number: int
+) -> None:
+    names = ["fixed-1", "fixed-2", "fixed-3", "oracle-em", "oracle-f1", "tasr", "tasr-corrected"]
+    rules = [f"round >= {1 + k % 3} or answer_token_margin > {k}" for k in range(1, 6)]
+    data = build_report(records, names[:number], rules if number > 1 else ())
+    page = Page.of(render_report(data))
+    assert len(page.tables["Policies side by side"]) == number + 1
+    assert len(page.tables["What each policy is"]) == number + 1
+
+
+def test_rules_with_angle_brackets_are_shown_in_full(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    rule = "round < 3 and answer_token_margin > 1 or round >= 2 and not round < 2"
+    page = Page.of(render_report(build_report(records, ["fixed-1"], [rule])))
+    row = page.tables["What each policy is"][2]
+    assert row[0] == f"A{rule}"
+    assert row[4] == rule
+
+
+def test_the_same_data_give_the_same_file(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records)
+    assert render_report(data) == render_report(data)
+
+
+def test_five_hundred_questions_stay_below_five_megabytes(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    generator = np.random.default_rng(7)
+    words = np.array([f"word{n:04d}" for n in range(4000)])
+    template = records[0]
+    many = [
+        replace(
+            template,
+            question=replace(template.question, id=f"q{n:03d}", type="bridge"),
+            rounds=tuple(
+                replace(
+                    template.rounds[0],
+                    tokens=None,
+                    passages=(
+                        Passage(
+                            id=f"{n}-{t}",
+                            title=f"Title {n} {t}",
+                            text=" ".join(generator.choice(words, 100).tolist()),
+                        ),
+                    ),
+                    signals={f"signal_{s}": float(generator.random()) for s in range(15)},
+                )
+                for t in range(5)
+            ),
+        )
+        for n in range(500)
+    ]
+    names = [f"fixed-{k}" for k in range(1, 6)]
+    text = render_report(build_report(many, [*names, "oracle-f1"], ["signal_3 > 0.8"]))
+    assert 2_000_000 < len(text.encode()) < 5_000_000
+    document = json.loads(Page.of(text).raw["application/json"])
+    assert len(document["questions"]) == 500
+    assert len(document["passages"]) == 2_500
+    assert not any(text.endswith("…") for _, text in document["passages"])
+
+
+def test_a_report_of_real_traces(qwen_traces: Path) -> None:
+    traces = read_traces(qwen_traces)
+    names = ["fixed-1", "fixed-3", "fixed-5", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
+    chosen = traces.only_split("eval")
+    settings = ReplaySettings(baseline="fixed-3", split="eval")
+    data = report_data(chosen, replay(chosen, candidates(traces, names), settings))
+    page = Page.of(render_report(data))
+    assert {tag for tag, _ in page.tags} <= TAGS
+    document = json.loads(page.raw["application/json"])
+    assert len(document["questions"]) == data.result.questions == 75
+    assert [row[0] for row in page.tables["Policies side by side"]][1:] == [
+        f"{mark}{name}" for mark, name in zip("135ABCD", names, strict=True)
+    ]
+
+
+def test_the_cost_asked_for_stands_in_the_comparison(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    text = render_report(build_report(records, ["fixed-1", "fixed-2"], cost="usd"))
+    page = Page.of(text)
+    head, _, second = page.tables["Policies side by side"]
+    assert second[head.index("Price,USD")] == "0.000150"
+    assert "prices: USD per million tokens: input 0.5" in text
+    plain = Page.of(render_report(build_report(records, ["fixed-1", "fixed-2"], cost="rounds")))
+    assert len(plain.tables["Policies side by side"][0]) == len(head) - 1

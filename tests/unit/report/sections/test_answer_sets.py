@@ -1,0 +1,192 @@
+"""Answer sets in the report, the explorer and the comparison table."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.bench.micp.test_run import sampled_records
+
+from suffice.numbers.conformal.order_statistics import Threshold
+from suffice.policies.micp.policy import MiCPPolicy
+from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.replay.diagnose.question_histories import ReportData, report_data
+from suffice.replay.run.candidates import Candidate, candidates
+from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.report.draw.marks import marked
+from suffice.report.page.explorer import explorer
+from suffice.report.page.report import render_report
+from suffice.report.sections.answer_sets import answer_sets_section
+from suffice.report.tables.comparison import comparison_table
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import Gold, QuestionRecord
+
+HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
+
+POLICY = MiCPPolicy(
+    alpha=0.2,
+    rounds=3,
+    samples=4,
+    stops=(Threshold(0.5), Threshold(0.5)),
+    final=0.5,
+    preset="corrected",
+    notes=("a note <b>",),
+)
+
+
+def drawn(name: str, *samples: tuple[str, ...]) -> QuestionRecord:
+    record = make_record(name, [each[0] for each in samples], gold=["Oslo"])
+    rounds = tuple(
+        replace(each, samples=some) for each, some in zip(record.rounds, samples, strict=True)
+    )
+    return replace(record, rounds=rounds)
+
+
+AGREE, SPLIT, APART = ("Oslo",) * 4, ("Oslo", "Oslo", "Rome", "Rome"), ("a", "b", "c", "d")
+RECORDS = [
+    drawn("early", AGREE, AGREE, AGREE),  # {Oslo}, covered
+    drawn("wrong", ("Rome",) * 4, SPLIT, SPLIT),  # {Rome}, not covered
+    drawn("late", APART, SPLIT, APART),  # {Oslo, Rome, can't}, covered
+    drawn("never", APART, ("Rome", *APART[1:]), APART),  # {can't}, covered
+]
+
+
+def told(
+    records: list[QuestionRecord], policy: MiCPPolicy = POLICY, name: str = "sets"
+) -> ReportData:
+    traces = to_trace_set(records)
+    built = [
+        *candidates(traces, ["fixed-1"]),
+        Candidate(name=name, kind="micp", preset="corrected", policy=policy),
+    ]
+    result = replay(traces, built, ReplaySettings(baseline="fixed-1", resamples=50))
+    return report_data(traces, result)
+
+
+def test_the_table_holds_what_the_sets_are_worth(read_tables: Any) -> None:
+    data = told(RECORDS)
+    section = answer_sets_section(marked(data.result))
+    assert section is not None
+    head, row = read_tables(section.html()).found["What the answer sets are worth"]
+    assert len(head) == len(row) == 7
+    assert row[0] == "Asets"
+    assert row[1] == "80"
+    assert row[2].startswith("75.0 [")
+    assert row[3].startswith("1.50 [")  # 1, 1, 3 and 1 members
+    assert row[4] == "50.0"
+    assert row[6] == "2.00 of 3"
+    assert str(section.finding) == "sets: 75.0% covered, 80% promised; 1.50 answers a set"
+    assert POLICY.summary.replace("<", "&lt;").replace(">", "&gt;") in section.html()
+    assert POLICY.promise[1:].replace('"', "&quot;").replace("'", "&#x27;") in section.html()
+    assert "a note &lt;b&gt;" in section.html()
+
+
+def test_an_interval_below_the_promise_is_marked() -> None:
+    wrong = [drawn(f"q{n}", ("Rome",) * 4, AGREE, AGREE) for n in range(4)]
+    for records, marks in ((wrong, True), (RECORDS, False)):
+        section = answer_sets_section(marked(told(records).result))
+        assert section is not None
+        assert ("below the promise" in section.html()) == marks
+
+
+def test_without_gold_answers_the_coverage_is_unknown(read_tables: Any) -> None:
+    bare = [replace(each, gold=Gold()) for each in RECORDS]
+    data = told(bare)
+    section = answer_sets_section(marked(data.result))
+    assert section is not None
+    row = read_tables(section.html()).found["What the answer sets are worth"][1]
+    assert (row[2], row[5]) == ("-", "-")
+    assert "none measured" in str(section.finding)
+    assert "coverage - of 0.80 promised" in comparison_table(data.result)
+
+
+def test_what_the_filter_keeps_is_shown(read_tables: Any) -> None:
+    kept = RelevanceFilter(
+        threshold=0.0, relevance="score", alpha=0.1, preset="corrected", values=9
+    )
+    policy = replace(POLICY, filter=kept, samples=5)
+    data = told(sampled_records(40), policy)
+    sets = data.result.policies[1].sets
+    assert sets is not None
+    assert sets.retention is not None
+    section = answer_sets_section(marked(data.result))
+    assert section is not None
+    row = read_tables(section.html()).found["What the passage filters keep"][1]
+    found = sets.retention
+    shares = [f"{100 * (each or 0.0):.1f}" for each in (found.passages, found.all, found.shown)]
+    assert row[1:] == [*shares, str(found.questions)]
+    line = " ".join(comparison_table(data.result).split())
+    assert f"filter keeps {found.passages:.2f} of right passages" in line
+    without = answer_sets_section(marked(told(RECORDS).result))
+    assert without is not None
+    assert "No passage filter can be replayed" in without.html()
+
+
+def test_a_report_without_sets_has_no_such_section() -> None:
+    traces = to_trace_set(RECORDS)
+    result = replay(
+        traces, candidates(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-1", resamples=5)
+    )
+    assert answer_sets_section(marked(result)) is None
+    text = render_report(report_data(traces, result))
+    assert 'id="answer-sets"' not in text
+    assert "promised" not in comparison_table(result)
+
+
+def test_the_explorer_holds_every_set() -> None:
+    data = told(RECORDS)
+    document = explorer(data, marked(data.result)).document
+    stops = {each[0]: each[5] for each in document["questions"]}
+    assert [len(each) for each in stops["early"]] == [2, 4]
+    found = {name: each[1][2:] for name, each in stops.items()}
+    assert found == {
+        "early": [[["Oslo", 1, 1]], False],
+        "wrong": [[["Rome", 1, 1]], False],
+        "late": [[["Oslo", 0.5, 2], ["Rome", 0.5, 2]], True],
+        "never": [[], True],
+    }
+
+
+def test_long_sets_are_cut_and_counted() -> None:
+    many = tuple(f"answer {n}" for n in range(30))
+    policy = replace(POLICY, final=0.0, samples=30)
+    data = told([drawn("q", many, many, many)], policy)
+    found = explorer(data, marked(data.result))
+    assert len(found.document["questions"][0][5][1][2]) == 20
+    assert "Not shown here: 10 answers past the first 20 of a set." in found.cuts
+
+
+def test_hostile_answers_stay_text(read_tables: Any) -> None:
+    evil = [drawn(f"q{n}", (HOSTILE,) * 4, AGREE, AGREE) for n in range(3)]
+    policy = replace(POLICY, notes=(HOSTILE,))
+    data = told(evil, policy, name=HOSTILE)
+    text = render_report(data)
+    assert "img" not in read_tables(text).tags
+    assert "<script>window" not in text
+    embedded = re.search(r'id="report-data">(.*?)</script>', text, re.DOTALL)
+    assert embedded is not None
+    document = json.loads(embedded.group(1))
+    assert document["questions"][0][5][1][2][0][0] == HOSTILE
+
+
+def test_the_comparison_table_says_it_in_a_line_each() -> None:
+    lines = comparison_table(told(RECORDS).result).splitlines()
+    said = " ".join(lines)
+    interval = r"coverage 0\.75 \[\d\.\d\d, \d\.\d\d\] of 0\.80 promised; set size 1\.5; "
+    assert re.search(rf"sets: {interval}\s*answer rate 0\.50; objective", said)
+    assert lines.index(next(each for each in lines if each.startswith("sets: "))) < len(lines)
+    narrow = comparison_table(told(RECORDS).result, width=40)
+    own = narrow[narrow.index("sets: coverage") :].split("Note")[0].splitlines()
+    assert max(map(len, own)) <= 40
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "esc\x1b[31m"])
+def test_names_cannot_break_the_line(name: str) -> None:
+    table = comparison_table(told(RECORDS, name=name).result)
+    assert "\x1b" not in table
+    assert any(
+        re.search(r"(two lines|esc\[U\+001B\]\[31m): coverage", x) for x in table.splitlines()
+    )

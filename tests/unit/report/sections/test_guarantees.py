@@ -1,0 +1,68 @@
+"""Guarantees in words: what is promised, what is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from suffice.report.draw.marks import marked
+from suffice.report.page.formats import p_value
+from suffice.report.sections.guarantees import guarantees_section
+
+
+def test_a_promise_with_its_terms(gathered: Any) -> None:
+    found = gathered.parts.guarantees
+    section = guarantees_section(found, marked(gathered.comparison.result))
+    assert section.finding == (
+        "certified: at most 90.0 points of expected F1 lost, at confidence 50%"
+    )
+    html = section.html()
+    assert "With probability at least 50% over the questions it was tested on" in html
+    assert f"<dd>{p_value(found[0].p_value).replace('<', '&lt;')}</dd>" in html
+    assert "20 questions to learn, 20 questions to test" in html
+    assert "It holds for questions drawn like those of split tune of" in html
+    assert "other traces" not in html
+
+
+def test_falling_back_promises_nothing(gathered: Any) -> None:
+    fell = replace(
+        gathered.parts.guarantees[0], fell_back=True, reason="too few", questions_needed=900
+    )
+    section = guarantees_section([fell], ())
+    assert section.finding == "certified: nothing certified, takes the full budget"
+    html = section.html()
+    assert "so the policy takes the full budget. Too few." in html
+    assert "about 900 labelled ones" in html
+    assert "With probability" not in html
+    assert "It holds" not in html
+
+
+@pytest.mark.parametrize(
+    ("loss", "metric", "said"),
+    [
+        ("signed", "em", "at most 2.0 points of expected EM lost against"),
+        ("drop", "f1", "at most 2.0 points of expected F1 lost in drops that gains do not pay for"),
+        ("wrong-stop", "em", "at most 2.0% of questions wrong though the full budget is right"),
+    ],
+)
+def test_losses_in_words(gathered: Any, loss: str, metric: str, said: str) -> None:
+    each = replace(gathered.parts.guarantees[0], loss=loss, metric=metric, max_loss=0.02)
+    assert said in guarantees_section([each], ()).html()
+
+
+def test_missing_terms_and_hostile_ones(gathered: Any, read_tables: Any) -> None:
+    evil = "<img src=x>"
+    each = replace(
+        gathered.parts.guarantees[0],
+        policy=evil, rule=evil, reason=evil, family=evil, correction=evil, cost_label=evil,
+        source=evil, split=evil, max_loss=None, p_value=None, members=None, elsewhere=True,
+        more={evil: evil},
+    )  # fmt: skip
+    section = guarantees_section([each, each], ())
+    html = section.html()
+    assert "img" not in read_tables(html).tags
+    assert "states a promise without its terms" in html
+    assert "These are other traces than those replayed here." in html
+    assert section.finding == "<img src=x>: carries a promise; 1 more"

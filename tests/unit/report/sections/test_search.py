@@ -1,0 +1,91 @@
+"""A search in the report: rules, front, correction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.report.page.formats import bracket, decimal, p_value, percent, signed
+from suffice.report.sections.search import search_section
+
+TABLE = "Rules found, best on tune first"
+FRONT = "Pareto front, cheapest first"
+HOSTILE = "a > 0 <img src=x onerror=alert(1)>"
+
+
+def test_every_rule_shown_has_the_searchs_numbers(gathered: Any, read_tables: Any) -> None:
+    found = gathered.parts.search
+    tables = read_tables(search_section(found).html()).found
+    for number, (each, row) in enumerate(zip(found.rules[:15], tables[TABLE][1:], strict=True), 1):
+        assert row[0] == f"{number}{each.rule}{' front' if each.pareto else ''}"
+        assert row[1:] == [
+            percent(each.tune_f1),
+            f"{percent(each.f1)} {bracket(each.interval)}",
+            percent(each.em),
+            decimal(each.mean_rounds),
+            decimal(each.cost),
+            f"{signed(each.delta_f1.estimate)} {bracket(each.delta_f1)}",
+            p_value(each.p_holm),
+        ]
+    front = sorted((each for each in found.rules if each.pareto), key=lambda each: each.tune_cost)
+    assert [row[0][1:] for row in tables[FRONT][1:]] == [each.rule for each in front]
+    costs = [each.tune_cost for each in front]
+    assert costs == sorted(costs)
+
+
+def test_naive_intervals_only_when_asked(gathered: Any, read_tables: Any) -> None:
+    found = gathered.parts.search
+    assert "alone" not in search_section(found).html()
+    html = search_section(found, naive=True).html()
+    rows = read_tables(html).found[TABLE]
+    assert rows[0][3] == "F1 % [95%, alone]"
+    assert [row[3] for row in rows[1:]] == [bracket(each.naive) for each in found.rules[:15]]
+    assert html.count('class="alone"') == sum(each.pareto for each in found.rules)
+
+
+@pytest.mark.parametrize(
+    ("significant", "said"),
+    [
+        (0, "none differs from fixed-3"),
+        (1, "1 rule differs from fixed-3"),
+        (2, "2 rules differ from fixed-3"),
+    ],
+)
+def test_the_finding_counts_after_correction(gathered: Any, significant: int, said: str) -> None:
+    found = gathered.parts.search
+    rules = tuple(
+        replace(each, p_holm=0.01 if number < significant else 1.0)
+        for number, each in enumerate(found.rules)
+    )
+    section = search_section(replace(found, rules=rules))
+    assert section.finding == f"{found.evaluated} rules, {said} after correction"
+    assert f"hold together for all {found.family} rules" in section.html()
+
+
+def test_hostile_rules_and_conditions_stay_text(gathered: Any, read_tables: Any) -> None:
+    found = gathered.parts.search
+    rules = tuple(replace(each, rule=HOSTILE) for each in found.rules)
+    thresholds = tuple(
+        replace(each, signal=HOSTILE, condition=HOSTILE) for each in found.thresholds
+    )
+    evil = replace(found, rules=rules, thresholds=thresholds, baseline=HOSTILE, notes=(HOSTILE,))
+    html = search_section(evil).html()
+    assert "img" not in read_tables(html).tags
+    assert "a &gt; 0 &lt;img" in html
+
+
+def test_thousands_of_rules_of_one_place_are_one_dot_and_letters_run_out(gathered: Any) -> None:
+    found = gathered.parts.search
+    rule = replace(found.rules[0], pareto=False, f1=0.5, cost=2.0)
+    ends = Interval(estimate=0.5, low=0.4, high=0.6)
+    front = [
+        replace(rule, pareto=True, cost=1 + number / 20, tune_cost=number, interval=ends)
+        for number in range(30)
+    ]
+    html = search_section(replace(found, rules=(*([rule] * 3000), *front))).html()
+    assert html.count('class="speck"') == 1
+    assert html.count('class="badge adaptive"') == 26
+    assert "The first 2,000 are drawn." in html

@@ -1,0 +1,72 @@
+"""Selective prediction in the report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from suffice.report.draw.marks import marked
+from suffice.report.page.formats import amount, estimated, percent
+from suffice.report.sections.selective import selective_section
+
+
+def test_every_figure_is_the_results(gathered: Any, read_tables: Any) -> None:
+    found = gathered.parts.selective
+    assert [each.policy for each in found] == ["tasr", "tasr-corrected"]
+    html = selective_section(found, marked(gathered.comparison.result)).html()
+    tables = read_tables(html).found
+    for each, row in zip(found, tables["What each confidence is worth"][1:], strict=True):
+        assert row[0][1:] == each.policy
+        assert row[1:] == [
+            *(estimated(one) for one in (each.auroc, each.aurc, each.excess_aurc)),
+            str(each.undefined),
+        ]
+    for each, row in zip(found, tables["Answers above and below a confidence"][1:], strict=True):
+        expected = [amount(each.threshold)]
+        for group in (each.above, each.below):
+            em = group.em
+            interval = f"{percent(em.value)} [{percent(em.low)}, {percent(em.high)}]"
+            expected += [str(group.questions), interval, percent(group.f1.value)]
+        assert row[1:] == expected
+
+
+def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any, read_tables: Any) -> None:
+    found = gathered.parts.selective
+    rows = read_tables(selective_section(found, ()).html()).found[
+        "Risk against coverage, every tenth point"
+    ]
+    for each in found:
+        own = [row for row in rows if row[0] == each.policy]
+        assert [own[-1][1], own[-1][3]] == ["100.0", percent(1.0 - each.answers.em.value)]
+        curve = each.curve.to_json()
+        shown = {
+            percent(share): percent(risk)
+            for share, risk in zip(curve["coverage"], curve["risk_em"], strict=True)
+        }
+        assert all(shown[row[1]] == row[3] for row in own)
+
+
+def test_the_finding_says_what_the_best_confidence_is_worth(gathered: Any) -> None:
+    found = gathered.parts.selective
+    best = max(found, key=lambda each: each.auroc.value)
+    finding = str(selective_section(found, ()).finding)
+    assert finding.startswith(f"highest AUROC: {best.policy}, {estimated(best.auroc)}")
+    assert f"EM {percent(best.above.em.value)}% where it is confident" in finding
+    blank = [replace(each, auroc=replace(each.auroc, value=None)) for each in found]
+    assert "none with an AUROC" in str(selective_section(blank, ()).finding)
+
+
+def test_abstentions_are_counted_or_said_to_be_none(gathered: Any, read_tables: Any) -> None:
+    found = gathered.parts.selective
+    assert "No answer at a stop says that it is none." in selective_section(found, ()).html()
+    some = replace(found[0], abstentions=replace(found[0].abstentions, count=3, share=0.075))
+    rows = read_tables(selective_section([some], ()).html()).found["Abstentions at the stop"]
+    assert rows[1][1] == "7.5"
+
+
+def test_hostile_names_stay_text(gathered: Any, read_tables: Any) -> None:
+    evil = "<img src=x>"
+    found = [replace(each, policy=evil, confidence=evil) for each in gathered.parts.selective]
+    html = selective_section(found, ()).html()
+    assert "img" not in read_tables(html).tags
+    assert "signal &lt;img src=x&gt;" in html

@@ -1,0 +1,21 @@
+"""The study of calibrators as plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from suffice.report.page.formats import fraction, percent
+from suffice.report.tables.calibrators import calibrator_tables
+
+
+def test_a_row_a_kind_in_both_tables(gathered: Any) -> None:
+    study = gathered.parts.calibrators
+    probabilities, rules, *notes = calibrator_tables(study)
+    for each in study.results:
+        line = next(row for row in probabilities if row.startswith(f"{each.kind} "))
+        assert fraction(each.eval.brier.estimate) in line
+        line = next(row for row in rules if row.startswith(f"{each.kind} "))
+        assert percent(each.f1.estimate) in line
+    assert study.rule in " ".join(rules)
+    assert len(notes) == bool(study.notes)
+    assert all(len(line) <= 110 for block in (probabilities, rules, *notes) for line in block)

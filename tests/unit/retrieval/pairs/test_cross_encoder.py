@@ -1,0 +1,170 @@
+"""The cross-encoder: raw scores, best first; the real library only where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.protocols import Reranker
+from suffice.retrieval import networks as pair_networks
+from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
+from suffice.trace.rounds.records import Passage
+
+PASSAGES = [
+    Passage(id="a", title="Mill", text="one two"),
+    Passage(id="b", text="one two three four"),
+    Passage(id="c", title="only a title", score=2.0),
+    Passage(id="d", text="one two"),
+]
+
+
+def identity() -> str:
+    return "identity"
+
+
+class Words:
+    """Scores a pair by the words of its passage, minus three."""
+
+    num_labels = 1
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+        self.asked: list[tuple[Sequence[tuple[str, str]], dict[str, Any]]] = []
+
+    def predict(self, pairs: Sequence[tuple[str, str]], **options: Any) -> Any:
+        if self.fails:
+            raise RuntimeError(f"{self.fails}\nand a long story")
+        self.asked.append((pairs, options))
+        return np.array([len(text.split()) - 3 for _, text in pairs], np.float32)
+
+
+def nan_first(pairs: Sequence[tuple[str, str]], **_: Any) -> list[float]:
+    return [math.nan, *range(1, len(pairs))]
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch and sentence-transformers, as far as they are used."""
+
+    def load(name: str) -> SimpleNamespace:
+        if name == "missing":
+            raise OSError("no such model\nmore")
+        return SimpleNamespace(num_labels=3 if name == "three" else 1)
+
+    torch = SimpleNamespace(nn=SimpleNamespace(Identity=identity))
+    modules = {"torch": torch, "sentence_transformers": SimpleNamespace(CrossEncoder=load)}
+    monkeypatch.setattr(pair_networks, "require", lambda name, **_: modules[name])
+
+
+@pytest.mark.usefixtures("library")
+def test_passages_come_back_best_first_with_raw_scores() -> None:
+    model = Words()
+    reranker = CrossEncoderReranker(model, batch_size=2)
+    assert isinstance(reranker, Reranker)
+    found = reranker.rerank("which?", PASSAGES)
+    assert [(each.id, each.rerank_score) for each in found] == [
+        *(("b", 1.0), ("a", 0.0), ("c", 0.0), ("d", -1.0)),
+    ]
+    assert (found[2].title, found[2].score) == ("only a title", 2.0)
+    ((pairs, options),) = model.asked
+    assert pairs[0] == ("which?", "Mill one two")
+    assert options == {
+        "batch_size": 2,
+        "activation_fn": "identity",
+        "show_progress_bar": False,
+    }
+
+
+@pytest.mark.usefixtures("library")
+def test_a_score_that_is_no_number_comes_last() -> None:
+    found = CrossEncoderReranker(SimpleNamespace(predict=nan_first)).rerank("q", PASSAGES)
+    assert [each.id for each in found] == ["d", "c", "b", "a"]
+
+
+@pytest.mark.usefixtures("library")
+def test_nothing_to_score() -> None:
+    model = Words()
+    assert CrossEncoderReranker(model).rerank("q", []) == ()
+    assert model.asked == []
+
+
+@pytest.mark.usefixtures("library")
+def test_a_failing_network_is_a_backend_error() -> None:
+    with pytest.raises(BackendError, match=r"^the cross-encoder failed: out of memory$"):
+        CrossEncoderReranker(Words("out of memory")).rerank("q", PASSAGES)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing", r"no cross-encoder at 'missing': no such model; name a folder"),
+        ("three", r"'three' gives 3 scores a pair"),
+    ],
+)
+def test_what_is_no_reranker_is_refused(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        CrossEncoderReranker.load(name)
+    with pytest.raises(UsageError, match="batch_size must be at least 1, found 0"):
+        CrossEncoderReranker.load("fine", batch_size=0)
+
+
+def test_without_the_extra_the_install_line_is_told() -> None:
+    if importlib.util.find_spec("sentence_transformers"):
+        pytest.skip("sentence-transformers is installed")
+    with pytest.raises(MissingExtra, match=r"pip install 'suffice\[rerank\]'"):
+        CrossEncoderReranker.load("anything")
+
+
+def test_an_untrained_network_saved_to_a_folder(tmp_path: Path) -> None:
+    """Its scores are the logits: what the library gives, taken back through the sigmoid."""
+    library = pytest.importorskip("sentence_transformers", reason="the extra 'rerank' is missing")
+    folder = _tiny(tmp_path)
+    pairs = [("mill?", "Mill one two"), ("mill?", " one two three four")]
+    shares = library.CrossEncoder(str(folder)).predict(pairs, show_progress_bar=False)
+    found = {each.id: each for each in CrossEncoderReranker.load(folder).rerank("mill?", PASSAGES)}
+    for name, share in zip("ab", shares, strict=True):
+        score = found[name].rerank_score
+        assert score is not None
+        assert 1 / (1 + math.exp(-score)) == pytest.approx(float(share), abs=1e-6)
+    alone = CrossEncoderReranker.load(folder, batch_size=1).rerank("mill?", PASSAGES)
+    for each in alone:
+        assert each.rerank_score == pytest.approx(found[each.id].rerank_score, abs=1e-4)
+
+
+def _tiny(folder: Path) -> Path:
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "mill", "one", "two", "three", "four", "title"]
+    tokens = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tokens.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = {"unk": "[UNK]", "pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]"}
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokens,
+        model_max_length=32,
+        **{f"{name}_token": token for name, token in names.items()},
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=32,
+        num_labels=1,
+        initializer_range=0.5,
+    )
+    BertForSequenceClassification(config).save_pretrained(folder)
+    return folder

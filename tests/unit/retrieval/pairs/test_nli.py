@@ -1,0 +1,210 @@
+"""The entailment cross-encoder: label order, softmax, batches; random weights where the library is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.protocols import ContradictionDetector, Entailment
+from suffice.retrieval import networks as pair_networks
+from suffice.retrieval.pairs.nli import NliContradiction, NliCrossEncoder
+
+LABELS = {0: "CONTRADICTION", 1: "Entailment", 2: "neutral"}
+
+
+class Fixed:
+    """Logits 0, log 2 and log 5 for every pair."""
+
+    def __init__(self, labels: dict[int, str]) -> None:
+        self.config = SimpleNamespace(id2label=labels)
+        self.options: dict[str, Any] = {}
+
+    def predict(self, pairs: Sequence[tuple[str, str]], **options: Any) -> Any:
+        if pairs[0][0] == "boom":
+            raise RuntimeError("out of memory\nand a long story")
+        self.options = options
+        return np.log(np.tile(np.array([1, 2, 5], np.float32), (len(pairs), 1)))
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Torch and sentence-transformers, as far as they are used; models by name."""
+    models: dict[str, Any] = {
+        "good": Fixed(LABELS),
+        "last": Fixed({0: "a", 1: "b", 2: "entailment"}),
+    }
+
+    def load(name: str) -> Any:
+        if name == "missing":
+            raise OSError("no such model\nmore")
+        return models[name]
+
+    modules = {
+        "sentence_transformers": SimpleNamespace(CrossEncoder=load),
+        "torch": SimpleNamespace(nn=SimpleNamespace(Identity=lambda: "identity")),
+    }
+    monkeypatch.setattr(pair_networks, "require", lambda module, **_: modules[module])
+    return models
+
+
+def test_the_probability_is_that_of_the_label_named_entailment(library: dict[str, Any]) -> None:
+    model = NliCrossEncoder.load("good", batch_size=7)
+    assert isinstance(model, Entailment)
+    found = model.entailed([("a", "b"), ("c", "d")])
+    np.testing.assert_allclose(found, [0.25, 0.25], rtol=1e-6)
+    assert found.dtype == np.float64
+    assert library["good"].options == {
+        "batch_size": 7,
+        "activation_fn": "identity",
+        "show_progress_bar": False,
+    }
+    np.testing.assert_allclose(
+        NliCrossEncoder.load("last").entailed([("a", "b")]), [0.625], rtol=1e-6
+    )
+    assert model.entailed([]).shape == (0,)
+
+
+class Swayed(Fixed):
+    """Contradicts by as much as the first text is longer."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]], **options: Any) -> Any:
+        odds = [[len(first) - len(second), 0.0, 0.0] for first, second in pairs]
+        return np.array(odds, np.float32)
+
+
+def test_contradiction_is_the_higher_of_the_two_orders(library: dict[str, Any]) -> None:
+    library["swayed"] = Swayed(LABELS)
+    model = NliContradiction.load("swayed")
+    assert isinstance(model, ContradictionDetector)
+    assert not isinstance(model, Entailment)
+    higher = np.exp(2) / (np.exp(2) + 2)
+    found = model.contradictions([("abc", "a"), ("a", "abc"), ("ab", "ab")])
+    np.testing.assert_allclose(found, [higher, higher, 1 / 3])
+    assert found.dtype == np.float64
+    assert model.contradictions([]).shape == (0,)
+    np.testing.assert_allclose(
+        NliContradiction.load("good").contradictions([("a", "b")]), [0.125], rtol=1e-6
+    )
+    with pytest.raises(UsageError, match=r"one of them named contradiction: set id2label"):
+        NliContradiction.load("last")
+    with pytest.raises(BackendError, match=r"out of memory$"):
+        NliContradiction.load("good").contradictions([("boom", "x")])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"},
+        {0: "entailment", 1: "not_entailment"},
+        {0: "entailment", 1: "neutral", 2: "entailment"},
+    ],
+)
+def test_other_labels_are_refused(library: dict[str, Any], labels: dict[int, str]) -> None:
+    library["other"] = Fixed(labels)
+    with pytest.raises(
+        UsageError, match=f"'other' has the labels {', '.join(labels.values())}.*three"
+    ):
+        NliCrossEncoder.load("other")
+
+
+@pytest.mark.usefixtures("library")
+def test_refusals() -> None:
+    with pytest.raises(UsageError, match="no entailment model at 'missing': no such model;"):
+        NliCrossEncoder.load("missing")
+    with pytest.raises(UsageError, match="batch_size must be at least 1, found 0"):
+        NliCrossEncoder.load("good", batch_size=0)
+    with pytest.raises(BackendError, match=r"entailment model failed: out of memory$"):
+        NliCrossEncoder.load("good").entailed([("boom", "x")])
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("sentence_transformers") is not None,
+    reason="sentence-transformers is installed",
+)
+def test_without_the_library_the_error_names_the_extra() -> None:
+    with pytest.raises(MissingExtra, match=r"suffice\[rerank\]"):
+        NliCrossEncoder.load("any")
+
+
+def tiny(folder: Path, labels: dict[int, str]) -> Path:
+    """A BERT of two small layers with random weights, saved as sentence-transformers saves one."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *["red", "blue", "mill", "sea", "old", "who", "built", "it"],
+    ]
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(words))
+    transformers.BertTokenizerFast(
+        vocab={word: i for i, word in enumerate(words)}, model_max_length=32
+    ).save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        id2label=labels,
+        label2id={label: i for i, label in labels.items()},
+        initializer_range=0.4,
+    )
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_random_weights_through_the_real_library(tmp_path: Path) -> None:
+    """Against the same network called directly; batches and label order make no difference."""
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("sentence_transformers")
+    folder = tiny(tmp_path / "m", LABELS)
+    pairs = [
+        ("red mill", "who built it"),
+        ("old blue sea sea sea", "red"),
+        ("mill", "old mill built it"),
+        ("sea " * 40, "it"),
+    ]
+    found = NliCrossEncoder.load(folder).entailed(pairs)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    network = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    for pair, probability in zip(pairs, found, strict=True):
+        with torch.no_grad():
+            logits = network(
+                **tokenizer(*pair, truncation=True, max_length=32, return_tensors="pt")
+            ).logits
+        assert probability == pytest.approx(float(logits.softmax(-1)[0, 1]), abs=5e-5)
+    assert found.max() - found.min() > 0.02
+    turned = [(second, first) for first, second in pairs]
+    contrary = NliContradiction.load(folder).contradictions(pairs)
+    for pair, other, probability in zip(pairs, turned, contrary, strict=True):
+        with torch.no_grad():
+            both = [
+                network(**tokenizer(*each, truncation=True, max_length=32, return_tensors="pt"))
+                for each in (pair, other)
+            ]
+        higher = max(float(each.logits.softmax(-1)[0, 0]) for each in both)
+        assert probability == pytest.approx(higher, abs=5e-5)
+    one_by_one = NliCrossEncoder.load(folder, batch_size=1).entailed(pairs)
+    np.testing.assert_allclose(one_by_one, found, atol=5e-5)
+    # the same weights under other names for the labels
+    config = json.loads((folder / "config.json").read_text())
+    config["id2label"] = {"0": "entailment", "1": "neutral", "2": "contradiction"}
+    config["label2id"] = {"entailment": 0, "neutral": 1, "contradiction": 2}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert np.abs(NliCrossEncoder.load(folder).entailed(pairs) - found).max() > 1e-3

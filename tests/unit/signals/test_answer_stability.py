@@ -1,0 +1,55 @@
+"""Relaxed stability."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from suffice.signals.answer_stability import (
+    ANSWER_SIMILARITY_F1,
+    ANSWER_SIMILARITY_SEQ,
+    answer_stable,
+)
+from suffice.trace.rounds.records import LoopView, Passage, Round
+
+
+def view(previous: str, current: str) -> LoopView:
+    return LoopView("q", (Round(answer=previous), Round(answer=current)))
+
+
+def test_token_f1_with_the_previous_answer() -> None:
+    # One shared token of 2 and of 1: precision 1, recall 1/2.
+    assert ANSWER_SIMILARITY_F1(view("John Smith", "Smith.")) == pytest.approx(2 / 3, abs=1e-15)
+    # Plain F1: the yes/no rule of scoring does not apply.
+    assert ANSWER_SIMILARITY_F1(view("yes indeed", "yes")) == pytest.approx(2 / 3, abs=1e-15)
+
+
+def test_matching_characters_with_the_previous_answer() -> None:
+    # "abcd" and "bcde" share "bcd": 2 * 3 / 8.
+    assert ANSWER_SIMILARITY_SEQ(view("abcd", "bcde")) == 0.75
+    assert ANSWER_SIMILARITY_SEQ(view("The Tempest!", "tempest")) == 1.0
+
+
+def test_long_answers_are_compared_in_full() -> None:
+    # difflib's shortcut for strings of 200 and more characters would find no match here.
+    assert ANSWER_SIMILARITY_SEQ(view("ab" * 150, "ab" * 150 + "c")) == pytest.approx(600 / 601)
+
+
+@pytest.mark.parametrize("spec", [ANSWER_SIMILARITY_F1, ANSWER_SIMILARITY_SEQ])
+def test_empty_answers_resemble_nothing(spec: object) -> None:
+    assert callable(spec)
+    assert [spec(view(*pair)) for pair in (("", ""), ("a b", "the"), ("", "b"))] == [0.0] * 3
+
+
+@pytest.mark.parametrize("spec", [ANSWER_SIMILARITY_F1, ANSWER_SIMILARITY_SEQ])
+def test_undefined_where_stability_is(spec: object) -> None:
+    assert callable(spec)
+    passage = Passage(id="1", text="x")
+    first = LoopView("q", (Round(answer="a"),))
+    nothing_new = LoopView(
+        "q", (Round(answer="a", passages=(passage,)), Round(answer="a", passages=(passage,)))
+    )
+    for rounds in (first, nothing_new):
+        assert math.isnan(spec(rounds))
+        assert math.isnan(answer_stable(rounds))

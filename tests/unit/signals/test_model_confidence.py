@@ -1,0 +1,130 @@
+"""Where the answer begins among the tokens, and how far ahead its tokens lie."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from suffice.signals.model_confidence import (
+    ANSWER_TOKEN_MARGIN,
+    MARGIN_MEAN,
+    MARGIN_MEDIAN,
+    MARGIN_MIN,
+    MARGIN_P10,
+    answer_tokens,
+    token_margin,
+)
+from suffice.signals.spec import SignalSpec
+from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
+
+AGGREGATES = (MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
+
+
+def token(text: str, margin: float | None = 1.0) -> Token:
+    """A token whose best alternative leads by ``margin``; ``None``: no runner-up."""
+    first = TopToken(text, -0.25)
+    top = (first,) if margin is None else (first, TopToken("~", -0.25 - margin))
+    return Token(text, -0.25, top)
+
+
+def view(*tokens: Token) -> LoopView:
+    return LoopView("q", (Round(answer="", tokens=tokens),))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (["Answer", ":", " Paris", "\n", "Confidence"], [" Paris"]),
+        (["Ans", "wer", ":", " New", " York", "\n", "C"], [" New", " York"]),
+        (["Answer:", "Paris"], ["Paris"]),
+        (["Answer", ": Paris"], [": Paris"]),
+        (["Answer", ":P", "aris", "\n"], [":P", "aris"]),
+        (["Answer: Paris\nConfidence: 5"], ["Answer: Paris\nConfidence: 5"]),
+        (["Answer", ":", " ", "", "1", "9", "\n"], ["1", "9"]),
+        (["Answer", ":", "\t ", "x", " ", "y"], ["x", " ", "y"]),
+        (["Answer", ":", " A", ".\n", "Confidence"], [" A", ".\n"]),
+        (["Answer", ":", " A", "\n", "Answer", ":", " B"], [" A"]),
+        (["Confidence: 4", "\n", "Answer", ":", " A"], [" A"]),
+        (["Sure", ". ", "Answer", ":", " A"], [" A"]),
+        (["Answer", ":", "\n", "Paris"], []),
+        (["Answer", ":\n", "Paris"], []),
+        (["Answer", ":", "  ", "\n", "Confidence: 5"], []),
+        (["Answer", ":"], []),
+        (["Answer"], []),
+        (["answer", ":", " Paris"], []),
+        (["Paris", "\n"], []),
+        ([], []),
+    ],
+)
+def test_the_answer_runs_from_the_first_non_blank_to_the_end_of_its_line(
+    pieces: list[str], expected: list[str]
+) -> None:
+    found = answer_tokens([token(piece) for piece in pieces])
+    assert [each.token for each in found] == expected
+
+
+def test_the_margin_is_the_gap_between_the_two_best_in_any_order() -> None:
+    top = (TopToken("c", -4.0), TopToken("a", -0.5), TopToken("b", -2.25))
+    assert token_margin(Token("a", -0.5, top)) == 1.75
+
+
+def test_an_impossible_alternative_is_none() -> None:
+    impossible = TopToken("b", -math.inf)
+    assert math.isnan(token_margin(Token("a", -0.5, (TopToken("a", -0.5), impossible))))
+    three = (TopToken("a", -0.5), impossible, TopToken("c", -2.0))
+    assert token_margin(Token("a", -0.5, three)) == 1.5
+    assert math.isnan(token_margin(Token("a", -0.5)))
+
+
+def test_the_first_margin_is_that_of_the_first_answer_token() -> None:
+    rounds = view(token("Answer", 9.0), token(":", 8.0), token(" ", 7.0), token("Rome", 3.0))
+    assert ANSWER_TOKEN_MARGIN(rounds) == 3.0
+
+
+def test_a_token_that_straddles_the_colon_counts() -> None:
+    # The published code would read 6.0, one token late.
+    assert (
+        ANSWER_TOKEN_MARGIN(view(token("Answer"), token(": New", 2.0), token(" York", 6.0))) == 2.0
+    )
+
+
+def test_the_first_margin_is_undefined_without_a_runner_up_although_aggregates_are_not() -> None:
+    rounds = view(token("Answer:"), token(" New", None), token(" York", 4.0))
+    assert math.isnan(ANSWER_TOKEN_MARGIN(rounds))
+    assert [spec(rounds) for spec in AGGREGATES] == [4.0] * 4
+
+
+def test_aggregates_leave_out_what_follows_the_line() -> None:
+    rounds = view(
+        token("Answer:", 99.0),
+        *(
+            token(each, margin)
+            for each, margin in [(" a", 1.0), (" b", 4.0), (" c", 2.0), (" d", 8.0)]
+        ),
+        token("\n", 0.0),
+        token("Confidence", 0.0),
+    )
+    assert MARGIN_MIN(rounds) == 1.0
+    # Sorted 1, 2, 4, 8; position 0.1 * 3 = 0.3: 1 + 0.3 * (2 - 1).
+    assert MARGIN_P10(rounds) == pytest.approx(1.3, abs=1e-12)
+    assert MARGIN_MEAN(rounds) == 3.75
+    assert MARGIN_MEDIAN(rounds) == 3.0
+
+
+@pytest.mark.parametrize("spec", [ANSWER_TOKEN_MARGIN, *AGGREGATES], ids=lambda spec: spec.name)
+def test_undefined_without_tokens_marker_answer_or_alternatives(spec: SignalSpec) -> None:
+    assert math.isnan(spec(LoopView("q", (Round(answer="x"),))))
+    assert math.isnan(spec(view()))
+    assert math.isnan(spec(view(token("Paris"))))
+    assert math.isnan(spec(view(token("Answer:"), token("\n"), token("Confidence"))))
+    assert math.isnan(spec(view(token("Answer:"), token("Paris", None))))
+    assert spec.needs == ("tokens",)
+    assert (spec.low, spec.high, spec.direction) == (0.0, math.inf, "high")
+
+
+def test_only_the_current_round_counts() -> None:
+    earlier = Round(answer="", tokens=(token("Answer: A", 1.0),))
+    current = Round(answer="", tokens=(token("Answer: B", 2.0),))
+    assert ANSWER_TOKEN_MARGIN(LoopView("q", (earlier, current))) == 2.0
+    assert math.isnan(ANSWER_TOKEN_MARGIN(LoopView("q", (earlier, Round(answer="B")))))

@@ -1,0 +1,95 @@
+"""Self-consistency, normalised entropy and the top cluster."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.signals.samples import (
+    NORMALIZED_ENTROPY,
+    SELF_CONSISTENCY,
+    TOP_CLUSTER_CONFIDENCE,
+    entropy_of_counts,
+)
+from suffice.trace.rounds.records import LoopView, Round
+
+
+def view(*samples: str) -> LoopView:
+    return LoopView("q", (Round(answer="x", samples=samples),))
+
+
+def test_samples_are_compared_normalised() -> None:
+    samples = view("Yes.", "yes", "the Yes", "no")
+    assert SELF_CONSISTENCY(samples) == 0.75
+    assert TOP_CLUSTER_CONFIDENCE(samples) == 0.75
+    # -(3/4 ln 3/4 + 1/4 ln 1/4) / ln 4 = (0.215762 + 0.346574) / 1.386294
+    assert NORMALIZED_ENTROPY(samples) == pytest.approx(0.405639, abs=1e-6)
+
+
+@pytest.mark.parametrize("clusters", [(0, 0, 0, 0), (0, 1, 2, 3), (0, 0, 2, 2)])
+def test_clusters_by_meaning_change_nothing_here(clusters: tuple[int, ...]) -> None:
+    samples = ("Oslo", "the Oslo", "Oslo city", "Rome")
+    told = LoopView("q", (Round(answer="x", samples=samples, sample_clusters=clusters),))
+    for signal in (NORMALIZED_ENTROPY, TOP_CLUSTER_CONFIDENCE, SELF_CONSISTENCY):
+        assert signal(told) == signal(view(*samples))
+        assert signal.needs == ("samples",)
+
+
+def test_ends_are_exact() -> None:
+    for size in range(2, 40):
+        assert NORMALIZED_ENTROPY(view(*["w"] * size)) == 0.0
+        assert NORMALIZED_ENTROPY(view(*(f"w{i}" for i in range(size)))) == 1.0
+
+
+def test_equal_partitions_give_equal_bits() -> None:
+    orders = set(itertools.permutations(["x", "x", "x", "b", "b", "c", "d"]))
+    assert len({NORMALIZED_ENTROPY(view(*order)) for order in orders}) == 1
+    assert NORMALIZED_ENTROPY(view("w", "w", "b")) == NORMALIZED_ENTROPY(view("z", "y", "z"))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9).filter(lambda each: sum(each) > 1))
+def test_entropy_agrees_with_its_definition(counts: list[int]) -> None:
+    total = sum(counts)
+    shares = [count / total for count in counts]
+    slow = -sum(share * math.log(share) for share in shares) / math.log(total)
+    fast = entropy_of_counts(tuple(counts))
+    assert fast == pytest.approx(slow, abs=1e-12)
+    assert 0.0 <= fast <= 1.0
+
+
+@given(st.lists(st.sampled_from(["w", "b", "The W", "c", "", "!"]), max_size=8))
+def test_self_consistency_is_the_modal_share(samples: list[str]) -> None:
+    cluster = {"The W": "w", "!": ""}
+    plain = Counter(cluster.get(each, each) for each in samples)
+    value = SELF_CONSISTENCY(view(*samples))
+    if samples:
+        assert value == max(plain.values()) / len(samples)
+    else:
+        assert math.isnan(value)
+
+
+@pytest.mark.parametrize("samples", [(), ("w",), ("", ""), ("", "!", "the")])
+def test_one_sample_or_none_parsed_leaves_entropy_and_top_undefined(samples: tuple[str]) -> None:
+    assert math.isnan(NORMALIZED_ENTROPY(view(*samples)))
+    assert math.isnan(TOP_CLUSTER_CONFIDENCE(view(*samples)))
+
+
+def test_unparsed_samples_are_a_cluster_but_never_the_top_one() -> None:
+    samples = view("", "", "!", "oslo")
+    assert TOP_CLUSTER_CONFIDENCE(samples) == 0.25
+    assert NORMALIZED_ENTROPY(samples) == entropy_of_counts((3, 1))
+    assert SELF_CONSISTENCY(samples) == 0.75
+
+
+def test_not_recorded_and_single() -> None:
+    nothing = LoopView("q", (Round(answer="x"),))
+    for spec in (SELF_CONSISTENCY, NORMALIZED_ENTROPY, TOP_CLUSTER_CONFIDENCE):
+        assert math.isnan(spec(nothing))
+        assert spec.needs == ("samples",)
+    assert SELF_CONSISTENCY(view("w")) == 1.0
+    assert NORMALIZED_ENTROPY.direction == "low"

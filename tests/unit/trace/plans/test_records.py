@@ -1,0 +1,164 @@
+"""Plan records refuse what no plan trace may hold, and count what a run read and cost."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError
+from suffice.testing.plans import make_plan
+from suffice.trace.plans.records import (
+    Candidate,
+    ConstraintDecision,
+    PlanGold,
+    PlanOutcome,
+    PlanRecord,
+    PlanStep,
+    PlanTask,
+)
+from suffice.trace.rounds.records import Passage, Usage
+
+
+def task(**changes: Any) -> PlanTask:
+    usual: dict[str, Any] = {"id": "t", "goal": "a goal", "context": "", "total_steps": 5}
+    return PlanTask(**usual | changes)
+
+
+def step(**changes: Any) -> PlanStep:
+    usual: dict[str, Any] = {"number": 1, "action": "EXECUTE"}
+    return PlanStep(**usual | changes)
+
+
+def outcome(**changes: Any) -> PlanOutcome:
+    usual: dict[str, Any] = {"plan": "", "ended": "complete"}
+    return PlanOutcome(**usual | changes)
+
+
+def record(**changes: Any) -> PlanRecord:
+    usual: dict[str, Any] = {
+        "task": task(),
+        "agent": "gate",
+        "retriever": None,
+        "seed": 0,
+        "steps": (),
+        "outcome": outcome(),
+    }
+    return PlanRecord(**usual | changes)
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "column", "found"),
+    [
+        (task, {"id": ""}, "task_id", "must not be empty"),
+        (task, {"id": 7}, "task_id", "must be text, found 7"),
+        (task, {"context": None}, "context", "must be text, found None"),
+        (task, {"total_steps": 0}, "total_steps", "at least 1 step"),
+        (task, {"total_steps": 2.0}, "total_steps", "whole number"),
+        (step, {"number": 0}, "step", "count from 1"),
+        (step, {"number": 40000}, "step", "32767"),
+        (step, {"action": "WAIT"}, "action", "EXECUTE, RETRIEVE, REPLAN, ASK, STOP; found 'WAIT'"),
+        (step, {"action": ""}, "action", "found ''"),
+        (step, {"blocked": "tired"}, "blocked", "none, budget, cool-down; found 'tired'"),
+        (
+            step,
+            {"values": {"risk": math.nan}},
+            "signals",
+            "risk must be a finite number, found nan",
+        ),
+        (step, {"values": {"risk": math.inf}}, "signals", "finite"),
+        (step, {"values": {"risk": None}}, "signals", "leave out what is undefined"),
+        (step, {"values": {"risk": "0.5"}}, "signals", "found '0.5'"),
+        (step, {"k": -1}, "k", "from 0"),
+        (step, {"sampled_again": True}, "sampled_again", "found True"),
+        (step, {"candidates": ("a",)}, "candidates", "sequence of Candidate"),
+        (step, {"redrawn": ("a",)}, "redrawn", "sequence of Candidate"),
+        (step, {"passages": ("a",)}, "passages", "sequence of Passage"),
+        (step, {"reason": None}, "reason", "must be text"),
+        (step, {"query": 3}, "query", "must be text, found 3"),
+        (step, {"usage": None}, "usage", "must be a Usage"),
+        (Candidate, {"text": None}, "candidates.text", "must be text"),
+        (Candidate, {"text": "", "response": 1}, "candidates.response", "must be text"),
+        (PlanGold, {"constraints": "limit_001"}, "gold_constraints", "sequence of str"),
+        (outcome, {"plan": None}, "plan", "must be text"),
+        (outcome, {"ended": "done"}, "ended", "complete, stop, max-steps; found 'done'"),
+        (outcome, {"parsed": "regex"}, "parsed", "none, json, repaired, salvaged"),
+        (outcome, {"constraints": "limit_001"}, "constraints", "sequence of str"),
+        (outcome, {"decisions": ("no",)}, "decisions", "sequence of ConstraintDecision"),
+        (outcome, {"attempts": -1}, "attempts", "from 0"),
+        (outcome, {"semantic": 1}, "semantic", "must be a bool"),
+        (record, {"agent": ""}, "agent", "must not be empty"),
+        (record, {"retriever": ""}, "retriever", "must not be empty"),
+        (record, {"seed": -1}, "seed", "from 0"),
+        (record, {"gold": ("a",)}, "gold", "must be a PlanGold"),
+        (record, {"steps": (step(number=2),)}, "step", "found step 2 where step 1 belongs"),
+        (record, {"steps": (step(), step())}, "step", "found step 1 where step 2 belongs"),
+    ],
+)
+def test_what_no_trace_may_hold_is_refused(
+    make: Callable[..., Any], changes: dict[str, Any], column: str, found: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        make(**changes)
+    assert caught.value.column == column
+    assert found in caught.value.message
+
+
+def test_a_decision_is_true_or_false() -> None:
+    with pytest.raises(DataError, match="must be a bool, found 'WILL_ENFORCE'"):
+        ConstraintDecision(constraint="a", enforced="WILL_ENFORCE")  # type: ignore[arg-type]
+
+
+def test_numbers_are_those_of_the_columns() -> None:
+    made = step(number=np.int64(1), k=np.int16(3), values={"risk": np.float32(0.1), "other": 1})
+    assert (type(made.number), type(made.k)) == (int, int)
+    assert made.values == {"risk": float(np.float32(0.1)), "other": 1.0}
+    assert {type(value) for value in made.values.values()} == {float}
+
+
+def test_values_do_not_change_with_the_mapping_given() -> None:
+    given = {"risk": 0.5}
+    made = step(values=given)
+    given["risk"] = 0.75
+    assert made.values == {"risk": 0.5}
+    with pytest.raises(FrozenInstanceError):
+        made.k = 3  # type: ignore[misc]
+
+
+def test_documents_are_counted_with_and_without_repeats() -> None:
+    run = make_plan("t", ("RETRIEVE", "EXECUTE", "RETRIEVE", "STOP"))
+    assert (run.documents_read, run.documents_distinct, run.retrievals) == (4, 3, 2)
+    assert run.key == ("t", "gate", "bm25", 0)
+
+
+def test_a_retrieval_is_known_from_its_cost_or_its_query() -> None:
+    assert step(query="what?").retrievals == 1
+    assert step(query="what?", blocked="budget").retrievals == 0
+    assert step(query="what?", usage=Usage(retrievals=3)).retrievals == 3
+    assert step(passages=(Passage(id="a"),)).retrievals == 0
+
+
+def test_costs_are_added_and_unknown_with_unknown() -> None:
+    run = make_plan("t", ("RETRIEVE", "EXECUTE"))
+    assert run.usage == Usage(llm_calls=5, retrievals=1, prompt_tokens=350)
+    free = replace(run, steps=(), outcome=outcome(usage=Usage(llm_calls=0, latency_s=0.1)))
+    assert free.usage == Usage(llm_calls=0, latency_s=float(np.float32(0.1)))
+    unknown = replace(run, steps=(*run.steps, step(number=3)))
+    assert unknown.usage == Usage()
+
+
+def test_a_run_may_have_no_step_and_an_empty_plan() -> None:
+    run = record()
+    assert (run.documents_read, run.documents_distinct, run.retrievals) == (0, 0, 0)
+    assert run.gold is None
+
+
+def test_records_load_without_pyarrow() -> None:
+    code = "import sys, suffice.trace.plans.records; sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,277 @@
+"""Any Arrow type that converts without loss is read, whoever wrote it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.errors import DataError, SufficeWarning
+from suffice.trace.rounds.coerce import coerce_table
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
+from suffice.trace.rounds.table import TraceSet
+
+TEXTS = pa.list_(pa.string())
+TOKEN = {"token": " Oslo", "logprob": -0.5, "top": [{"token": " Oslo", "logprob": -0.5}]}
+PASSAGE = {"id": "p", "title": "T", "text": "x", "score": 1.5, "rerank_score": None}
+
+
+def coerced(name: str, values: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """A column through the conversion, checked to be valid and of the schema's type."""
+    count = len(values)
+    table = pa.table(
+        {
+            "question_id": [str(n) for n in range(count)],
+            "round": [1] * count,
+            "question": [""] * count,
+            "answer": [""] * count,
+            name: values,
+        }
+    )
+    column = coerce_table(table, "file").column(name)
+    column.validate(full=True)
+    assert column.type == SCHEMA.field(name).type
+    result: list[Any] = column.to_pylist()
+    return result
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.large_string(),
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.dictionary(pa.int32(), pa.large_string()),
+    ],
+    ids=str,
+)
+def test_text(kind: pa.DataType) -> None:
+    assert coerced("query", pa.array(["a", None, "a", ""], kind)) == ["a", None, "a", ""]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.large_list(pa.string()),
+        pa.large_list(pa.large_string()),
+        pa.list_(pa.dictionary(pa.int16(), pa.string())),
+        pa.list_view(pa.string()),
+        pa.large_list_view(pa.string()),
+    ],
+    ids=str,
+)
+def test_lists(kind: pa.DataType) -> None:
+    values = [["a", "b"], None, [], ["c"]]
+    assert coerced("samples", pa.array(values, kind)) == values
+    assert coerced("samples", pa.array([["z"], *values], kind)[1:]) == values
+
+
+def test_fixed_size_lists() -> None:
+    values = [["a", "b"], None, ["c", "d"]]
+    fixed = pa.array([["y", "z"], *values], pa.list_(pa.string(), 2))
+    assert coerced("samples", fixed[1:]) == values
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.int64(), pa.uint8(), pa.uint64(), pa.int8(), pa.float64(), pa.decimal128(6, 2)],
+    ids=str,
+)
+def test_counts(kind: pa.DataType) -> None:
+    values = pa.array([3, None, 7]).cast(pa.float64()).cast(kind)
+    assert coerced("llm_calls", values) == [3, None, 7]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float16(), pa.int64()], ids=str)
+def test_amounts(kind: pa.DataType) -> None:
+    values = pa.array([1.0, None, 4.0]).cast(kind)
+    assert coerced("verbalized_confidence", values) == [1.0, None, 4.0]
+
+
+def test_double_precision_rounds_to_the_column() -> None:
+    assert coerced("latency_s", pa.array([0.1])) == [pa.scalar(0.1, pa.float32()).as_py()]
+    assert coerced("candidate_scores", pa.array([[0.1, None]]))[0][0] == pytest.approx(0.1)
+
+
+def test_columns_of_nulls() -> None:
+    for name in ("query", "samples", "tokens", "passages", "signals", "llm_calls"):
+        assert coerced(name, pa.nulls(2)) == [None, None]
+
+
+# --- structs ------------------------------------------------------------------------------------
+def test_token_structs_in_double_precision() -> None:
+    kind = pa.large_list(
+        pa.struct(
+            [
+                (
+                    "top",
+                    pa.list_(pa.struct([("logprob", pa.float64()), ("token", pa.large_string())])),
+                ),
+                ("bytes", pa.list_(pa.uint8())),
+                ("token", pa.large_string()),
+                ("logprob", pa.float64()),
+            ]
+        )
+    )
+    values: list[Any] = [[{**TOKEN, "bytes": [32]}], None, [], [None]]
+    found = coerced("tokens", pa.array(values, kind))
+    assert found == [[TOKEN], None, [], [None]]
+
+
+def test_struct_fields_missing_in_other_order_and_extra() -> None:
+    kind = pa.list_(pa.struct([("url", pa.string()), ("text", pa.string()), ("id", pa.string())]))
+    values = [[{"url": "u", "text": "x", "id": "p"}], None]
+    found = coerced("passages", pa.array(values, kind))
+    assert found == [[{**PASSAGE, "title": None, "score": None}], None]
+    skipped = pa.array([[{"id": "skipped"}, {"id": "too"}], *values], kind)
+    assert coerced("passages", skipped[1:]) == found
+
+
+# --- the signals map ------------------------------------------------------------------------------
+MAP_VALUES: list[Any] = [[("b", 2.0), ("a", None)], None, [], [("a", 1.0)]]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.map_(pa.string(), pa.float64()),
+        pa.map_(pa.large_string(), pa.float32()),
+        pa.map_(pa.dictionary(pa.int32(), pa.string()), pa.int64()),
+    ],
+    ids=str,
+)
+def test_maps(kind: pa.DataType) -> None:
+    assert coerced("signals", pa.array(MAP_VALUES, kind)) == MAP_VALUES
+    assert coerced("signals", pa.array([[("z", 9)], *MAP_VALUES], kind)[1:]) == MAP_VALUES
+
+
+@pytest.mark.parametrize("names", [("key", "value"), ("value", "key"), ("name", "number")])
+def test_lists_of_pairs(names: tuple[str, str]) -> None:
+    values: list[Any] = [[("z", 9.0)], *MAP_VALUES]
+    key = 1 if names[0] == "value" else 0
+    pairs = [
+        None
+        if row is None
+        else [{names[key]: name, names[1 - key]: number} for name, number in row]
+        for row in values
+    ]
+    kinds = {names[key]: pa.large_string(), names[1 - key]: pa.float32()}
+    kind = pa.large_list(pa.struct([(name, kinds[name]) for name in names]))
+    assert coerced("signals", pa.array(pairs, kind)[1:]) == MAP_VALUES
+
+
+def test_structs_as_maps_leave_out_nulls() -> None:
+    values = [{"a": 1.5, "b": None}, None, {"a": None, "b": 2}]
+    kind = pa.struct([("a", pa.float64()), ("b", pa.int32())])
+    assert coerced("signals", pa.array(values, kind)) == [[("a", 1.5)], None, [("b", 2.0)]]
+    assert coerced("signals", pa.array(values, kind)[1:]) == [None, [("b", 2.0)]]
+
+
+def test_a_key_given_twice_means_the_same_live_and_in_replay(tmp_path: Path) -> None:
+    """The last value holds, as in a dictionary."""
+    table = pa.table(
+        {"question_id": ["q"], "round": [1], "question": [""], "answer": [""]}
+    ).append_column("signals", pa.array([[("x", 1.0), ("x", 2.0)]], SCHEMA.field("signals").type))
+    pq.write_table(table.replace_schema_metadata({SCHEMA_KEY: b"1"}), tmp_path / "t.parquet")
+    traces = read_traces(tmp_path / "t.parquet")
+    assert traces.stored_signal("x")[0].tolist() == [[2.0]]
+    assert next(iter(traces.records())).rounds[0].signals == {"x": 2.0}
+
+
+def test_chunks_are_converted_one_by_one() -> None:
+    large = [pa.array([f"a{n}", None], pa.large_string()) for n in range(3)]
+    expected = ["a0", None, "a1", None, "a2", None]
+    assert coerced("query", pa.chunked_array(large)) == expected
+    assert coerced("query", pa.chunked_array([], type=pa.large_string())) == []
+
+
+def test_the_first_bad_row_is_found_across_chunks() -> None:
+    values = pa.chunked_array([pa.array([1, 2]), pa.array([3, 99_999, 4, 99_999])])
+    table = pa.table(
+        {"round": values, **{n: [""] * 6 for n in ("question_id", "question", "answer")}}
+    )
+    with pytest.raises(DataError) as caught:
+        coerce_table(table, "some.parquet")
+    assert (caught.value.row, caught.value.column, caught.value.file) == (
+        3,
+        "round",
+        "some.parquet",
+    )
+
+
+# --- files of other libraries ---------------------------------------------------------------------
+ROWS: list[dict[str, Any]] = [
+    {
+        "question_id": question,
+        "round": number,
+        "question": f"{question}?",
+        "gold_answers": ["Oslo"],
+        "answer": answer,
+        "split": "eval",
+        "samples": [answer, "x"],
+        "llm_calls": 3,
+        "verbalized_confidence": 4.0,
+        "candidate_scores": [2.5, 1.25],
+        "passages": [{"id": f"{question}{number}", "title": "T", "text": "x", "score": 1.5}],
+        "tokens": [TOKEN],
+        "signals": {"judge_support": 0.5 * number, "mine": 1.0},
+    }
+    for question in ("a", "b")
+    for number, answer in ((1, "Oslo"), (2, "Rome"))
+]
+
+
+def ours(tmp_path: Path) -> TraceSet:
+    rows = [{**row, "signals": sorted(row["signals"].items())} for row in ROWS]
+    named = [each for each in SCHEMA.names if each in ROWS[0]]
+    table = pa.Table.from_pylist(rows, pa.schema([SCHEMA.field(name) for name in named]))
+    file = tmp_path / "ours.parquet"
+    pq.write_table(table.replace_schema_metadata({SCHEMA_KEY: b"1"}), file)
+    return read_traces(file)
+
+
+def same(found: TraceSet, expected: TraceSet) -> None:
+    assert list(found.records()) == list(expected.records())
+    for name in ("judge_support", "mine"):
+        assert found.stored_signal(name)[0].tolist() == expected.stored_signal(name)[0].tolist()
+
+
+@pytest.mark.parametrize("signals", ["struct", "pairs"])
+def test_a_file_written_by_polars(tmp_path: Path, signals: str) -> None:
+    pl = pytest.importorskip("polars")
+    rows = ROWS
+    if signals == "pairs":
+        rows = [
+            {**row, "signals": [{"key": k, "value": v} for k, v in row["signals"].items()]}
+            for row in ROWS
+        ]
+    pl.DataFrame(rows).sample(fraction=1.0, shuffle=True, seed=3).write_parquet(
+        tmp_path / "t.parquet"
+    )
+    with pytest.warns(SufficeWarning, match=r"does not state suffice\.schema"):
+        same(read_traces(tmp_path / "t.parquet"), ours(tmp_path))
+
+
+def test_a_file_written_by_pandas(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(ROWS).sample(frac=1.0, random_state=5)
+    frame["split"] = frame["split"].astype("category")
+    frame["llm_calls"] = frame["llm_calls"].astype("float64")
+    frame.to_parquet(tmp_path / "t.parquet")
+    with pytest.warns(SufficeWarning, match=r"does not state suffice\.schema"):
+        same(read_traces(tmp_path / "t.parquet"), ours(tmp_path))
+
+
+def test_missing_values_of_pandas_are_null(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(ROWS)
+    frame["prompt_tokens"] = [10.0, math.nan, 30.0, 40.0]
+    frame.to_parquet(tmp_path / "t.parquet")
+    with pytest.warns(SufficeWarning):
+        first = next(iter(read_traces(tmp_path / "t.parquet").records()))
+    assert [each.usage.prompt_tokens for each in first.rounds] == [10, None]

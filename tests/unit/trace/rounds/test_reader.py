@@ -1,0 +1,375 @@
+"""Bad input is named by file, row and column; good input is read whatever wrote it."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.errors import DataError, SufficeError, SufficeWarning
+from suffice.testing.traces import make_record
+from suffice.trace.rounds.reader import inspect_traces, read_traces
+from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
+from suffice.trace.rounds.writer import write_traces
+
+ROWS: dict[str, list[Any]] = {
+    "question_id": ["a", "a", "b", "b"],
+    "round": [1, 2, 1, 2],
+    "question": ["A?", "A?", "B?", "B?"],
+    "answer": ["Oslo", "Oslo", "Rome", ""],
+}
+
+
+def write(
+    file: Path,
+    *,
+    metadata: dict[bytes, bytes] | None = None,
+    without: str | None = None,
+    **columns: Any,
+) -> Path:
+    """The four rows above with these columns, lists or Arrow arrays, changed or added."""
+    arrays: dict[str, Any] = {**ROWS, **columns}
+    arrays.pop(without or "", None)
+    typed = {
+        name: values
+        if isinstance(values, pa.Array)
+        else pa.array(values, SCHEMA.field(name).type if name in SCHEMA.names else None)
+        for name, values in arrays.items()
+    }
+    table = pa.table(typed)
+    stated = {SCHEMA_KEY: b"1"} if metadata is None else metadata
+    pq.write_table(table.replace_schema_metadata(stated), file)
+    return file
+
+
+def refused(path: Path) -> DataError:
+    with pytest.raises(DataError) as caught:
+        read_traces(path)
+    error = caught.value
+    assert str(path.name) in str(error)
+    return error
+
+
+def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
+    return [{"token": " Oslo", "logprob": logprob, "top": [{"token": " Oslo", "logprob": top}]}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "column", "says"),
+    [
+        ({"round": [1, 1, 1, 2]}, 1, "round", "'a' has round 1 twice"),
+        ({"question_id": ["a", "a", "a", "a"]}, 2, "round", "'a' has round 1 twice"),
+        ({"round": [1, 3, 1, 2]}, 1, "round", "'a' jumps from round 1 to 3"),
+        ({"round": [1, 2, 2, 3]}, 2, "round", "'b' starts at round 2"),
+        ({"round": [1, 2, 0, 2]}, 3, "round", "'b' jumps from round 0 to 2"),
+        ({"round": [1, 2, -1, 1]}, 2, "round", "round -1"),
+        ({"question_id": ["a", "a", "b", "c"], "round": [1, 2, 1, 0]}, 3, "round", "no round 1"),
+        ({"question_id": ["a", "a", None, "b"]}, 2, "question_id", "null"),
+        ({"question_id": ["a", "a", "", ""]}, 2, "question_id", "empty question_id"),
+        ({"round": [1, None, 1, 2]}, 1, "round", "null"),
+        ({"question": ["A?", "A?", "B?", None]}, 3, "question", "null"),
+        ({"answer": ["x", None, "y", "z"]}, 1, "answer", "write an empty string"),
+        ({"split": ["tune", "eval", "eval", "eval"]}, 1, "split", "one split"),
+        ({"split": ["eval", "eval", "eval", None]}, 3, "split", "one split"),
+        ({"llm_calls": [1, 1, -1, 1]}, 2, "llm_calls", "negative"),
+        ({"prompt_tokens": [1, 1, 1, -7]}, 3, "prompt_tokens", "negative"),
+        ({"judge_prompt_tokens": [1, -7, 1, 1]}, 1, "judge_prompt_tokens", "negative"),
+        ({"latency_s": [0.5, -0.5, 1.0, 1.0]}, 1, "latency_s", "negative"),
+        ({"tokens": [None, tokens(float("nan")), None, None]}, 1, "tokens.logprob", "nan"),
+        ({"tokens": [None, [], tokens(float("inf")), None]}, 2, "tokens.logprob", "inf"),
+        ({"tokens": [None, None, None, tokens(None)]}, 3, "tokens.logprob", "None"),
+        ({"tokens": [tokens(-1), tokens(-1, float("nan"))] * 2}, 1, "tokens.top.logprob", "nan"),
+        (
+            {"tokens": [[], None, tokens(-1), tokens(-1, float("inf"))]},
+            3,
+            "tokens.top.logprob",
+            "inf",
+        ),
+        (
+            {"samples": [["x"]] * 4, "sample_clusters": [[0], None, [0, 0], [0]]},
+            2,
+            "sample_clusters",
+            "one number a sample, found 2 for 1 samples",
+        ),
+        (
+            {"samples": [["x", "y"]] * 4, "sample_clusters": [[0, 0], [0, 1], None, [1, 1]]},
+            3,
+            "sample_clusters",
+            "name the first sample of each one's cluster, found [1, 1]",
+        ),
+    ],
+)
+def test_a_bad_value_is_named(
+    tmp_path: Path, columns: dict[str, Any], row: int, column: str, says: str
+) -> None:
+    error = refused(write(tmp_path / "bad.parquet", **columns))
+    assert (error.row, error.column) == (row, column)
+    assert says in error.message
+    assert f"row {row}, column {column}" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "row"),
+    [
+        ("answer", pa.array([1, 2, 3, 4]), None),
+        ("answer", pa.array([b"x"] * 4), None),
+        ("round", pa.array(["1", "2", "1", "2"]), None),
+        ("round", pa.array([1.0, 2.0, 1.5, 2.0]), 2),
+        ("round", pa.array([1, 2, 1, 70_000]), 3),
+        ("round", pa.array([True, False, True, False]), None),
+        ("llm_calls", pa.array([True, True, True, False]), None),
+        ("llm_calls", pa.array([1, 1, 2, 40_000]), 3),
+        ("prompt_tokens", pa.array([1, 2, 3, 4], pa.timestamp("us")), None),
+        ("prompt_tokens", pa.array([1.0, float("nan"), 1.0, 1.0]), 1),
+        ("latency_s", pa.array([1.0, 1.0, 1e300, 1.0]), 2),
+        ("samples", pa.array(["x", "y", "z", "w"]), None),
+        ("samples", pa.array([[1], [2], [3], [4]]), None),
+        ("passages", pa.array([["x"]] * 4), None),
+        ("passages", pa.array([[{"page": "x"}]] * 4), None),
+        ("tokens", pa.array([[{"token": "x", "logprob": "y"}]] * 4), None),
+        ("signals", pa.array(["x"] * 4), None),
+        ("signals", pa.array([{"a": "text"}] * 4), None),
+        ("signals", pa.array([[], [], [{"key": None, "value": 1.0}], []]), 2),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),
+)
+def test_a_wrong_type_is_named(
+    tmp_path: Path, name: str, values: pa.Array, row: int | None
+) -> None:
+    error = refused(write(tmp_path / "bad.parquet", **{name: values}))
+    assert (error.row, error.column) == (row, name)
+    assert "the schema wants" in error.message
+
+
+def test_a_missing_required_column_is_named(tmp_path: Path) -> None:
+    error = refused(write(tmp_path / "bad.parquet", without="answer"))
+    assert error.column == "answer"
+    assert "found question_id, round, question" in error.message
+
+
+def test_a_column_that_appears_twice_is_named(tmp_path: Path) -> None:
+    names = [*ROWS, "answer"]
+    arrays = [pa.array(ROWS[name], SCHEMA.field(name).type) for name in names]
+    pq.write_table(pa.Table.from_arrays(arrays, names=names), tmp_path / "bad.parquet")
+    with pytest.warns(SufficeWarning), pytest.raises(DataError, match=r"column answer: .*twice"):
+        read_traces(tmp_path / "bad.parquet")
+
+
+def test_minus_infinity_is_a_log_probability(tmp_path: Path) -> None:
+    rows = [tokens(-float("inf"), -float("inf"))] * 4
+    first = next(iter(read_traces(write(tmp_path / "good.parquet", tokens=rows)).records()))
+    assert first.rounds[0].tokens is not None
+    assert first.rounds[0].tokens[0].logprob == -float("inf")
+
+
+# --- files that are no trace files -----------------------------------------------------------
+@pytest.mark.parametrize("share", [0.0, 0.0005, 0.01, 0.3, 0.5, 0.9, 0.99, 0.9999])
+def test_a_truncated_file_is_named(tmp_path: Path, share: float) -> None:
+    file = write(tmp_path / "cut.parquet")
+    content = file.read_bytes()
+    file.write_bytes(content[: int(share * len(content))])
+    assert "truncated or damaged" in refused(file).message
+
+
+@pytest.mark.parametrize(
+    "content", [b"PAR1", b"question_id,round\na,1\n", b"PAR1" + b"\0" * 50 + b"PAR1"]
+)
+def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "table.parquet"
+    file.write_bytes(content)
+    assert "not a readable Parquet file" in refused(file).message
+
+
+def test_damaged_bytes_never_escape_as_foreign_errors(tmp_path: Path) -> None:
+    """A byte changed anywhere gives a readable set or a DataError."""
+    file = tmp_path / "damaged.parquet"
+    write_traces([make_record(f"q{n}", ["Oslo", "Rome"], margins=[1, 2]) for n in range(4)], file)
+    content = file.read_bytes()
+    generator = random.Random(7)
+    outcomes = {"read": 0, "refused": 0}
+    for _ in range(150):
+        damaged = bytearray(content)
+        damaged[generator.randrange(len(content))] = generator.randrange(256)
+        file.write_bytes(damaged)
+        try:
+            with warnings.catch_warnings():  # damage may hit the schema's number
+                warnings.simplefilter("ignore", SufficeWarning)
+                list(read_traces(file).records())
+            outcomes["read"] += 1
+        except SufficeError:
+            outcomes["refused"] += 1
+    assert min(outcomes.values()) > 10
+
+
+def test_text_that_is_not_unicode_is_named(tmp_path: Path) -> None:
+    bad = pa.Array.from_buffers(
+        pa.string(),
+        4,
+        [None, pa.array([0, 1, 2, 3, 4], pa.int32()).buffers()[1], pa.py_buffer(b"ab\xffd")],
+    )
+    error = refused(write(tmp_path / "bad.parquet", answer=bad))
+    assert (error.row, error.column) == (2, "answer")
+
+
+def test_missing_and_empty_places_say_what_to_name(tmp_path: Path) -> None:
+    assert "no such file" in refused(tmp_path / "nothing.parquet").message
+    assert "holds no *.parquet" in refused(tmp_path).message
+    no_rows: dict[str, Any] = {name: [] for name in ROWS}
+    empty = write(tmp_path / "empty.parquet", **no_rows)
+    assert "empty" in refused(empty).message
+
+
+# --- the schema's number ----------------------------------------------------------------------
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    error = refused(write(tmp_path / "new.parquet", metadata={SCHEMA_KEY: b"2"}))
+    assert "schema 2 is newer than 1" in error.message
+    assert "upgrade" in error.message
+
+
+@pytest.mark.parametrize("stated", [b"one", b"1.0", b"0", b"-3", b""])
+def test_a_schema_that_is_no_version_is_refused(tmp_path: Path, stated: bytes) -> None:
+    error = refused(write(tmp_path / "odd.parquet", metadata={SCHEMA_KEY: stated}))
+    assert "must be a version number" in error.message
+
+
+def test_a_missing_schema_reads_as_version_1_with_a_warning(tmp_path: Path) -> None:
+    file = write(tmp_path / "plain.parquet", metadata={})
+    with pytest.warns(SufficeWarning, match=r"plain\.parquet does not state suffice\.schema"):
+        assert read_traces(file).n_questions == 2
+
+
+# --- sets of files ----------------------------------------------------------------------------
+def test_rows_in_any_order_and_in_several_files(tmp_path: Path) -> None:
+    write(tmp_path / "1.parquet", question_id=["b", "a", "b", "a"], round=[2, 2, 1, 1])
+    write(tmp_path / "2.parquet", question_id=["d", "0", "d", "c"], round=[1, 1, 2, 1])
+    (tmp_path / "notes.txt").write_text("not read")
+    (tmp_path / ".hidden.parquet").write_bytes(b"not read")
+    traces = read_traces(tmp_path)
+    assert traces.question_ids == ("0", "a", "b", "c", "d")
+    assert traces.last_rounds.tolist() == [1, 2, 2, 1, 2]
+    assert [r.answer for r in next(q for q in traces.records() if q.question.id == "b").rounds] == [
+        "Rome",
+        "Oslo",
+    ]
+
+
+def test_two_files_with_the_same_question_name_the_second(tmp_path: Path) -> None:
+    write(tmp_path / "1.parquet")
+    write(tmp_path / "2.parquet", question_id=["c", "c", "b", "b"])
+    with pytest.raises(DataError) as caught:
+        read_traces(tmp_path)
+    assert caught.value.file == str(tmp_path / "2.parquet")
+    assert (caught.value.row, caught.value.column) == (2, "round")
+
+
+def test_files_with_different_columns_are_one_set(tmp_path: Path) -> None:
+    write(tmp_path / "1.parquet", llm_calls=[1, 1, 1, 1])
+    write(tmp_path / "2.parquet", question_id=["c", "c", "d", "d"], split=["eval"] * 4)
+    traces = read_traces(tmp_path)
+    calls = traces.column("llm_calls")
+    assert calls is not None
+    assert calls.tolist()[0] == [1.0, 1.0]
+    assert [q.split for q in traces.questions] == [None, None, "eval", "eval"]
+
+
+def test_closed_book_rows_are_kept_apart(tmp_path: Path) -> None:
+    traces = read_traces(write(tmp_path / "t.parquet", round=[0, 1, 1, 2]))
+    a, b = traces.records()
+    assert a.closed_book is not None
+    assert a.closed_book.answer == "Oslo"
+    assert len(a.rounds) == 1
+    assert b.closed_book is None
+    assert traces.n_rounds == 2
+
+
+def test_unknown_columns_are_left_out_or_kept(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.parquet", mine=pa.array([1, 2, 3, 4]))
+    assert "mine" not in read_traces(file).table.column_names
+    kept = read_traces(file, keep_unknown=True).table
+    assert kept.column("mine").to_pylist() == [1, 2, 3, 4]
+
+
+def test_unknown_columns_may_differ_between_files(tmp_path: Path) -> None:
+    write(tmp_path / "1.parquet", mine=pa.array([1, 2, 3, 4], pa.int32()))
+    second = tmp_path / "2.parquet"
+    write(second, question_id=["c", "c", "d", "d"], mine=pa.array([5, 6, 7, 8], pa.int64()))
+    kept = read_traces(tmp_path, keep_unknown=True).table.column("mine")
+    assert kept.to_pylist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    write(second, question_id=["c", "c", "d", "d"], mine=pa.array(["x"] * 4))
+    assert read_traces(tmp_path).n_questions == 4
+    with pytest.raises(DataError, match="disagree on a column"):
+        read_traces(tmp_path, keep_unknown=True)
+
+
+def test_only_wanted_columns_are_loaded(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.parquet", llm_calls=[1] * 4, split=["eval"] * 4)
+    assert set(read_traces(file, columns=("split",)).table.column_names) == {*ROWS, "split"}
+    assert set(read_traces(file, columns=()).table.column_names) == set(ROWS)
+
+
+def test_empty_gold_answers_are_dropped_with_a_warning(tmp_path: Path) -> None:
+    gold: list[Any] = [["Oslo", ""], ["Oslo", ""], [""], None]
+    file = write(tmp_path / "t.parquet", gold_answers=gold)
+    with pytest.warns(SufficeWarning, match="dropped 2 empty gold answers"):
+        traces = read_traces(file)
+    assert [gold.answers for gold in traces.gold] == [("Oslo",), ()]
+
+
+# --- going on without the invalid ---------------------------------------------------------------
+def test_skip_invalid_keeps_the_rest_and_counts(tmp_path: Path) -> None:
+    write(tmp_path / "1.parquet", round=[1, 3, 1, 2])
+    write(tmp_path / "2.parquet", question_id=["c", "c", "d", "d"], llm_calls=[1, 1, -1, -1])
+    (tmp_path / "3.parquet").write_bytes(b"PAR1 cut off")
+    with pytest.raises(DataError, match=r"\(3 more\).*--skip-invalid"):
+        read_traces(tmp_path)
+    traces = read_traces(tmp_path, skip_invalid=True)
+    assert traces.question_ids == ("b", "c")
+    places = {(Path(e.file or "").name, e.row, e.column) for e in traces.origin.skipped}
+    assert places == {
+        ("1.parquet", 1, "round"),
+        ("2.parquet", 2, "llm_calls"),
+        ("2.parquet", 3, "llm_calls"),
+        ("3.parquet", None, None),
+    }
+
+
+def test_skip_invalid_leaves_out_rows_without_a_question(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.parquet", question_id=["a", "a", None, ""])
+    assert read_traces(file, skip_invalid=True).question_ids == ("a",)
+
+
+def test_nothing_valid_is_an_error_even_when_skipping(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.parquet", round=[2, 3, 2, 3])
+    with pytest.raises(DataError, match=r"nothing valid is left.*starts at round 2"):
+        read_traces(file, skip_invalid=True)
+
+
+def test_inspection_lists_everything(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.parquet", round=[1, 1, 1, 2], answer=["x", "y", None, "z"])
+    inspection = inspect_traces(file)
+    assert [(e.row, e.column) for e in inspection.errors] == [(2, "answer"), (1, "round")]
+    assert inspection.traces.n_questions == 0
+
+
+def test_failures_beside_the_shards_are_counted(tmp_path: Path) -> None:
+    write(tmp_path / "1.parquet")
+    (tmp_path / "failures.jsonl").write_text('{"question_id": "x"}\n\n{"question_id": "y"}\n')
+    assert read_traces(tmp_path).origin.failures == 2
+
+
+def test_the_run_document_comes_with_the_set(tmp_path: Path) -> None:
+    write_traces([make_record("q", ["Oslo"])], tmp_path / "t.parquet", run={"model": "m", "n": 3})
+    assert read_traces(tmp_path / "t.parquet").origin.run == {"model": "m", "n": 3}
+    write(tmp_path / "odd.parquet", metadata={SCHEMA_KEY: b"1", b"suffice.run": b"{broken"})
+    assert read_traces(tmp_path / "odd.parquet").origin.run == {}
+
+
+def test_an_unreadable_failures_file_does_not_keep_rows_from_being_read(tmp_path: Path) -> None:
+    write(tmp_path / "t.parquet")
+    (tmp_path / "failures.jsonl").write_bytes(b"\xff\xfe broken\n\n{}\n")
+    assert read_traces(tmp_path).origin.failures == 2

@@ -1,0 +1,114 @@
+"""Column views of a trace set against its records."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from suffice.errors import DataError
+from suffice.testing.traces import make_record, question_records, to_trace_set
+from suffice.trace.rounds.records import QuestionRecord, Round
+from suffice.trace.rounds.table import TraceSet
+
+
+def sample() -> TraceSet:
+    records = [
+        make_record("b", ["x", "y", "z"], gold=["x"], split="eval"),
+        make_record("a", ["x"], split="tune"),
+        make_record("c", ["x", "y"], gold=["y"]),
+    ]
+    with_closed_book = dataclasses.replace(records[2], closed_book=Round(answer="closed"))
+    return to_trace_set([*records[:2], with_closed_book])
+
+
+def test_shapes() -> None:
+    traces = sample()
+    assert traces.question_ids == ("a", "b", "c")
+    assert (traces.n_questions, traces.n_rounds) == (3, 3)
+    assert traces.last_rounds.tolist() == [1, 3, 2]
+    assert traces.last_rounds.dtype == np.int16
+    assert traces.exists.tolist() == [[True, False, False], [True] * 3, [True, True, False]]
+    assert traces.splits == {"eval": 1, "tune": 1}
+
+
+def test_dense_columns_are_round_major_with_nan_where_absent() -> None:
+    traces = sample()
+    tokens = traces.column("prompt_tokens")
+    assert tokens is not None
+    np.testing.assert_array_equal(
+        tokens, [[100, math.nan, math.nan], [100, 200, 300], [100, 200, math.nan]]
+    )
+    assert tokens.flags.f_contiguous
+    assert traces.column("latency_s") is None
+    assert not traces.has("samples")
+
+
+def test_only_named_questions() -> None:
+    traces = sample()
+    chosen = traces.only_questions(each for each in ("c", "a", "never recorded"))
+    assert chosen.question_ids == ("a", "c")
+    assert chosen.closed_book.num_rows == 1
+    assert traces.only_questions(["b"]).closed_book.num_rows == 0
+    assert traces.only_questions([]).n_questions == 0
+
+
+def test_splits_and_their_absence() -> None:
+    traces = sample()
+    assert traces.only_split("eval").question_ids == ("b",)
+    with pytest.raises(DataError, match="eval, tune"):
+        traces.only_split("test")
+
+
+def test_taking_questions_keeps_closed_book_rows_with_them() -> None:
+    traces = sample()
+    kept = traces.take(np.array([True, False, True]))
+    assert [each.question.id for each in kept.records()] == ["a", "c"]
+    assert [each.closed_book is not None for each in kept.records()] == [False, True]
+    assert kept.n_rounds == 2
+    none_left = traces.take(np.array([False, True, False]))
+    assert none_left.closed_book.num_rows == 0
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(records=question_records())
+def test_columns_say_what_the_records_say(records: list[QuestionRecord]) -> None:
+    traces = to_trace_set(records)
+    found = list(traces.records())
+    assert [len(each.rounds) for each in found] == traces.last_rounds.tolist()
+    names = sorted({name for each in found for r in each.rounds for name in r.signals})
+    assert list(traces.signal_names) == names
+    for name in names:
+        values, stored = traces.stored_signal(name)
+        for index, record in enumerate(found):
+            for number in range(traces.n_rounds):
+                signals = record.rounds[number].signals if number < len(record.rounds) else {}
+                assert stored[index, number] == (name in signals)
+                np.testing.assert_equal(values[index, number], signals.get(name, math.nan))
+    for views, record in zip(traces.views(["samples"]), found, strict=True):
+        assert [len(view.rounds) for view in views] == list(range(1, len(record.rounds) + 1))
+        assert views[-1].current.answer == record.rounds[-1].answer
+        assert [r.samples for r in views[-1].rounds] == [r.samples for r in record.rounds]
+        assert all(r.tokens is None for r in views[-1].rounds)
+
+
+def test_signals_of_sliced_chunks() -> None:
+    """Arrow slices share buffers with what lies before them."""
+    rounds = [[Round(answer="x", signals={"s": float(n), f"only{n}": 1.0})] for n in range(6)]
+    records = [
+        dataclasses.replace(make_record(f"q{n}", ["x"]), rounds=tuple(each))
+        for n, each in enumerate(rounds)
+    ]
+    whole = to_trace_set(records)
+    sliced = pa.concat_tables([whole.table.slice(1, 2), whole.table.slice(4, 2)])
+    traces = TraceSet(table=sliced, closed_book=whole.closed_book)
+    assert traces.signal_names == ("only1", "only2", "only4", "only5", "s")
+    values, stored = traces.stored_signal("s")
+    assert values.ravel().tolist() == [1.0, 2.0, 4.0, 5.0]
+    assert stored.all()
+    _, stored = traces.stored_signal("only4")
+    assert stored.ravel().tolist() == [False, False, True, False]

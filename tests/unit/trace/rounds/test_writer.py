@@ -1,0 +1,291 @@
+"""What is written is read back bit for bit, and nothing finished is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import math
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.testing.traces import make_record, question_records
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
+from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.rounds.writer import (
+    ShardWriter,
+    records_to_table,
+    write_trace_set,
+    write_traces,
+)
+
+
+def bits(value: Any) -> Any:
+    """A value with every float as its bits, so that NaN equals NaN and 0.0 is not -0.0."""
+    if isinstance(value, float):
+        return struct.pack("<d", value)
+    if isinstance(value, tuple):
+        return tuple(bits(each) for each in value)
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return tuple((each.name, bits(getattr(value, each.name))) for each in fields)
+    if hasattr(value, "items"):
+        return tuple(sorted((name, bits(each)) for name, each in value.items()))
+    return value
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@given(records=question_records(max_questions=4))
+def test_records_come_back_bit_for_bit(records: list[QuestionRecord], tmp_path: Path) -> None:
+    write_traces(records, tmp_path / "t.parquet")
+    found = list(read_traces(tmp_path / "t.parquet").records())
+    assert [bits(each) for each in found] == [bits(each) for each in records]
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+ANY_FLOAT = st.floats(width=32)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(
+    answer=TEXT,
+    response=st.none() | TEXT,
+    numbers=st.lists(ANY_FLOAT, max_size=3),
+    signals=st.dictionaries(TEXT, st.floats(allow_nan=False), max_size=3),
+    count=st.none() | st.integers(0, 32767),
+    tokens=st.none() | st.integers(0, 2**31 - 1),
+    closed=st.booleans(),
+)
+def test_any_text_and_number_comes_back(
+    *,
+    answer: str,
+    response: str | None,
+    numbers: list[float],
+    signals: dict[str, float],
+    count: int | None,
+    tokens: int | None,
+    closed: bool,
+    tmp_path: Path,
+) -> None:
+    finished = Round(
+        answer=answer,
+        response=response,
+        passages=tuple(Passage(id=answer, text=response, score=each) for each in numbers),
+        candidate_scores=tuple(numbers),
+        verbalized_confidence=numbers[0] if numbers else None,
+        usage=Usage(
+            llm_calls=count,
+            prompt_tokens=tokens,
+            sample_cached_tokens=tokens,
+            judge_prompt_tokens=tokens,
+        ),
+        signals=signals,
+    )
+    record = QuestionRecord(
+        question=Question(id="q", text=answer, type=response),
+        gold=Gold(answers=("x",), passage_ids=(answer,)),
+        rounds=(finished, finished),
+        closed_book=finished if closed else None,
+    )
+    write_traces([record], tmp_path / "t.parquet")
+    assert [bits(each) for each in read_traces(tmp_path / "t.parquet").records()] == [bits(record)]
+
+
+JUDGED = Usage(
+    judge_calls=2, judge_prompt_tokens=90, judge_cached_tokens=40, judge_completion_tokens=3
+)
+
+
+def test_tokens_of_verdicts_come_back_and_old_files_have_none(tmp_path: Path) -> None:
+    record = make_record("q", ["Oslo", "Rome"])
+    judged = dataclasses.replace(record.rounds[1], usage=JUDGED)
+    new = tmp_path / "new.parquet"
+    write_traces([dataclasses.replace(record, rounds=(record.rounds[0], judged))], new)
+    (found,) = read_traces(new).records()
+    assert [each.usage for each in found.rounds] == [record.rounds[0].usage, JUDGED]
+    table = pq.read_table(new)
+    names = [name for name in table.column_names if not name.startswith("judge_")]
+    pq.write_table(table.select(names), tmp_path / "old.parquet")
+    (old,) = read_traces(tmp_path / "old.parquet").records()
+    assert [each.usage for each in old.rounds] == [record.rounds[0].usage, Usage()]
+
+
+def test_an_undefined_stored_signal_keeps_its_key(tmp_path: Path) -> None:
+    record = make_record("q", ["Oslo"])
+    finished = dataclasses.replace(record.rounds[0], signals={"overlap": math.nan})
+    write_traces([dataclasses.replace(record, rounds=(finished,))], tmp_path / "t.parquet")
+    traces = read_traces(tmp_path / "t.parquet")
+    values, stored = traces.stored_signal("overlap")
+    assert np.isnan(values).all()
+    assert stored.all()
+
+
+def test_what_no_column_can_hold_is_named() -> None:
+    record = make_record("q7", ["Oslo", "Rome"])
+    broken = dataclasses.replace(record.rounds[1], response="half a \ud83d pair")
+    broken_record = dataclasses.replace(record, rounds=(record.rounds[0], broken))
+    with pytest.raises(DataError, match=r"column response: question 'q7', round 2: .*surrogates"):
+        records_to_table([make_record("q1", ["x"]), broken_record])
+
+
+# --- our files in other libraries -----------------------------------------------------------------
+@pytest.fixture
+def rich(tmp_path: Path) -> Path:
+    record = make_record("q", ["Oslo", "Rome"], gold=["Oslo"], margins=[1.0, 2.0], split="eval")
+    rounds = tuple(dataclasses.replace(each, signals={"x": 0.5}) for each in record.rounds)
+    write_traces([dataclasses.replace(record, rounds=rounds)], tmp_path / "t.parquet")
+    return tmp_path / "t.parquet"
+
+
+def test_polars_reads_our_files(rich: Path) -> None:
+    frame = pytest.importorskip("polars").read_parquet(rich)
+    assert frame.columns == SCHEMA.names
+    assert frame["answer"].to_list() == ["Oslo", "Rome"]
+    assert frame["passages"].to_list()[0][0]["title"] == "Page 0"
+    assert frame["tokens"].to_list()[1][2]["top"][1]["token"] == " other"
+
+
+def test_duckdb_reads_our_files(rich: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        found = connection.sql(
+            "select round, answer, gold_answers[1], tokens[3].logprob, signals['x'], llm_calls "
+            f"from read_parquet('{rich}') order by round"
+        ).fetchall()
+        columns = connection.sql(f"describe select * from read_parquet('{rich}')").fetchall()
+    margin = pytest.approx(-0.2)
+    assert found == [(1, "Oslo", "Oslo", margin, 0.5, 1), (2, "Rome", "Oslo", margin, 0.5, 1)]
+    assert [each[0] for each in columns] == SCHEMA.names
+
+
+def test_pandas_reads_our_files(rich: Path) -> None:
+    frame = pytest.importorskip("pandas").read_parquet(rich)
+    assert list(frame.columns) == SCHEMA.names
+    assert frame["round"].tolist() == [1, 2]
+    assert frame["passages"][0][0]["id"] == "q-0"
+    assert dict(frame["signals"][0]) == {"x": 0.5}
+
+
+# --- shards ---------------------------------------------------------------------------------------
+def record_of(number: int) -> QuestionRecord:
+    return make_record(f"q{number:03d}", ["Oslo", "Rome"])
+
+
+def shards(folder: Path) -> dict[str, int]:
+    return {
+        file.name: len(pq.read_table(file).column("question_id").unique())
+        for file in sorted(folder.glob("*.parquet"))
+    }
+
+
+def test_a_writer_fills_shards_and_resumes_the_last(tmp_path: Path) -> None:
+    writer = ShardWriter(tmp_path, run={"a": 1}, shard_questions=3)
+    for number in range(4):
+        writer.add([record_of(number)])
+        assert read_traces(tmp_path).n_questions == number + 1
+    assert shards(tmp_path) == {"part-00000.parquet": 3, "part-00001.parquet": 1}
+    again = ShardWriter(tmp_path, run={"a": 1}, shard_questions=3)
+    again.add([record_of(4)])
+    again.add([])
+    again.add([record_of(5)])
+    assert list(shards(tmp_path).values()) == [3, 3]
+    third = ShardWriter(tmp_path, run={"a": 1}, shard_questions=3)
+    third.add([record_of(6)])
+    assert list(shards(tmp_path).values()) == [3, 3, 1]
+    third.add([record_of(number) for number in (7, 8, 9)])
+    third.add([record_of(10)])
+    assert list(shards(tmp_path).values()) == [3, 3, 4, 1]
+    traces = read_traces(tmp_path)
+    assert traces.question_ids == tuple(f"q{n:03d}" for n in range(11))
+    assert traces.origin.run == {"a": 1}
+    assert list(traces.records()) == [record_of(n) for n in range(11)]
+
+
+def test_a_single_file_grows(tmp_path: Path) -> None:
+    file = tmp_path / "sub" / "t.parquet"
+    ShardWriter(file, run={}).add([record_of(1)])
+    ShardWriter(file, run={}).add([record_of(0)])
+    assert read_traces(file).question_ids == ("q000", "q001")
+    assert [each.name for each in file.parent.iterdir()] == ["t.parquet"]
+
+
+def test_shards_of_another_shape_are_left_alone(tmp_path: Path) -> None:
+    write_traces([record_of(0)], tmp_path)
+    file = tmp_path / "part-00000.parquet"
+    pq.write_table(pq.read_table(file).drop_columns(["latency_s"]), file)
+    before = file.read_bytes()
+    ShardWriter(tmp_path, run={}).add([record_of(1)])
+    assert file.read_bytes() == before
+    assert read_traces(tmp_path).n_questions == 2
+    with pytest.raises(DataError, match="not written by this recorder"):
+        ShardWriter(file, run={})
+
+
+def test_leftovers_of_a_kill_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".part-00000.parquet.4242.tmp").write_bytes(b"half")
+    (tmp_path / ".t.parquet.4242.tmp").write_bytes(b"half")
+    (tmp_path / "mine.tmp").write_text("kept")
+    ShardWriter(tmp_path / "t.parquet", run={})
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        ".part-00000.parquet.4242.tmp",
+        "mine.tmp",
+    ]
+    ShardWriter(tmp_path, run={})
+    assert [each.name for each in tmp_path.iterdir()] == ["mine.tmp"]
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
+def test_a_full_disk_loses_nothing_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    writer = ShardWriter(tmp_path, run={}, shard_questions=2)
+    for number in range(3):
+        writer.add([record_of(number)])
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with monkeypatch.context() as patched:
+        patched.setattr(call, full)
+        with pytest.raises(
+            BackendError, match=r"No space left on device.*kept.*run the same command"
+        ):
+            writer.add([record_of(3)])
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    writer.add([record_of(3)])  # room again
+    assert read_traces(tmp_path).n_questions == 4
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="choose another --out"):
+        ShardWriter(tmp_path / "file" / "sub", run={})
+
+
+# --- whole sets -----------------------------------------------------------------------------------
+def test_a_set_keeps_all_its_columns(tmp_path: Path) -> None:
+    record = dataclasses.replace(record_of(0), closed_book=Round(answer="closed"))
+    write_traces([record, record_of(1)], tmp_path / "t.parquet", run={"m": 1})
+    file = tmp_path / "t.parquet"
+    table = pq.read_table(file)
+    mine = table.append_column("mine", [list(range(table.num_rows))])
+    pq.write_table(mine.replace_schema_metadata(table.schema.metadata), file)
+    traces = read_traces(file, keep_unknown=True)
+    written = write_trace_set(traces, tmp_path / "copy")
+    assert written == tmp_path / "copy" / "part-00000.parquet"
+    copy = read_traces(tmp_path / "copy", keep_unknown=True)
+    assert copy.table.equals(traces.table)
+    assert copy.closed_book.equals(traces.closed_book)
+    assert copy.origin.run == {"m": 1}
+    with pytest.raises(UsageError, match="holds trace files already"):
+        write_trace_set(traces, tmp_path / "copy")
