@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -253,6 +253,78 @@ class Decision:
     def stop(self) -> bool:
         """Whether the loop should end here."""
         return self.action is Action.STOP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNeeds:
+    """How a policy wants a round's samples clustered by meaning."""
+
+    cosine: float | None = None
+    encoder: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopNeeds:
+    """What a loop must give a policy so that it decides as it was replayed.
+
+    Parameters
+    ----------
+    answers
+        Whether it reads the answers of earlier rounds, or anything made of them.
+    tokens
+        Whether it reads the answer's tokens with their log-probabilities.
+    samples
+        Sampled answers a round; 0: none.
+    clusters
+        How samples must be clustered by meaning; ``None``: they need not be.
+    judge, verdicts
+        Whether a judge rates each answer, and whether the model is asked if it would stop.
+    filter
+        What drops passages before the answerer sees them; ``None``: nothing does.
+    encoder
+        Whether it reads signals that an encoder measures.
+    """
+
+    answers: bool = True
+    tokens: bool = False
+    samples: int = 0
+    clusters: ClusterNeeds | None = None
+    judge: bool = False
+    verdicts: bool = False
+    filter: PassageFilter | None = None
+    encoder: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a policy says of itself.
+
+    Parameters
+    ----------
+    summary
+        How it decides, in one line.
+    fitted_on
+        What it was fitted on; empty: nothing.
+    notes
+        Sentences a reader must know.
+    promise
+        What is promised of it, in one line; empty: nothing.
+    guarantee
+        A certified promise as its file states it; empty: none.
+    max_rounds
+        The budget it was fitted for; ``None``: any.
+    loop
+        The loop its promise was calibrated on, as a run document says it; empty: it promises nothing
+        about loops.
+    """
+
+    summary: str = ""
+    fitted_on: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    promise: str = ""
+    guarantee: Mapping[str, Any] = field(default_factory=dict)
+    max_rounds: int | None = None
+    loop: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PolicyTable(Protocol):
