@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.report.draw.marks import marked
-from suffice.report.page.formats import amount, estimated, percent
 from suffice.report.sections.selective import selective_section
+from suffice.results.formats import amount, estimated, percent
 
 
 def test_every_figure_is_the_results(gathered: Any, read_tables: Any) -> None:

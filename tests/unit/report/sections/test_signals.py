@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.report.draw.marks import marked
-from suffice.report.page.formats import decimal, estimated, percent, points
 from suffice.report.sections.signals import signals_section
+from suffice.results.formats import decimal, estimated, percent, points
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
