@@ -10,7 +10,7 @@ import statistics
 import numpy as np
 
 from suffice.signals.evidence import finite, rerank_scores, seen_passages
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.signals.spec import RERANKS, UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
 
@@ -53,6 +53,8 @@ RERANK_TOP_SCORE = SignalSpec(
     name="rerank_top_score",
     summary="highest raw reranker score so far",
     needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
     compute=rerank_top_score,
     asks="--reranker",
 )
@@ -60,6 +62,8 @@ RERANK_VARIANCE = SignalSpec(
     name="rerank_variance",
     summary="variance of the normalised reranker scores",
     needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
     low=0.0,
     high=0.25,
     compute=rerank_variance,
@@ -69,6 +73,8 @@ RERANK_MEAN = SignalSpec(
     name="rerank_mean",
     summary="mean raw reranker score",
     needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
     compute=rerank_mean,
     asks="--reranker",
 )
@@ -76,6 +82,8 @@ RERANK_VARIANCE_RAW = SignalSpec(
     name="rerank_variance_raw",
     summary="variance of the raw reranker scores",
     needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
     low=0.0,
     compute=rerank_variance_raw,
     asks="--reranker",
