@@ -17,7 +17,9 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # --- the layout table -------------------------------------------------------------------------------
 # concurrency: one way to do work in threads, for signals that ask a model and for recorders alike
-BASE = frozenset({"_optional", "_version", "concurrency", "errors", "protocols", "scoring"})
+BASE = frozenset(
+    {"_optional", "_version", "concurrency", "errors", "options", "protocols", "scoring"}
+)
 LEVEL: dict[str, int] = {
     **dict.fromkeys(BASE, 0),
     **dict.fromkeys(("numbers", "trace", "results"), 1),
@@ -54,6 +56,7 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     "_version": frozenset(),
     "concurrency": frozenset(),
     "errors": frozenset(),
+    "options": frozenset(),
     "scoring": frozenset(),
     "trace": frozenset({"numpy", "pyarrow"}),
     "costs": frozenset({"numpy", "pyarrow"}),
