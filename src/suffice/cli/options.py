@@ -31,12 +31,17 @@ def natural(text: str) -> int:
     return _whole(text, 0)
 
 
-def _whole(text: str, least: int) -> int:
+def whole(least: int | None) -> Callable[[str], int]:
+    """The argparse type of whole numbers from ``least``."""
+    return lambda text: _whole(text, least)
+
+
+def _whole(text: str, least: int | None) -> int:
     try:
         value = int(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"must be a whole number, found {text!r}") from error
-    if value < least:
+    if least is not None and value < least:
         raise argparse.ArgumentTypeError(f"must be at least {least}, found {value}")
     return value
 
@@ -275,6 +280,11 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
         help=f"what policies are compared at: {', '.join(COSTS)} (default: llm_calls where recorded, "
         "else rounds)",
     )
+    add_prices_and_energy(group)
+
+
+def add_prices_and_energy(group: argparse._ActionsContainer) -> None:
+    """What prices usage: ``--price-model``, ``--prices`` and ``--energy``."""
     add_prices(group)
     group.add_argument(
         "--energy",
@@ -284,7 +294,7 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_prices(group: argparse._ArgumentGroup) -> None:
+def add_prices(group: argparse._ActionsContainer) -> None:
     """``--price-model`` and ``--prices``."""
     prices = group.add_mutually_exclusive_group()
     prices.add_argument(
