@@ -164,6 +164,17 @@ class Judge(Protocol):
 
 
 # --- signals, scores, calibration ------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Calls beyond the answer that a round pays for where a signal is read, by the columns of its usage.
+
+    ``calls`` counts them, ``tokens`` hold what they read and wrote (none: not counted in tokens).
+    """
+
+    calls: str
+    tokens: tuple[str, ...] = ()
+
+
 @runtime_checkable
 class Signal(Protocol):
     """A number per round, computed from the rounds so far and nothing else."""
@@ -175,6 +186,18 @@ class Signal(Protocol):
     @property
     def needs(self) -> tuple[str, ...]:
         """Optional trace columns without which it is undefined everywhere."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is made of the round's answer."""
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What a policy that reads it pays for in every round, beyond the answers."""
+
+    @property
+    def asks(self) -> str:
+        """The option of ``suffice signals`` that names the model it needs; empty: none does."""
 
     @property
     def instead(self) -> str:

@@ -15,8 +15,9 @@ from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.signals.registry import SIGNALS, is_usual
-from suffice.signals.table import SignalTable, missing_inputs, signal_table
+from suffice.signals.available import given_signals
+from suffice.signals.registry import is_usual
+from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -82,8 +83,7 @@ def report_data(
 ) -> ReportData:
     """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
     scored = outcomes(traces, result.f1_kind)
-    names = [name for name, spec in SIGNALS.items() if not missing_inputs(spec, traces)]
-    names += [name for name in traces.signal_names if name not in SIGNALS]
+    names = given_signals(traces)
     table = signal_table(traces, names)
     shown = [name for name in names if np.isfinite(table.signal(name)).any()]
     read = {
