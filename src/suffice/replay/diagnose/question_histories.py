@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from suffice.measures.scores import Outcomes, outcomes
-from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import AnswerSet, PolicyView, StopPolicy
+from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView, StopPolicy
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.replay.run.references import CLOSED_BOOK
@@ -102,7 +101,7 @@ def report_data(
         reliability={
             each.name: tuple(reliability(each.policy, read[each.name], scored))
             for each in result.policies
-            if isinstance(each.policy, RulePolicy) and each.policy.calibrators
+            if isinstance(each.policy, CalibratedPolicy) and each.policy.calibrators
         },
         run=traces.origin.run,
         parts=ReportParts() if parts is None else parts,
