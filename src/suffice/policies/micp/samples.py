@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.policies.micp.policy import MiCPPolicy, lot
 from suffice.policies.micp.stage2 import Sampled
-from suffice.signals.samples import sample_counts
+from suffice.scoring import Match
+from suffice.signals.samples import SampleCluster, sample_counts
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
@@ -35,7 +36,7 @@ def read_samples(traces: TraceSet, draft: MiCPPolicy) -> Sampled:
             right = [
                 confidence
                 for cluster, confidence in draft.confidences(view.current)
-                if draft.match.cluster(cluster, accepted)
+                if _is_right(cluster, accepted, draft.match)
             ]
             gold_confidence[index, number] = max(right, default=-math.inf)
     return Sampled(
@@ -43,6 +44,11 @@ def read_samples(traces: TraceSet, draft: MiCPPolicy) -> Sampled:
         best_gold=np.maximum.accumulate(gold_confidence, axis=1),
         draws=lots(traces.question_ids, rounds, draft.seed),
     )
+
+
+def _is_right(cluster: SampleCluster, accepted: Sequence[str], match: Match) -> bool:
+    """Whether any member is right."""
+    return cluster.is_answer and any(match(each, accepted) for each in cluster.members if each)
 
 
 def lots(ids: Sequence[str], rounds: int, seed: int) -> NDArray[np.float64]:

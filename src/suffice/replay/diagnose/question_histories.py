@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from suffice.measures.scores import Outcomes, outcomes
-from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import AnswerSet, PolicyView, StopPolicy
+from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView, StopPolicy
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.signals.registry import SIGNALS, is_usual
-from suffice.signals.table import SignalTable, missing_inputs, signal_table
+from suffice.signals.available import given_signals
+from suffice.signals.registry import is_usual
+from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -82,8 +82,7 @@ def report_data(
 ) -> ReportData:
     """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
     scored = outcomes(traces, result.f1_kind)
-    names = [name for name, spec in SIGNALS.items() if not missing_inputs(spec, traces)]
-    names += [name for name in traces.signal_names if name not in SIGNALS]
+    names = given_signals(traces)
     table = signal_table(traces, names)
     shown = [name for name in names if np.isfinite(table.signal(name)).any()]
     read = {
@@ -102,7 +101,7 @@ def report_data(
         reliability={
             each.name: tuple(reliability(each.policy, read[each.name], scored))
             for each in result.policies
-            if isinstance(each.policy, RulePolicy) and each.policy.calibrators
+            if isinstance(each.policy, CalibratedPolicy) and each.policy.calibrators
         },
         run=traces.origin.run,
         parts=ReportParts() if parts is None else parts,

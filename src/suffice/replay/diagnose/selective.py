@@ -195,7 +195,7 @@ def selective_prediction(
 
 def _with_own_threshold(settings: SelectiveSettings, result: PolicyResult) -> SelectiveSettings:
     """A policy that stops at a confidence is split there, unless another threshold is asked for."""
-    own = getattr(result.policy, "threshold", None)
+    own = None if result.policy is None else result.policy.facts.threshold
     if settings.threshold is not None or settings.confidence is not None or own is None:
         return settings
     return replace(settings, threshold=own)

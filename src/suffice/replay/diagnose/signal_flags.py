@@ -23,9 +23,10 @@ from suffice.errors import UsageError
 from suffice.measures.scores import score_rounds
 from suffice.policies.fitting import FIT_SPLIT
 from suffice.scoring import exact_match
+from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import SignalSpec
-from suffice.signals.table import SignalTable, missing_inputs, signal_table
+from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.rounds.table import TraceSet
 
 FlagKind = Literal[
@@ -174,7 +175,7 @@ def _computed_again(traces: TraceSet, names: Sequence[str]) -> dict[str, Array]:
         for name in names
         if name in traces.signal_names and name in SIGNALS and not SIGNALS[name].recorded_only
     ]
-    computable = [spec for spec in specs if not missing_inputs(spec, traces)]
+    computable = [spec for spec in specs if lack(spec, traces) is None]
     return dict(signal_table(traces, computable).values) if computable else {}
 
 
@@ -183,9 +184,7 @@ def _honest(traces: TraceSet, table: SignalTable) -> dict[str, Array]:
     computable = [
         name
         for name, spec in SIGNALS.items()
-        if not spec.recorded_only
-        and name not in traces.signal_names
-        and not missing_inputs(spec, traces)
+        if not spec.recorded_only and name not in traces.signal_names and lack(spec, traces) is None
     ]
     absent = [name for name in computable if name not in table.values]
     computed = signal_table(traces, absent).values if absent else {}

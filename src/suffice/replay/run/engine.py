@@ -18,8 +18,7 @@ from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
 from suffice.measures.scores import Outcomes, outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.file import policy_hash
-from suffice.policies.micp.policy import MiCPPolicy
-from suffice.protocols import Signal, StopPolicy
+from suffice.protocols import CoveragePolicy, Signal, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answer_sets import Draws, answer_sets
 from suffice.replay.run.candidates import Candidate
@@ -384,7 +383,7 @@ def _with_sets(
     result: PolicyResult, traces: TraceSet, tables: _Tables, draws: Draws
 ) -> PolicyResult:
     policy = result.policy
-    if not isinstance(policy, MiCPPolicy):
+    if not isinstance(policy, CoveragePolicy):
         return result
     found = answer_sets(policy, traces, tables.of(policy), result.stops, draws)
     return replace(result, sets=found)
