@@ -43,7 +43,18 @@ class PassageFilter(Protocol):
 
 
 class StatedFilter(PassageFilter, Protocol):
-    """A filter that a recording can state."""
+    """A fitted filter that a recording can state.
+
+    It was fitted on ``values`` numbers, of the questions ``question_ids`` where it names them.
+    """
+
+    @property
+    def values(self) -> int:
+        """How many values it was calibrated on."""
+
+    @property
+    def question_ids(self) -> tuple[str, ...]:
+        """Whose; what is fitted behind it needs others."""
 
     def stated(self) -> Mapping[str, Any]:
         """What a run document says of it."""
@@ -286,6 +297,10 @@ class Decision:
     def stop(self) -> bool:
         """Whether the loop should end here."""
         return self.action is Action.STOP
+
+
+Certainty = Literal["token_probability", "self_consistency"]
+"""What a model gives to tell how sure an answer is: its tokens' log-probabilities, or samples that agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,6 @@ from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
 from suffice.errors import UsageError
 from suffice.pipelines.answers.prompts import PROMPTS
-from suffice.pipelines.live.choice import passage_filter
 from suffice.pipelines.loops.ranked import BudgetedSettings, settle_certainty
 from suffice.pipelines.loops.registry import LOOPS, AnySettings
 from suffice.pipelines.loops.searching import SearchSettings
@@ -35,6 +34,7 @@ from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.pipelines.record.recorder import RecordSummary
 from suffice.pipelines.record.session import Progress
 from suffice.pipelines.record.splits import parse_splits
+from suffice.policies.file import load_filter
 from suffice.retrieval.pairs.training_record import trained_on
 
 
@@ -133,7 +133,7 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, connect, record, summarise."""
-    chosen = None if arguments.filter is None else passage_filter(arguments.filter)
+    chosen = None if arguments.filter is None else load_filter(arguments.filter)
     if chosen is not None and chosen.values and not chosen.question_ids:
         say(
             f"{arguments.filter} does not name the questions its filter was calibrated on, so none is left "
