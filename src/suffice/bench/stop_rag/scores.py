@@ -44,11 +44,12 @@ class Questions:
             When no question has gold answers.
         """
         labelled = _labelled(traces)
+        measures = Measures(labelled)
         return cls(
             traces=labelled,
-            scored=outcomes(labelled, f1_kind),
-            quality=retrieval_quality(labelled),
-            book=CostBook(labelled, CostModel()),
+            scored=measures.scores(f1_kind),
+            quality=measures.retrieval(),
+            book=measures.costs(CostModel()),
         )
 
     @property
@@ -140,7 +141,7 @@ def _padded(traces: TraceSet, f1_kind: F1Kind, rounds: int) -> NDArray[np.float6
     """F1 after 1 to ``rounds`` rounds, (n_questions, rounds)."""
     wanted = np.arange(1, rounds + 1)[None, :]
     at = np.minimum(wanted, traces.last_rounds[:, None]).astype(np.int64)
-    return np.take_along_axis(outcomes(traces, f1_kind).f1, at - 1, axis=1)
+    return np.take_along_axis(Measures(traces).score("f1", f1_kind), at - 1, axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,10 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
     policy = fit_method("tasr", traces, "corrected", FIT_SPLIT)
     policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)
     say("3/4 replaying every policy on the other questions, without a model call")
-    comparison = compare(traces, ComparisonSettings(policies=usual_policies(traces)))
+    measures = Measures(traces)
+    comparison = compare(measures, ComparisonSettings(policies=usual_policies(traces)))
     say("4/4 writing the report")
     report = out / "report.html"
-    write_report(comparison, report, report_parts(traces, comparison))
+    write_report(comparison, report, report_parts(measures, comparison))
     if arguments.json:
         print_json(
             {

@@ -9,20 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.micp.policy import MiCPPolicy, lot
 from suffice.policies.micp.stage2 import Sampled
 from suffice.signals.samples import sample_counts
-from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
 
-def read_samples(traces: TraceSet, draft: MiCPPolicy) -> Sampled:
+def read_samples(questions: TraceSet | Measures, draft: MiCPPolicy) -> Sampled:
     """Scores and confidences of right clusters, for questions all of which are labelled.
 
     A question that was recorded for fewer than T rounds never stops in, and samples nothing in, the
     ones it lacks.
     """
-    table = signal_table(traces, draft.specs)
+    measures = Measures.of(questions)
+    traces, table = measures.traces, measures.signals(draft.specs)
     n, rounds = traces.n_questions, draft.rounds
     score = np.full((n, rounds), np.nan)
     there = min(rounds, traces.n_rounds)

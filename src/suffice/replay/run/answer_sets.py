@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.micp.notes import loop_differences
 from suffice.policies.micp.policy import MiCPPolicy
@@ -85,20 +86,17 @@ class AnswerSetResult:
 
 
 def answer_sets(
-    policy: MiCPPolicy,
-    traces: TraceSet,
-    table: SignalTable,
-    stops: NDArray[np.int16],
-    draws: Draws,
+    policy: MiCPPolicy, measures: Measures, stops: NDArray[np.int16], draws: Draws
 ) -> AnswerSetResult:
     """The sets of every question at its stop round (n_questions,), and what they are worth."""
+    traces, table = measures.traces, measures.signals(policy.specs)
     fired = policy.fired(table)
     sets = tuple(_sets(policy, traces, stops, (fired > 0) & (fired <= stops)))
     sizes = np.array([float(each.size) for each in sets])
     labelled = np.array([bool(each.answers) for each in traces.gold], bool)
     coverage = objective = None
     if labelled.any():
-        data = read_samples(traces.take(labelled), policy)
+        data = read_samples(measures.take(labelled), policy)
         # a record that ends before the budget is no stop: nothing is sampled after it
         cut = np.where(stops < traces.last_rounds, stops, policy.rounds)
         found = evaluate_stops(data, fired[labelled], policy.final, at_most=cut[labelled])

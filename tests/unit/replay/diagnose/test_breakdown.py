@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.measures.scores import outcomes
+from suffice.measures.measures import Measures
 from suffice.replay.diagnose.breakdown import breakdown
 from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
 from suffice.testing.traces import make_record, to_trace_set
