@@ -16,7 +16,7 @@ ROOT = Path(suffice.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # --- the layout table -------------------------------------------------------------------------------
-BASE = frozenset({"_optional", "_version", "errors", "protocols", "scoring"})
+BASE = frozenset({"_optional", "_version", "errors", "options", "protocols", "scoring"})
 LEVEL: dict[str, int] = {
     **dict.fromkeys(BASE, 0),
     **dict.fromkeys(("numbers", "trace", "results"), 1),
@@ -52,6 +52,7 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     "_optional": frozenset(),
     "_version": frozenset(),
     "errors": frozenset(),
+    "options": frozenset(),
     "scoring": frozenset(),
     "trace": frozenset({"numpy", "pyarrow"}),
     "costs": frozenset({"numpy", "pyarrow"}),

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.protocols import Signal
-from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.available import is_stored, refuse_lacking
+from suffice.signals.registry import resolve
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
@@ -57,19 +58,6 @@ def signal_value(spec: Signal, view: LoopView) -> float:
     return spec(view) if recorded is None else float(recorded)
 
 
-def _is_stored(spec: Signal, traces: TraceSet) -> bool:
-    return spec.name in traces.signal_names and not spec.own_settings
-
-
-def missing_inputs(spec: Signal, traces: TraceSet) -> tuple[str, ...]:
-    """Columns without which the signal is undefined in every round of ``traces``; none if stored."""
-    if _is_stored(spec, traces):
-        return ()
-    if spec.recorded_only:
-        return ("signals",)
-    return tuple(column for column in spec.needs if not traces.has(column))
-
-
 def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:
     """Read stored signals and compute the missing ones, in one pass over the record.
 
@@ -100,8 +88,7 @@ def specs_for(traces: TraceSet, signals: Iterable[str | Signal]) -> tuple[Signal
         for signal in signals
     )
     specs = tuple({spec.name: spec for spec in found}.values())
-    for spec in specs:
-        _check_inputs(spec, traces)
+    refuse_lacking(specs, traces)
     return specs
 
 
@@ -115,7 +102,7 @@ def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np
     for number, spec in enumerate(specs):
         stored = np.zeros((traces.n_questions, traces.n_rounds), bool)
         values[number] = np.full((traces.n_rounds, traces.n_questions), math.nan).T
-        if _is_stored(spec, traces):
+        if is_stored(spec, traces):
             values[number], stored = traces.stored_signal(spec.name)
         absent = traces.exists & ~stored
         if not spec.recorded_only and absent.any():
@@ -124,20 +111,6 @@ def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np
     for (number, absent), column in zip(to_compute.items(), computed, strict=True):
         values[number] = np.where(absent.T, column.T, values[number].T).T
     return [values[number] for number in range(len(specs))]
-
-
-def _check_inputs(spec: Signal, traces: TraceSet) -> None:
-    missing = missing_inputs(spec, traces)
-    if not missing:
-        return
-    where = "a recorded value" if spec.recorded_only else f"column {' and '.join(missing)}"
-    asks = SIGNALS[spec.name].asks if spec.recorded_only and spec.name in SIGNALS else ""
-    computing = f"; compute it with suffice signals {asks}" if asks else ""
-    instead = f"; use {spec.instead} instead" if spec.instead else ""
-    raise UsageError(
-        f"signal {spec.name!r} needs {where}, which {traces.origin.source} does not hold"
-        f"{computing}{instead}"
-    )
 
 
 def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:

@@ -25,8 +25,8 @@ from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import PolicyResult
+from suffice.signals.available import lack
 from suffice.signals.registry import resolve
-from suffice.signals.table import missing_inputs, signal_table
 from suffice.trace.rounds.table import TraceSet
 
 SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))
@@ -198,7 +198,7 @@ def _single_signals(
     comparison: Comparison, *, resamples: int, seed: int
 ) -> tuple[tuple[SignalWorth, ...], tuple[str, ...]]:
     traces = comparison.traces
-    missing = {form.signal for form in FORMS if missing_inputs(resolve(form.signal), traces)}
+    missing = {form.signal for form in FORMS if lack(resolve(form.signal), traces)}
     held = [form for form in FORMS if form.signal not in missing]
     table = comparison.measures.signals(form.signal for form in held)
     em = comparison.measures.score("em")[:, 0]

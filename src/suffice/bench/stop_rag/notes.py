@@ -8,7 +8,7 @@ import numpy as np
 
 from suffice.bench.stop_rag.fits import FittedPolicy
 from suffice.bench.stop_rag.found import LLM_STOPS, StopRAGStudy
-from suffice.report.page.formats import counted
+from suffice.results.formats import counted
 from suffice.signals.recorded import LLM_STOP
 from suffice.trace.rounds.table import TraceSet
 
@@ -103,7 +103,7 @@ def _about_fits(study: StopRAGStudy, fitted: Sequence[FittedPolicy]) -> Iterator
         )
     said: dict[str, list[str]] = {}
     for one in fitted:
-        for remark in one.policy.remarks:
+        for remark in one.policy.facts.notes:
             said.setdefault(remark, []).append(one.fit.name)
     for remark, names in said.items():
         which = "every fit" if len(names) == len(fitted) else ", ".join(names)

@@ -13,8 +13,9 @@ from suffice.bench.stop_rag.found import Contrast, Scored
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostBook, cost_reads
-from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.measures import Measures
+from suffice.measures.retrieval import RetrievalQuality
+from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.protocols import StopPolicy

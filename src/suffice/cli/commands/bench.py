@@ -38,18 +38,14 @@ from suffice.errors import UsageError
 from suffice.pipelines.loops.indexes import IndexMaker
 from suffice.pipelines.loops.sources import connect_encoder, connect_reranker
 from suffice.policies.micp.fit import MiCPSettings
-from suffice.policies.micp.policy import Match
 from suffice.retrieval.pairs.training_record import trained_on
+from suffice.scoring import Match
 from suffice.trace.durable import replace_file
 
 
-def add_command(commands: Any) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the command and its experiments."""
-    parser = commands.add_parser(
-        "bench",
-        help="the published experiments",
-        description="Runs a published experiment on your own data, model or record.",
-    )
+    parser.description = "Runs a published experiment on your own data, model or record."
     experiments = parser.add_subparsers(dest="experiment", metavar="NAME", required=True)
     _add_retrieval(experiments)
     _add_ab_rag(experiments)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 from suffice.cli.commands.report import usual_policies, write_report
 from suffice.cli.options import add_json
@@ -13,6 +12,7 @@ from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
+from suffice.measures.measures import Measures
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.pipelines.record.session import Progress
@@ -30,13 +30,11 @@ _SAMPLES = 3
 _SAMPLE_TOKENS = 16
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "demo",
-        help="the whole story on a small model in this process",
-        description="Records questions of the generated data set with the embedded model, calibrates "
-        "TASR on 40% of them, replays every policy on the rest, and writes traces, policy and report.",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Records questions of the generated data set with the embedded model, calibrates "
+        "TASR on 40% of them, replays every policy on the rest, and writes traces, policy and report."
     )
     parser.add_argument("--out", default="demo", metavar="DIR", help="where to (default: demo)")
     parser.add_argument(

@@ -32,12 +32,11 @@ from suffice.replay.choose.thresholded_signals import (
     tuning_columns,
 )
 from suffice.replay.diagnose.signal_flags import UNUSABLE, refuse_unusable, signal_flags
-from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import missing_inputs
+from suffice.signals.available import given_signals
+from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.spec import VERDICTS, SignalSpec
 from suffice.trace.rounds.table import TraceSet
 
-_ASKED = frozenset({JUDGE_SUPPORT.name, LLM_STOP.name, "answer_stable_published"})
 _FLOORS = tuple(round(0.05 * step, 2) for step in range(20))
 _MOST_MEMBERS = 200_000
 
@@ -251,12 +250,7 @@ def _operands(
         named = (operand.spec.name for operand in operands)
         refuse_unusable(halves.learn, named, tune_split=halves.split)
         return operands, ()
-    names = [
-        name
-        for name, spec in SIGNALS.items()
-        if name not in _ASKED and not missing_inputs(spec, record)
-    ]
-    names += [name for name in record.signal_names if name not in SIGNALS]
+    names = [name for name in given_signals(record) if not _left_out(resolve(name, also=(name,)))]
     flags = signal_flags(halves.learn, names, tune_split=halves.split)
     unusable = {name: [flag for flag in flags[name] if flag.kind in UNUSABLE] for name in names}
     varied = [name for name in names if not unusable[name]]
@@ -271,6 +265,11 @@ def _operands(
         if flag.kind == "look_ahead"
     )
     return operands_of(varied, record), notes
+
+
+def _left_out(spec: SignalSpec) -> bool:
+    """Verdicts, which ask a model in every round, and what is another signal but for its details."""
+    return VERDICTS in spec.charges or bool(spec.variant_of)
 
 
 def _conditions(

@@ -10,14 +10,13 @@ import numpy as np
 
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import AnswerSet, PolicyView
+from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import SignalTable, missing_inputs
+from suffice.signals.available import given_signals
+from suffice.signals.table import SignalTable
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -84,8 +83,7 @@ def report_data(
     """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
     measures = Measures.of(traces)
     record, scored = measures.traces, measures.scores(result.f1_kind)
-    names = [name for name, spec in SIGNALS.items() if not missing_inputs(spec, record)]
-    names += [name for name in record.signal_names if name not in SIGNALS]
+    names = given_signals(record)
     table = measures.signals(names)
     shown = [name for name in names if np.isfinite(table.signal(name)).any()]
     read = {
@@ -104,7 +102,7 @@ def report_data(
         reliability={
             each.name: tuple(reliability(each.policy, read[each.name], scored))
             for each in result.policies
-            if isinstance(each.policy, RulePolicy) and each.policy.calibrators
+            if isinstance(each.policy, CalibratedPolicy) and each.policy.calibrators
         },
         run=record.origin.run,
         parts=ReportParts() if parts is None else parts,

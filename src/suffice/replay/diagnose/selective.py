@@ -190,7 +190,7 @@ def selective_prediction(
 
 def _with_own_threshold(settings: SelectiveSettings, result: PolicyResult) -> SelectiveSettings:
     """A policy that stops at a confidence is split there, unless another threshold is asked for."""
-    own = getattr(result.policy, "threshold", None)
+    own = None if result.policy is None else result.policy.facts.threshold
     if settings.threshold is not None or settings.confidence is not None or own is None:
         return settings
     return replace(settings, threshold=own)
@@ -311,6 +311,6 @@ def _group(chosen: NDArray[np.bool_], at_stop: AtStop, settings: SelectiveSettin
     )
     return AnswerGroup(
         questions=count,
-        em=Estimate(value=float(at_stop.em[chosen].mean()), low=low, high=high),
+        em=Estimate(estimate=float(at_stop.em[chosen].mean()), low=low, high=high),
         f1=from_draws(float(at_stop.f1[chosen].mean()), draws),
     )

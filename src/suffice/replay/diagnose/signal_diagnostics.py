@@ -17,9 +17,10 @@ from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.replay.diagnose.signal_correlation import Correlations, correlations
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
 from suffice.replay.diagnose.signal_separation import Draws, Rows, Separation, separations
+from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import Direction
-from suffice.signals.table import SignalTable, missing_inputs
+from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -264,18 +265,9 @@ def signals_to_diagnose(
     """The signals that the record holds or allows to compute, and why others are left out."""
     if wanted is not None:
         return tuple(dict.fromkeys(wanted)), {}
-    names, skipped = [], {}
-    for name, spec in SIGNALS.items():
-        missing = missing_inputs(spec, traces)
-        if not missing:
-            names.append(name)
-        elif spec.recorded_only:
-            by = f" (suffice signals {spec.asks})" if spec.asks else ""
-            skipped[name] = f"needs a model{by}, and is not recorded"
-        else:
-            skipped[name] = f"the trace has no {' and no '.join(missing)}"
-    names += [name for name in traces.signal_names if name not in SIGNALS]
-    return tuple(names), skipped
+    lacks = {name: lack(spec, traces) for name, spec in SIGNALS.items()}
+    skipped = {name: why.why for name, why in lacks.items() if why is not None}
+    return given_signals(traces), skipped
 
 
 def _choose_parts(

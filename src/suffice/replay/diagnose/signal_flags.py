@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import FIT_SPLIT
+from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import SignalSpec
-from suffice.signals.table import missing_inputs
 from suffice.trace.rounds.table import TraceSet
 
 FlagKind = Literal[
@@ -172,7 +172,7 @@ def _computed_again(measures: Measures, names: Sequence[str]) -> dict[str, Array
         and name in SIGNALS
         and not SIGNALS[name].recorded_only
     ]
-    computable = [spec for spec in specs if not missing_inputs(spec, measures.traces)]
+    computable = [spec for spec in specs if lack(spec, measures.traces) is None]
     return dict(measures.signals(computable).values)
 
 
@@ -182,9 +182,7 @@ def _honest(measures: Measures) -> dict[str, Array]:
     computable = [
         name
         for name, spec in SIGNALS.items()
-        if not spec.recorded_only
-        and name not in traces.signal_names
-        and not missing_inputs(spec, traces)
+        if not spec.recorded_only and name not in traces.signal_names and lack(spec, traces) is None
     ]
     return dict(measures.signals(computable).values)
 

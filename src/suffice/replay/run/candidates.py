@@ -18,8 +18,6 @@ from suffice.replay.run.references import CLOSED_BOOK, ORACLES
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet
 
-_WITH_CORRECTED_NAME = frozenset({"tasr", "ab-rag", "gate"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -99,9 +97,9 @@ def _named(measures: Measures, fitting: Measures, name: str) -> Candidate:
     if names_policy_file(name):
         file = load_policy(name)
         return Candidate(
-            name=file_policy_name(file.policy),
+            name=file.policy.facts.name or file.policy.kind,
             kind=file.policy.kind,
-            preset=getattr(file.policy, "preset", None),
+            preset=file.policy.preset,
             policy=file.policy,
             max_rounds=file.max_rounds,
         )
@@ -109,16 +107,6 @@ def _named(measures: Measures, fitting: Measures, name: str) -> Candidate:
         f"unknown policy {name!r}; known: fixed-K, {', '.join((*ORACLES, CLOSED_BOOK))}, "
         f"{', '.join(f'{method}, {method}-corrected' for method in METHODS)}, or a policy file (.json). "
         "A rule's text goes to --stop-when"
-    )
-
-
-def file_policy_name(policy: StopPolicy) -> str:
-    """A file policy's name in results: its kind, with ``-corrected`` where both presets exist."""
-    corrected = getattr(policy, "preset", None) == "corrected"
-    return (
-        f"{policy.kind}-corrected"
-        if corrected and policy.kind in _WITH_CORRECTED_NAME
-        else policy.kind
     )
 
 

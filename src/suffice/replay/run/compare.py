@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
-from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import CalibratedPolicy
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
@@ -46,8 +47,13 @@ def transfer_notes(
 
 
 def _fitted_there(candidate: Candidate, source: str) -> bool:
-    fitted_on = getattr(candidate.policy, "fitted_on", {})
+    fitted_on = _fitting(candidate)
     return fitted_on.get("source") == source and fitted_on.get("split") == FIT_SPLIT
+
+
+def _fitting(candidate: Candidate) -> Mapping[str, Any]:
+    """What its policy says it was fitted on; empty: nothing."""
+    return {} if candidate.policy is None else candidate.policy.facts.fitted_on
 
 
 def _keys(traces: TraceSet) -> set[tuple[str, str]]:
@@ -58,7 +64,7 @@ def _keys(traces: TraceSet) -> set[tuple[str, str]]:
 def _rounds_notes(fitted: Sequence[Candidate], n_rounds: int) -> list[str]:
     notes = []
     for each in fitted:
-        if not isinstance(each.policy, RulePolicy):
+        if not isinstance(each.policy, CalibratedPolicy):
             continue
         for signal, calibrator in each.policy.calibrators.items():
             last = len(calibrator.maps)
@@ -124,7 +130,8 @@ def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Compar
     if fit_on is not None:
         notes += transfer_notes(built, fit_on.traces, chosen.traces)
     for each in built:
-        notes += [f"{each.name}: {remark}" for remark in getattr(each.policy, "remarks", ())]
+        said = () if each.policy is None else each.policy.facts.notes
+        notes += [f"{each.name}: {note}" for note in said]
     result = replay(
         chosen,
         built,
@@ -185,6 +192,6 @@ def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None)
 
 def _fitted_on(candidate: Candidate, source: str, split: str | None) -> bool:
     """Whether the policy says it was fitted on questions of this source and split (``None``: all)."""
-    fitted_on = getattr(candidate.policy, "fitted_on", {})
+    fitted_on = _fitting(candidate)
     splits = fitted_on.get("splits", [fitted_on.get("split")])
     return fitted_on.get("source") == source and split in (None, *splits)

@@ -18,8 +18,7 @@ from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.file import policy_hash
-from suffice.policies.micp.policy import MiCPPolicy
-from suffice.protocols import StopPolicy
+from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answer_sets import Draws, answer_sets
 from suffice.replay.run.candidates import Candidate
@@ -370,7 +369,7 @@ def _with_retrieval(result: PolicyResult, measures: Measures) -> PolicyResult:
 
 def _with_sets(result: PolicyResult, measures: Measures, draws: Draws) -> PolicyResult:
     policy = result.policy
-    if not isinstance(policy, MiCPPolicy):
+    if not isinstance(policy, CoveragePolicy):
         return result
     return replace(result, sets=answer_sets(policy, measures, result.stops, draws))
 

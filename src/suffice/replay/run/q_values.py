@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.stop_rag.policy import StopRAGPolicy
+from suffice.protocols import ValuePolicy
 from suffice.replay.run.compare import Comparison
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
@@ -21,7 +21,7 @@ def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceS
     """
     measures = Measures.of(traces)
     results = comparison.result.policies
-    found = {each.name: each.policy for each in results if isinstance(each.policy, StopRAGPolicy)}
+    found = {each.name: each.policy for each in results if isinstance(each.policy, ValuePolicy)}
     if len(found) != 1:
         there = ", ".join(found) or "none"
         raise UsageError(

@@ -9,8 +9,8 @@ from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.draw.marks import Marked
 from suffice.report.draw.scatter import figure, legend, name_of
 from suffice.report.draw.svg import badge, bar, canvas, line, text
-from suffice.report.page.formats import amount, count, decimal
-from suffice.report.page.markup import Html, data_table, element, join, shorten, visible
+from suffice.results.formats import amount, count, decimal
+from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
 _WIDTH = 460.0
 _NAMES = 144.0  # where bars begin, right of the policies' names

@@ -22,8 +22,8 @@ from suffice.report.draw.svg import (
     place_badges,
     whisker,
 )
-from suffice.report.page.formats import amount, bracket, percent
-from suffice.report.page.markup import Html, data_table, element
+from suffice.results.formats import amount, bracket, percent
+from suffice.results.markup import Html, data_table, element
 
 
 def figure(picture: Html, caption: object, table: Html, heading: str) -> Html:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from suffice.replay.diagnose.reliability import Reliability, ReliabilityBucket
 from suffice.report.draw.marks import Marked, label
 from suffice.report.draw.svg import Box, Scale, canvas, line, text
-from suffice.report.page.formats import percent
-from suffice.report.page.markup import Html, data_table, element, join
+from suffice.results.formats import percent
+from suffice.results.markup import Html, data_table, element, join
 
 _SIZE = (220.0, 216.0)
 _FRAME = Box(36, 26, 210, 178)
