@@ -317,6 +317,8 @@ class LoopNeeds:
 
     Parameters
     ----------
+    answers
+        Whether it reads the answers of rounds, or anything made of them, before the loop ends.
     tokens
         Whether it reads the answer's tokens with their log-probabilities.
     samples
@@ -337,6 +339,7 @@ class LoopNeeds:
         Why it can stop no loop, in words; empty: it can.
     """
 
+    answers: bool = False
     tokens: bool = False
     samples: int = 0
     other_samples: str = ""

@@ -24,7 +24,7 @@ from suffice.protocols import (
     SetPolicy,
     StopPolicy,
 )
-from suffice.signals.asking.judge_support import JUDGE_TOKENS, add_judge_calls
+from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
 from suffice.trace.rounds.records import Question, Round, Usage
 
 DECLINED = "no confident answer"

@@ -11,7 +11,7 @@ from suffice.pipelines.answers.calls import LoopSettings, check_least
 from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
 from suffice.pipelines.loops.roles import Choice, Roles, SearchStep, Verdict, usage_sum
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
-from suffice.signals.asking.judge_support import add_judge_calls
+from suffice.signals.asking.verdicts import add_judge_calls
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.concurrency import side_by_side
 from suffice.errors import BackendError
 from suffice.trace.rounds.records import LoopView
 
@@ -22,19 +23,20 @@ if TYPE_CHECKING:
 # many for each question under way
 _GIVE_UP_AFTER = 5
 
-_What = Literal["judged", "encoded", "checked", "clustered", "reranked"]
 _Reply = TypeVar("_Reply")
-_Batch = list[tuple[int, _Reply | BackendError]]  # of one question, by row
+_Rounds = Sequence[tuple[int, LoopView]]  # of one question, by row
+_Batch = Sequence[tuple[int, _Reply | BackendError]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How far it is: rounds for a judge, an encoder or an entailment model, questions for a reranker."""
+    """How far it is, in rounds or in whole questions (``unit``)."""
 
-    what: _What
+    what: str
     finished: int
     failed: int = 0
     planned: int
+    unit: str = "rounds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ class RoundQuestion(Generic[_Reply]):
         What a view holds beside question and answer.
     """
 
-    what: _What
+    what: str
     who: str
     ask: Callable[[LoopView], _Reply]
     called: Callable[[_Reply], bool]
@@ -85,11 +87,92 @@ class RoundQuestion(Generic[_Reply]):
     columns: tuple[str, ...] = ("passages",)
 
 
+OnProgress = Callable[[Asked], None]
+Measured = Mapping[str, float]  # by the signal's name, NaN where undefined
+_Found_co = TypeVar("_Found_co", bound=Replies[Any], covariant=True)
+
+
+def column_values(traces: TraceSet, name: str) -> list[Any]:
+    """A column's value in every row; null throughout where there is no such column."""
+    if name not in traces.table.column_names:
+        return [None] * traces.table.num_rows
+    values: list[Any] = traces.table.column(name).to_pylist()
+    return values
+
+
+def _no_columns(_traces: TraceSet, _replies: Any) -> Mapping[str, list[Any]]:
+    return {}
+
+
+def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
+    """How many rounds got values, how many an undefined one, what failed and what was left."""
+    undefined = sum(any(map(math.isnan, values.values())) for values in replies.found.values())
+    return {
+        "rounds": len(replies.found) - undefined,
+        "undefined": undefined,
+        "failed": len(replies.failures),
+        "left": replies.left,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking(Generic[_Found_co]):
+    """How a model is asked for signals of a whole record: what ``suffice signals`` knows of them.
+
+    Parameters
+    ----------
+    name
+        Its key in the command's document.
+    option
+        The option of the command that names the model.
+    who
+        The model, for people.
+    ask
+        Asks the model about the rows where ``wanted`` (n_rows,) is true: its arguments are the traces, the
+        model, ``wanted`` and whom to tell how far it is.
+    values
+        The values that a reply gives, by the signal's name; NaN where undefined.
+    columns
+        The columns that the replies change beside the signals, such as the calls that were made: by the
+        column's name the value of every row.
+    summary
+        What the command says of the replies.
+    line
+        The same for people: a template of ``who`` and the summary's fields.
+    inputs
+        For a model that gives no signals but what they are computed of: whether a record holds any of
+        that. It is asked, and its replies written, before signals are computed.
+    """
+
+    name: str
+    option: str
+    who: str
+    ask: Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], _Found_co]
+    values: Callable[[Any], Measured] = dict
+    columns: Callable[[TraceSet, Any], Mapping[str, list[Any]]] = _no_columns
+    summary: Callable[[Any], dict[str, Any]] = summary_of_values
+    line: str = "the {who} measured {rounds} rounds; {undefined} undefined, {failed} failed"
+    inputs: Callable[[TraceSet], bool] | None = None
+
+
+def each_round(
+    question: Callable[[Any], RoundQuestion[_Reply]],
+) -> Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], Replies[_Reply]]:
+    """The ``ask`` of an :class:`Asking` that puts the question made for a model to every wanted round."""
+
+    def ask(
+        traces: TraceSet, model: Any, wanted: NDArray[np.bool_], on_progress: OnProgress
+    ) -> Replies[_Reply]:
+        return ask_rounds(traces, question(model), wanted, on_progress)
+
+    return ask
+
+
 def ask_rounds(
     traces: TraceSet,
     question: RoundQuestion[_Reply],
     wanted: NDArray[np.bool_],
-    on_progress: Callable[[Asked], None],
+    on_progress: OnProgress,
 ) -> Replies[_Reply]:
     """Ask about every row where ``wanted`` (n_rows,) is true.
 
@@ -103,7 +186,13 @@ def ask_rounds(
         When every call failed.
     """
     session = _Session(question, int(wanted.sum()), on_progress)
-    session.run(_questions(traces, wanted, question.columns))
+    session.interrupted = side_by_side(
+        session,
+        _questions(traces, wanted, question.columns),
+        concurrency=question.concurrency,
+    )
+    if session.interrupted:
+        session.report()
     replies = session.replies()
     answered = any(map(question.called, replies.found.values()))
     if replies.failures and not answered and not replies.interrupted:
@@ -116,7 +205,7 @@ def ask_rounds(
 
 def _questions(
     traces: TraceSet, wanted: NDArray[np.bool_], columns: tuple[str, ...]
-) -> Iterator[tuple[tuple[int, LoopView], ...]]:
+) -> Iterator[_Rounds]:
     """For each question with a wanted round: (row, view) of these rounds."""
     row = 0
     for views in traces.views(columns):
@@ -128,6 +217,8 @@ def _questions(
 
 
 class _Session(Generic[_Reply]):
+    """Fulfils :class:`suffice.concurrency.Work`: a question's rounds are a piece of it."""
+
     def __init__(
         self,
         question: RoundQuestion[_Reply],
@@ -137,81 +228,57 @@ class _Session(Generic[_Reply]):
         self._question = question
         self._planned = planned
         self._on_progress = on_progress
-        self._stop = threading.Event()
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
         self._allowed = _GIVE_UP_AFTER
         self._found: dict[int, _Reply] = {}
         self._failures: dict[int, str] = {}
-        self._interrupted = False
+        self.interrupted = False
 
     def replies(self) -> Replies[_Reply]:
         return Replies(
             found=dict(sorted(self._found.items())),
             failures=dict(sorted(self._failures.items())),
             left=self._planned - len(self._found) - len(self._failures),
-            interrupted=self._interrupted,
+            interrupted=self.interrupted,
         )
 
-    def run(self, questions: Iterator[tuple[tuple[int, LoopView], ...]]) -> None:
-        pending: set[Future[_Batch[_Reply]]] = set()
-        with ThreadPoolExecutor(self._question.concurrency) as pool:
-            try:
-                for each in questions:
-                    if self._stop.is_set():
-                        break
-                    pending.add(pool.submit(self._ask, each))
-                    if len(pending) >= self._question.concurrency:
-                        pending = self._take(pending)
-                while pending:
-                    pending = self._take(pending)
-            except KeyboardInterrupt:
-                self._stop.set()
-                self._interrupted = True
-                done, _ = wait(pending)
-                self._keep(done)
-            except BaseException:
-                self._stop.set()
-                raise
-
-    def _ask(self, rounds: tuple[tuple[int, LoopView], ...]) -> _Batch[_Reply]:
-        replies: _Batch[_Reply] = []
-        for row, view in rounds:
-            if self._stop.is_set():
+    def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
+        replies: list[tuple[int, _Reply | BackendError]] = []
+        for row, view in task:
+            if stop.is_set():
                 break
             try:
                 reply = self._question.ask(view)
             except BackendError as error:
                 replies.append((row, error))
-                self._failed()
+                self._failed(stop)
             else:
                 replies.append((row, reply))
                 if self._question.called(reply):
                     self._answered()
         return replies
 
-    def _failed(self) -> None:
+    def _failed(self, stop: threading.Event) -> None:
         with self._lock:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= self._allowed:
-                self._stop.set()
+                stop.set()
 
     def _answered(self) -> None:
         with self._lock:
             self._failed_in_a_row = 0
             self._allowed = _GIVE_UP_AFTER * self._question.concurrency
 
-    def _take(self, pending: set[Future[_Batch[_Reply]]]) -> set[Future[_Batch[_Reply]]]:
-        done, waiting = wait(pending, return_when=FIRST_COMPLETED)
-        self._keep(done)
-        return waiting
-
-    def _keep(self, done: set[Future[_Batch[_Reply]]]) -> None:
-        for row, reply in (each for future in done for each in future.result()):
+    def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
+        del broken
+        for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
                 self._failures[row] = str(reply)
             else:
                 self._found[row] = reply
+
+    def report(self) -> None:
         self._on_progress(
             Asked(
                 what=self._question.what,
