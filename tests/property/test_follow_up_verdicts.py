@@ -26,7 +26,7 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.replay.run.engine import stop_rounds
-from suffice.signals.asking.judge_support import JUDGE_TOKENS
+from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round

@@ -50,7 +50,7 @@ from suffice.policies.file import PolicyFile
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.protocols import AnswerSet, ChatModel, Retriever, StopPolicy
 from suffice.retrieval.corpus import read_corpus
-from suffice.signals.asking.judge_support import JUDGE_TOKENS, add_judge_calls
+from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.records import Passage, Usage
 

@@ -13,7 +13,7 @@ from suffice.pipelines.answers.calls import usage_sum
 from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
 from suffice.pipelines.loops.settings import LoopSettings, check_least
 from suffice.protocols import ChatModel, Encoder, Message, PassageFilter, Retriever
-from suffice.signals.asking.judge_support import add_judge_calls
+from suffice.signals.asking.verdicts import add_judge_calls
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 

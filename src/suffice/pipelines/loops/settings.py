@@ -10,8 +10,8 @@ from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.pipelines.answers.prompts import PromptName
 from suffice.protocols import ChatModel
+from suffice.signals.asking.judge_support import JUDGE_SUPPORT
 from suffice.signals.asking.meaning_clusters import check_cosine
-from suffice.signals.recorded import JUDGE_SUPPORT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, Message, StopPolicy
 from suffice.replay.run.engine import stop_rounds
-from suffice.signals.asking.judge_support import JUDGE_TOKENS
+from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, Round
