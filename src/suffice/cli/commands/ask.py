@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -19,17 +20,14 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import ProgressLine, print_json, say
 from suffice.cli.retrieval_options import (
-    add_growing,
+    add_pipeline,
     add_retrieval,
-    check_own_options,
     connect_retrieval,
 )
+from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.errors import UsageError
-from suffice.pipelines.answers.prompts import PROMPTS
 from suffice.pipelines.live.answering import Answered, WhichAnswer
 from suffice.pipelines.live.ask import (
-    AGENT_RULE,
-    DEFAULT_RULE,
     AskSettings,
     ChosenPolicy,
     LiveLoop,
@@ -39,14 +37,13 @@ from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.requirements import check_confidence
 from suffice.pipelines.loops.indexes import IndexMaker
 from suffice.pipelines.loops.registry import LOOPS
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.pipelines.loops.sources import Retrieval, corpus_retriever
 from suffice.protocols import AnswerSet, Retriever
 from suffice.retrieval.corpus import read_corpus
 from suffice.trace.rounds.records import Passage
 
-_AS_NAMED = (
-    *("pipeline", "samples", "certainty", "prompt", "start", "step", "seed", "decline_below"),
-)
+_STATED = ("rounds", "samples", "seed")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--policy",
         metavar="P",
         help="a policy file, fixed-K, ab-rag (published) or a rule's text "
-        f"(default: {DEFAULT_RULE!r}; of the react pipeline {AGENT_RULE!r})",
+        f"(default: {_default_rules()})",
     )
     parser.add_argument(
         "--decline-below",
@@ -87,18 +84,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
+def _default_rules() -> str:
+    rules = {name: loop.default_rule for name, loop in LOOPS.items()}
+    usual = LoopSettings.default_rule
+    others = [f"of the {name} pipeline {rule!r}" for name, rule in rules.items() if rule != usual]
+    return "; ".join([repr(usual), *others])
+
+
 def _add_loop(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("loop")
-    group.add_argument(
-        "--pipeline",
-        choices=tuple(LOOPS),
-        help="cumulative: one more passage a round; budgeted: a few, then a few more; iterative: the model "
-        "asks a follow-up question each round; chain: the same from its earlier questions and answers "
-        "alone; react: the model thinks, and chooses each round's query (default: budgeted for ab-rag, else "
-        "cumulative)",
-    )
-    group.add_argument("--prompt", choices=PROMPTS, help="which prompt (default: the pipeline's)")
-    add_growing(group, "default: what the policy reads, else auto")
+    add_pipeline(group, "budgeted for ab-rag, else cumulative")
+    decided = {name for loop in LOOPS.values() for name in loop.writing(())}
+    add_shared_options(group, LOOPS, without={"rounds", "samples", "closed_book", *decided})
     group.add_argument(
         "--samples",
         type=positive,
@@ -139,7 +136,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Read, index, loop, print."""
     chosen = choose_policy(arguments.policy, pipeline=arguments.pipeline)
     settings = AskSettings(
+        pipeline=arguments.pipeline,
         rounds=arguments.budget_rounds,
+        samples=arguments.samples,
+        seed=arguments.seed,
         budgets=Budgets(
             tokens=arguments.budget_tokens,
             seconds=arguments.budget_seconds,
@@ -147,9 +147,9 @@ def run(arguments: argparse.Namespace) -> int:
             prices=given_prices(arguments),
         ),
         choose=arguments.answer,
-        **{name: getattr(arguments, name) for name in _AS_NAMED},
+        decline_below=arguments.decline_below,
     )
-    _check_options(arguments, settings, chosen)
+    settings = _with_loop_options(arguments, settings, chosen)
     corpus = read_corpus(Path(arguments.corpus))
     for file in corpus.skipped:
         say(f"skipped {file.path}: {file.reason}")
@@ -165,14 +165,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_options(
+def _with_loop_options(
     arguments: argparse.Namespace, settings: AskSettings, chosen: ChosenPolicy
-) -> None:
-    """Refuse options that can have no effect, or that the policy cannot serve."""
+) -> AskSettings:
+    """The settings with the loop's own; options that have no effect or cannot be served are refused."""
     if arguments.reindex and arguments.index is None:
         raise UsageError("--reindex is about the folder of --index; name one")
-    check_own_options(arguments, settings.pipeline_for(chosen.policy))
+    pipeline = settings.pipeline_for(chosen.policy)
+    own = chosen_options(arguments, LOOPS, pipeline, by="--pipeline")
     check_confidence(chosen.policy, choose=settings.choose, decline_below=settings.decline_below)
+    return replace(settings, loop={name: own[name] for name in own if name not in _STATED})
 
 
 def _retriever(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from suffice.errors import UsageError
-from suffice.pipelines.answers.prompts import PromptName
 from suffice.pipelines.live.answering import Answered, Answering, WhichAnswer, answer
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.controller import Controller
@@ -21,13 +20,11 @@ from suffice.pipelines.live.requirements import (
 from suffice.pipelines.loops.indexes import IndexMaker
 from suffice.pipelines.loops.ranked import (
     BudgetedSettings,
-    CertaintyChoice,
     CumulativeSettings,
     settle_certainty,
 )
-from suffice.pipelines.loops.react import ReactSettings
-from suffice.pipelines.loops.registry import LOOPS, AnySettings
-from suffice.pipelines.loops.searching import SearchSettings
+from suffice.pipelines.loops.registry import LOOPS
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.pipelines.loops.sources import Retrieval, corpus_retriever
 from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.fixed import FixedPolicy
@@ -36,9 +33,6 @@ from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Certainty, ChatModel, Encoder, Retriever, StopPolicy
 from suffice.trace.rounds.records import Passage
 
-DEFAULT_RULE = "answer_stable and not abstained"
-AGENT_RULE = "llm_stop"
-"""An agent stops where it would by itself."""
 Tell = Callable[[str], None]
 
 
@@ -67,8 +61,7 @@ def choose_policy(
 ) -> ChosenPolicy:
     """The policy meant: itself, or a policy file, ``fixed-K``, a method that runs unfitted, or a rule.
 
-    ``None`` is the default rule, which needs no fitting; in an agent's ``pipeline`` it stops where it
-    would finish.
+    ``None`` is the default rule of the ``pipeline`` named, which needs no fitting.
 
     Raises
     ------
@@ -77,8 +70,8 @@ def choose_policy(
         stops no loop, with what to type instead.
     """
     if wanted is None:
-        default = AGENT_RULE if pipeline == ReactSettings.pipeline else DEFAULT_RULE
-        return ChosenPolicy(policy=RulePolicy(rule=default))
+        loop = LoopSettings if pipeline is None else LOOPS[pipeline]
+        return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule))
     if isinstance(wanted, str | Path):
         return _named(str(wanted))
     return _checked(ChosenPolicy(policy=wanted, max_rounds=wanted.facts.max_rounds))
@@ -134,10 +127,10 @@ class AskSettings:
         The budget; ``None``: the one the policy was made for, else the loop's.
     samples
         Sampled answers a round, where the policy or a vote reads them.
-    certainty
-        Of the budgeted loop: where an answer's certainty comes from.
-    prompt, start, step, seed
-        See the loop's settings.
+    seed
+        Of the samples.
+    loop
+        Further settings of the loop, by field, such as ``prompt``; see its class.
     budgets
         Limits beside policy and rounds.
     choose, decline_below
@@ -151,11 +144,8 @@ class AskSettings:
     pipeline: str | None = None
     rounds: int | None = None
     samples: int | None = None
-    certainty: CertaintyChoice | None = None
-    prompt: PromptName | None = None
-    start: int | None = None
-    step: int | None = None
     seed: int = 42
+    loop: Mapping[str, Any] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
     choose: WhichAnswer = "latest"
     decline_below: float | None = None
@@ -180,7 +170,7 @@ class LiveLoop:
     """
 
     policy: StopPolicy
-    loop: AnySettings
+    loop: LoopSettings
     model: ChatModel
     settings: AskSettings
     encoder: Encoder | None = None
@@ -270,11 +260,15 @@ class LiveLoop:
 
 def _settled(
     chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
-) -> tuple[AnySettings, StopPolicy]:
+) -> tuple[LoopSettings, StopPolicy]:
     """The loop's settings for the policy, and the policy for what the model gives."""
-    needs, for_model, certainty = chosen.policy.needs, chosen.for_model, settings.certainty
-    budgeted = settings.pipeline_for(chosen.policy) == BudgetedSettings.pipeline
-    if not budgeted and for_model is None:
+    needs, for_model, certainty = (
+        chosen.policy.needs,
+        chosen.for_model,
+        settings.loop.get("certainty"),
+    )
+    settles = LOOPS[settings.pipeline_for(chosen.policy)].settles
+    if "certainty" not in settles and for_model is None:
         return _loop_settings(chosen, settings), chosen.policy
     if certainty is None and for_model is None and needs.samples and not needs.tokens:
         certainty = "self_consistency"
@@ -292,22 +286,21 @@ def _settled(
     return loop, chosen.policy
 
 
-def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> AnySettings:
-    needs = chosen.policy.needs
+def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> LoopSettings:
+    wanted = chosen.policy.needs.samples
+    name = settings.pipeline_for(chosen.policy)
+    kind = LOOPS[name]
+    stated = set(settings.loop)
+    if unknown := stated - {own.name for own in fields(kind)}:
+        raise UsageError(f"the {name} pipeline has no setting {min(unknown)!r}")
     given: dict[str, Any] = {
+        **settings.loop,
+        **kind.writing(chosen.policy.signals),
         "rounds": settings.rounds or chosen.max_rounds,
-        "prompt": settings.prompt,
-        "start": settings.start,
-        "step": settings.step,
         "seed": settings.seed,
-        "samples": (settings.samples or needs.samples) if needs.samples else 0,
-        "judge": needs.judge,
+        "samples": (settings.samples or wanted) if wanted else 0,
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    kind = LOOPS[settings.pipeline_for(chosen.policy)]
-    if issubclass(kind, SearchSettings):
-        given["verdicts"] = needs.verdicts
-    return kind(**given)
+    return kind(**{name: value for name, value in given.items() if value is not None})
 
 
 def _tell_samples(policy: StopPolicy, asked: int | None, drawn: int, tell: Tell) -> None:

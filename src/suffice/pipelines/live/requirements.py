@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.pipelines.loops.registry import AnySettings
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
 from suffice.signals.model_confidence import (
     ANSWER_TOKEN_MARGIN,
@@ -41,7 +41,7 @@ _NO_LABEL = "the bare prompt asks for no {}; type --prompt answer-first"
 
 def check_policy(
     policy: StopPolicy,
-    settings: AnySettings,
+    settings: LoopSettings,
     *,
     logprobs: bool,
     encoder: bool = False,

@@ -10,7 +10,8 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.pipelines.live.answering import Answered
-from suffice.pipelines.live.ask import DEFAULT_RULE, AskSettings, ask, choose_policy
+from suffice.pipelines.live.ask import AskSettings, ask, choose_policy
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
@@ -49,7 +50,7 @@ def asked(policy: object, model: ScriptedModel, settings: AskSettings | None = N
 
 # --- what can decide ----------------------------------------------------------------------------
 def test_what_can_decide(tmp_path: Path) -> None:
-    assert choose_policy(None).policy == RulePolicy(rule=DEFAULT_RULE)
+    assert choose_policy(None).policy == RulePolicy(rule=LoopSettings.default_rule)
     assert choose_policy("fixed-4").max_rounds == 4
     assert choose_policy("overlap > 0.5").policy == RulePolicy(rule="overlap > 0.5")
     file = save_policy(FixedPolicy(2), tmp_path / "p.json", max_rounds=7)
@@ -148,6 +149,8 @@ def test_a_policy_that_the_loop_cannot_serve_is_refused_before_the_model_answers
         asked("answer_stable", model, AskSettings(decline_below=0.5))
     with pytest.raises(UsageError, match="no pipeline 'snail'"):
         AskSettings(pipeline="snail")
+    with pytest.raises(UsageError, match="cumulative pipeline has no setting 'start'"):
+        asked(None, model, AskSettings(loop={"start": 3}))
 
 
 def test_a_retriever_of_ones_own() -> None:
