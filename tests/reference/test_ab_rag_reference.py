@@ -58,8 +58,8 @@ def test_answers_above_and_below_the_threshold(study: tuple[str, ABRagStudy]) ->
     above, em_above, below, em_below = wanted[name]
     assert split.threshold == 0.6
     assert (split.above.questions, split.below.questions) == (above, below)
-    assert split.above.em.value == pytest.approx(em_above, abs=5e-4)
-    assert split.below.em.value == pytest.approx(em_below, abs=5e-4)
+    assert split.above.em.estimate == pytest.approx(em_above, abs=5e-4)
+    assert split.below.em.estimate == pytest.approx(em_below, abs=5e-4)
 
 
 def test_single_signals_in_round_1(study: tuple[str, ABRagStudy]) -> None:
@@ -68,7 +68,7 @@ def test_single_signals_in_round_1(study: tuple[str, ABRagStudy]) -> None:
         "local": {"S1": 0.607, "S2": 0.517, "S3": 0.571},
     }
     name, found = study
-    areas = {each.form.part: each.auroc.value for each in found.signals}
+    areas = {each.form.part: each.auroc.estimate for each in found.signals}
     assert areas == pytest.approx(wanted[name], abs=5e-4)
     assert all(each.defined == 200 for each in found.signals)
 

@@ -47,7 +47,7 @@ def test_single_signals_of_ab_rag(log: str) -> None:
     found = diagnose(traces_of(f"abrag_hotpotqa_{log}"), settings)
     for signal in found.signals:
         first = signal.parts["all"].rounds[0].separation
-        assert first.auroc.value == pytest.approx(published[signal.name], abs=0.0005)
+        assert first.auroc.estimate == pytest.approx(published[signal.name], abs=0.0005)
         assert first.right + first.wrong == 200
         assert [flag.kind for flag in signal.flags] == ["look_ahead_unchecked"]
 
@@ -71,10 +71,10 @@ def test_selective_prediction_of_ab_rag() -> None:
     found = selective(
         ("ab-rag", "Conf"), confidence, at_stop, SelectiveSettings(threshold=0.6, resamples=20)
     )
-    assert found.auroc.value == pytest.approx(0.644, abs=0.0005)
+    assert found.auroc.estimate == pytest.approx(0.644, abs=0.0005)
     assert (found.above.questions, found.below.questions) == (155, 45)
-    assert found.above.em.value == pytest.approx(0.516, abs=0.0005)
-    assert found.below.em.value == pytest.approx(0.222, abs=0.0005)
+    assert found.above.em.estimate == pytest.approx(0.516, abs=0.0005)
+    assert found.below.em.estimate == pytest.approx(0.222, abs=0.0005)
 
 
 def test_the_verbalized_confidence_of_a_small_model_has_collapsed() -> None:
@@ -85,4 +85,4 @@ def test_the_verbalized_confidence_of_a_small_model_has_collapsed() -> None:
         assert part.concentration.mode == 5.0
         assert part.concentration.mode_share > 0.99
         assert part.concentration.entropy_bits < 0.05
-    assert signal.parts["eval"].pooled.auroc.value is None
+    assert signal.parts["eval"].pooled.auroc.estimate is None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.report.page.formats import UNKNOWN
+from suffice.results.formats import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,54 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Collection, Sequence
+from typing import Any, NoReturn
 
 from suffice._version import VERSION
-from suffice.cli.commands import (
-    ask,
-    bench,
-    demo,
-    diagnose,
-    fit,
-    monitor,
-    record,
-    replay,
-    report,
-    search,
-    signals,
-    sweep,
-    traces,
-)
 from suffice.cli.output import INTERRUPTED, one_line_warnings, say
 from suffice.errors import SufficeError
 
-_COMMANDS = (
-    demo,
-    ask,
-    record,
-    traces,
-    signals,
-    diagnose,
-    fit,
-    replay,
-    search,
-    sweep,
-    report,
-    monitor,
-    bench,
-)
+COMMANDS = {
+    "demo": "the whole story on a small model in this process",
+    "ask": "answer a question over your own files",
+    "record": "record full-budget rounds of a data set",
+    "traces": "check trace files",
+    "signals": "compute signals and store them in the trace",
+    "diagnose": "what signals say about right and wrong answers",
+    "fit": "calibrate, train or certify a policy on the tune split",
+    "replay": "score policies on recorded rounds",
+    "search": "enumerate stopping rules exhaustively",
+    "sweep": "sweep the open number of a rule",
+    "report": "compare policies in one HTML file",
+    "monitor": "whether a promise of coverage still holds in use",
+    "bench": "the published experiments",
+}
+"""Every command with its line of help: a module of ``suffice.cli.commands``, imported when chosen."""
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """What a command does not know is refused in the command's own name."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see '{self.prog} --help'\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of every command."""
+def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.ArgumentParser:
+    """The parser, with the options of these commands; of the others it knows the names."""
     parser = _Parser(
         prog="suffice",
         description="Decides when an iterative retrieval loop has seen enough: record a loop once, "
@@ -59,15 +53,21 @@ def build_parser() -> argparse.ArgumentParser:
         "invalid input, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"suffice {VERSION}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in _COMMANDS:
-        module.add_command(commands)
+    choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, line in COMMANDS.items():
+        if name in commands:
+            module = importlib.import_module(f"suffice.cli.commands.{name}")
+            module.add_options(choices.add_parser(name, help=line))
+        else:
+            choices.add_parser(name, help=line)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
-    arguments = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    chosen = next((word for word in words if not word.startswith("-")), "")
+    arguments = build_parser({chosen}).parse_args(words)
     one_line_warnings()
     try:
         code: int = arguments.run(arguments)

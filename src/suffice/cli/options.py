@@ -220,7 +220,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def add_splits(parser: argparse.ArgumentParser) -> None:
-    """``--tune-split`` and ``--eval-split``."""
+    """``--tune-split`` and ``--split``; the latter's older spelling ``--eval-split`` stays valid."""
     parser.add_argument(
         "--tune-split",
         default=FIT_SPLIT,
@@ -228,10 +228,14 @@ def add_splits(parser: argparse.ArgumentParser) -> None:
         help=f"where things are fitted and chosen (default: {FIT_SPLIT})",
     )
     parser.add_argument(
-        "--eval-split",
+        "--split",
+        dest="eval_split",
         default=EVAL_SPLIT,
         metavar="S",
         help=f"where they are scored (default: {EVAL_SPLIT})",
+    )
+    parser.add_argument(
+        "--eval-split", dest="eval_split", default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
 
 

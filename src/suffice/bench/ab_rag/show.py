@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from suffice.bench.ab_rag.run import ABRagStudy
 from suffice.numbers.intervals.estimate import Estimate
-from suffice.report.page.formats import UNKNOWN, decimal, percent, points
-from suffice.report.page.markup import visible
 from suffice.report.tables.comparison import comparison_table
 from suffice.report.tables.selective import selective_table
 from suffice.report.tables.text import text_table, titled
+from suffice.results.formats import UNKNOWN, decimal, percent, points
+from suffice.results.markup import visible
 
 
 def ab_rag_tables(study: ABRagStudy) -> str:
@@ -62,7 +62,7 @@ def _signals(study: ABRagStudy) -> list[str]:
 
 def _area(found: Estimate) -> str:
     """Three decimals: single signals lie close together."""
-    if found.value is None:
+    if found.estimate is None:
         return UNKNOWN
     interval = "" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"
-    return f"{found.value:.3f}{interval}"
+    return f"{found.estimate:.3f}{interval}"

@@ -44,10 +44,10 @@ from suffice.report.draw.svg import (
     ticks,
     whisker,
 )
-from suffice.report.page.formats import UNKNOWN, decimal, percent
 from suffice.report.page.frame import page
-from suffice.report.page.markup import Html, data_table, element, join, visible
 from suffice.report.page.section import folded, plain
+from suffice.results.formats import UNKNOWN, decimal, percent
+from suffice.results.markup import Html, data_table, element, join, visible
 
 _LEAST = 0.1  # of an axis of shares, so that a row of zeros is not stretched over it
 

@@ -13,9 +13,9 @@ from suffice.bench.hidden_constraints.found import (
     Variant,
 )
 from suffice.bench.hidden_constraints.judge import Agreement
-from suffice.report.page.formats import UNKNOWN, amount, count, counted, decimal, percent
-from suffice.report.page.markup import visible
 from suffice.report.tables.text import one_line_name, text_table, titled
+from suffice.results.formats import UNKNOWN, amount, count, counted, decimal, percent
+from suffice.results.markup import visible
 
 ORACLE = "oracle"
 _SCORES = ("semantic", "proxy", "grounded_proxy")

@@ -12,10 +12,10 @@ from suffice.bench.repetitions import Band, band, percent_band
 from suffice.policies.method import Preset
 from suffice.report.draw.scatter import figure, legend
 from suffice.report.draw.svg import SIZE, area, canvas, enclosing, line, polyline, speck, whisker
-from suffice.report.page.formats import percent
 from suffice.report.page.frame import page
-from suffice.report.page.markup import Html, data_table, element, join, visible
 from suffice.report.page.section import folded, plain
+from suffice.results.formats import percent
+from suffice.results.markup import Html, data_table, element, join, visible
 
 _CLASS = {"published": "output", "corrected": "adaptive"}
 _APART = 2.5  # user units between whiskers of two presets

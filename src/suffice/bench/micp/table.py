@@ -7,9 +7,9 @@ from pathlib import PurePath
 from suffice.bench.micp.found import BASELINE, WAYS, MiCPCell, MiCPStudy, MiCPTraces, Way
 from suffice.bench.repetitions import band, percent_band
 from suffice.policies.method import Preset
-from suffice.report.page.formats import counted, percent
-from suffice.report.page.markup import visible
 from suffice.report.tables.text import text_table, titled
+from suffice.results.formats import counted, percent
+from suffice.results.markup import visible
 
 OURS: Way = "composite"
 _USUAL = 0.1

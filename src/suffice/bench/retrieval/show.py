@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from suffice.bench.retrieval.run import DEPTHS, RetrievalBench
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.report.page.formats import count, percent, points
 from suffice.report.tables.text import text_table, titled
+from suffice.results.formats import count, percent, points
 
 
 def retrieval_tables(found: RetrievalBench) -> str:

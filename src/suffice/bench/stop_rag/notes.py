@@ -8,7 +8,7 @@ import numpy as np
 
 from suffice.bench.stop_rag.fits import FittedPolicy
 from suffice.bench.stop_rag.found import LLM_STOPS, StopRAGStudy
-from suffice.report.page.formats import counted
+from suffice.results.formats import counted
 from suffice.signals.recorded import LLM_STOP
 from suffice.trace.rounds.table import TraceSet
 

@@ -38,10 +38,10 @@ from suffice.report.draw.svg import (
     ticks,
     whisker,
 )
-from suffice.report.page.formats import UNKNOWN, decimal, percent, points, tick
 from suffice.report.page.frame import page
-from suffice.report.page.markup import Html, data_table, element, join, visible
 from suffice.report.page.section import folded, plain
+from suffice.results.formats import UNKNOWN, decimal, percent, points, tick
+from suffice.results.markup import Html, data_table, element, join, visible
 
 _ROW = 24.0
 _NAMES = 176.0  # where the differences begin, right of what they are of

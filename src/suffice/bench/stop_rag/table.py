@@ -12,9 +12,9 @@ from suffice.bench.stop_rag.found import (
     Contrast,
     StopRAGStudy,
 )
-from suffice.report.page.formats import UNKNOWN, amount, counted, decimal, percent, points
-from suffice.report.page.markup import visible
 from suffice.report.tables.text import text_table, titled
+from suffice.results.formats import UNKNOWN, amount, counted, decimal, percent, points
+from suffice.results.markup import visible
 
 
 def stop_rag_tables(study: StopRAGStudy) -> str:

@@ -59,14 +59,12 @@ from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.records import Passage, Usage
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "ask",
-        help="answer a question over your own files",
-        description="Answers a question over a folder of txt, md and jsonl files: more passages a "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Answers a question over a folder of txt, md and jsonl files: more passages a "
         "round, until the policy has seen enough. Says after which round it stopped and why, and how "
-        "confident the policy is.",
+        "confident the policy is."
     )
     parser.add_argument("question", metavar="QUESTION", help="the question")
     parser.add_argument("--corpus", required=True, metavar="PATH", help="a folder or file to read")

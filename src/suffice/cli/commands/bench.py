@@ -43,13 +43,9 @@ from suffice.retrieval.pairs.training_record import trained_on
 from suffice.trace.durable import replace_file
 
 
-def add_command(commands: Any) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the command and its experiments."""
-    parser = commands.add_parser(
-        "bench",
-        help="the published experiments",
-        description="Runs a published experiment on your own data, model or record.",
-    )
+    parser.description = "Runs a published experiment on your own data, model or record."
     experiments = parser.add_subparsers(dest="experiment", metavar="NAME", required=True)
     _add_retrieval(experiments)
     _add_ab_rag(experiments)

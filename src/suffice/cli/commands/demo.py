@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 from suffice.cli.commands.report import usual_policies, write_report
 from suffice.cli.options import add_json
@@ -30,13 +29,11 @@ _SAMPLES = 3
 _SAMPLE_TOKENS = 16
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "demo",
-        help="the whole story on a small model in this process",
-        description="Records questions of the generated data set with the embedded model, calibrates "
-        "TASR on 40% of them, replays every policy on the rest, and writes traces, policy and report.",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Records questions of the generated data set with the embedded model, calibrates "
+        "TASR on 40% of them, replays every policy on the rest, and writes traces, policy and report."
     )
     parser.add_argument("--out", default="demo", metavar="DIR", help="where to (default: demo)")
     parser.add_argument(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from suffice.cli.options import (
     add_json,
@@ -19,15 +18,13 @@ from suffice.replay.diagnose.signal_diagnostics import DiagnosticsSettings
 from suffice.report.tables.diagnosis import diagnosis_tables
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "diagnose",
-        help="what signals say about right and wrong answers",
-        description="Looks at every signal on the tune and the eval split: separation of right from "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Looks at every signal on the tune and the eval split: separation of right from "
         "wrong answers (Cohen's d, AUROC) with intervals and drift, collapse, correlation, constant "
         "and look-ahead values; at policies by question type and by their confidence; and, where both "
-        "splits hold token margins, at which calibrator is better.",
+        "splits hold token margins, at which calibrator is better."
     )
     add_traces(parser)
     parser.add_argument(

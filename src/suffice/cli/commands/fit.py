@@ -73,14 +73,12 @@ _GOES_WITH = MappingProxyType(
 )
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
     listed = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.items())
-    parser = commands.add_parser(
-        "fit",
-        help="calibrate, train or certify a policy on the tune split",
-        description=f"Calibrates or trains a policy on recorded rounds. Methods: {listed}; {_CERTIFIED}: "
-        "the cheapest policy of a family whose loss against the full budget is proven small.",
+    parser.description = (
+        f"Calibrates or trains a policy on recorded rounds. Methods: {listed}; {_CERTIFIED}: "
+        "the cheapest policy of a family whose loss against the full budget is proven small."
     )
     parser.add_argument(
         "method",

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from suffice.cli.options import add_json, natural, number
 from suffice.cli.output import INTERRUPTED, print_json, say
@@ -21,15 +21,13 @@ from suffice.report.tables.monitor import alarm_in_words, monitor_table
 from suffice.trace.durable import replace_file
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "monitor",
-        help="whether a promise of coverage still holds in use",
-        description="Reads answers in order of arrival and watches the coverage that a micp policy "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Reads answers in order of arrival and watches the coverage that a micp policy "
         "promises. One monitor needs the right answers of a sample of them (covered, or gold_answers "
         "with answer_set) and says when too many miss; the other needs none, only the entropy at round "
-        "1, and says when answers no longer look like those calibrated on.",
+        "1, and says when answers no longer look like those calibrated on."
     )
     parser.add_argument("policy", metavar="POLICY", help="a micp policy file or its folder")
     parser.add_argument(

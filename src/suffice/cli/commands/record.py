@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from suffice.cli.options import (
     add_json,
@@ -39,14 +38,12 @@ from suffice.pipelines.record.splits import parse_splits
 from suffice.retrieval.pairs.training_record import trained_on
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "record",
-        help="record full-budget rounds of a data set",
-        description="Runs every question of a data set to the full budget and keeps each round. "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Runs every question of a data set to the full budget and keeps each round. "
         "Resumable: run the same command again and it goes on where it stopped, and tries failed "
-        "questions anew.",
+        "questions anew."
     )
     parser.add_argument("--dataset", required=True, choices=sorted(DATASETS), help="which data set")
     parser.add_argument("--data", metavar="PATH", help="its file, plain or .gz (generated: none)")

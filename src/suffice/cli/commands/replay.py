@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from suffice.cli.options import (
     add_json,
@@ -22,13 +21,11 @@ from suffice.report.tables.macro import macro_table
 from suffice.trace.rounds.writer import write_trace_set
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "replay",
-        help="score policies on recorded rounds",
-        description="Scores policies on recorded rounds: what each would have cost and scored, with "
-        "paired intervals.",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Scores policies on recorded rounds: what each would have cost and scored, with "
+        "paired intervals."
     )
     add_traces(parser)
     add_replay(parser)

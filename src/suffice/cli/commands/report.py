@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from suffice.cli.options import (
     add_json,
@@ -27,16 +26,14 @@ from suffice.trace.durable import replace_file
 from suffice.trace.rounds.table import TraceSet
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "report",
-        help="compare policies in one HTML file",
-        description="Writes one self-contained HTML file: scores against calls, stop rounds, "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Writes one self-contained HTML file: scores against calls, stop rounds, "
         "reliability, cost, signals, calibrators, thresholds, selective prediction, guarantees, and "
         "every question with where each policy stops and why. What a trace does not allow is left out, "
         "and the report says why. Without --policy it shows every fixed-K, the oracles and, where the "
-        "trace allows, TASR.",
+        "trace allows, TASR."
     )
     add_traces(parser)
     add_replay(parser)

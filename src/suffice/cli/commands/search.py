@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from suffice.cli.options import (
     add_costs,
@@ -27,14 +26,12 @@ from suffice.report.tables.search import search_table
 _CALLS = (None, "llm_calls", "calls", "rounds")
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "search",
-        help="enumerate stopping rules exhaustively",
-        description="Evaluates every rule of a form over a few signals. Thresholds and order come from "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Evaluates every rule of a form over a few signals. Thresholds and order come from "
         "the tune split, figures from the eval split, with intervals that hold for all rules together. "
-        "Every rule is one line that 'replay --stop-when' accepts.",
+        "Every rule is one line that 'replay --stop-when' accepts."
     )
     add_traces(parser)
     parser.add_argument(

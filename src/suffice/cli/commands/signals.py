@@ -32,19 +32,17 @@ from suffice.trace.rounds.writer import write_trace_set
 _Model = TypeVar("_Model")
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "signals",
-        help="compute signals and store them in the trace",
-        description="Computes every signal that the record allows and stores it in the 'signals' map. "
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Computes every signal that the record allows and stores it in the 'signals' map. "
         "With --llm a judge rates every round's answer (judge_support), with --reranker passages are "
         "scored (rerank_top_score and its kin); both count their calls. With --encoder answers are "
         "compared with the passages (evidence_consistency and its kin), with --nli a model checks "
         "whether a passage entails the answer (evidence_entailment). With --encoder and "
         "--cluster-cosine samples are clustered by meaning (the column sample_clusters; "
         "--only sample_clusters for nothing else). Stored values stay as they "
-        "stand; all columns are kept. Rounds whose call failed get no value: run it again on TRACES2.",
+        "stand; all columns are kept. Rounds whose call failed get no value: run it again on TRACES2."
     )
     add_traces(parser)
     parser.add_argument(

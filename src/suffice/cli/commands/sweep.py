@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from suffice.cli.options import (
     add_calibrator,
@@ -20,13 +19,11 @@ from suffice.replay.choose.sweep import SweepSettings, sweep
 from suffice.report.tables.sweep import sweep_table
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "sweep",
-        help="sweep the open number of a rule",
-        description="Tries a grid of numbers in place of the '?' in a rule: out of fold on tune, then on "
-        "eval, with the knee of the curve and a five-fold cross-validation of the choice.",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = (
+        "Tries a grid of numbers in place of the '?' in a rule: out of fold on tune, then on "
+        "eval, with the knee of the curve and a five-fold cross-validation of the choice."
     )
     add_traces(parser)
     parser.add_argument(

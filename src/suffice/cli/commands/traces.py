@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from suffice.cli.options import add_json
 from suffice.cli.output import print_json
@@ -17,11 +16,9 @@ from suffice.trace.rounds.reader import inspect_traces, schema_of
 _MOST_SHOWN = 20
 
 
-def add_command(commands: Any) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "traces", help="check trace files", description="Works on trace files."
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.description = "Works on trace files."
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     validate = actions.add_parser(
         "validate",

@@ -16,18 +16,18 @@ _MOST_UNDEFINED = 0.05  # of the draws; beyond it the percentiles would describe
 class Estimate:
     """A point estimate with its 95% percentile interval.
 
-    ``value`` is ``None`` where it is undefined, ``low`` and ``high`` also where too few resamples
+    ``estimate`` is ``None`` where it is undefined, ``low`` and ``high`` also where too few resamples
     define it; ``reason`` then says why.
     """
 
-    value: float | None
+    estimate: float | None
     low: float | None = None
     high: float | None = None
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined; ``reason`` only where something is."""
-        document: dict[str, Any] = {"estimate": self.value, "low": self.low, "high": self.high}
+        document: dict[str, Any] = {"estimate": self.estimate, "low": self.low, "high": self.high}
         if self.reason is not None:
             document["reason"] = self.reason
         return document
@@ -35,7 +35,7 @@ class Estimate:
 
 def undefined(reason: str) -> Estimate:
     """No value, and why."""
-    return Estimate(value=None, reason=reason)
+    return Estimate(estimate=None, reason=reason)
 
 
 def from_draws(value: float, draws: NDArray[np.float64]) -> Estimate:
@@ -50,10 +50,10 @@ def from_draws(value: float, draws: NDArray[np.float64]) -> Estimate:
     lost = len(draws) - len(defined)
     if len(defined) == 0 or lost > _MOST_UNDEFINED * len(draws):
         return Estimate(
-            value=value, reason=f"no interval: undefined in {lost} of {len(draws)} resamples"
+            estimate=value, reason=f"no interval: undefined in {lost} of {len(draws)} resamples"
         )
     low, high = np.percentile(defined, [2.5, 97.5])
-    return Estimate(value=value, low=float(low), high=float(high))
+    return Estimate(estimate=value, low=float(low), high=float(high))
 
 
 def difference(
@@ -61,7 +61,7 @@ def difference(
 ) -> Estimate:
     """``later`` minus ``earlier``, each an estimate with its draws from independent resamples."""
     for estimate, _ in (later, earlier):
-        if estimate.value is None:
+        if estimate.estimate is None:
             return undefined(estimate.reason or "undefined")
-    value = float(later[0].value or 0.0) - float(earlier[0].value or 0.0)
+    value = float(later[0].estimate or 0.0) - float(earlier[0].estimate or 0.0)
     return from_draws(value, later[1] - earlier[1])

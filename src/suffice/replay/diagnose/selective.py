@@ -316,6 +316,6 @@ def _group(chosen: NDArray[np.bool_], at_stop: AtStop, settings: SelectiveSettin
     )
     return AnswerGroup(
         questions=count,
-        em=Estimate(value=float(at_stop.em[chosen].mean()), low=low, high=high),
+        em=Estimate(estimate=float(at_stop.em[chosen].mean()), low=low, high=high),
         f1=from_draws(float(at_stop.f1[chosen].mean()), draws),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from suffice.report.draw.svg import Family, badge, bar, canvas, line, text
-from suffice.report.page.markup import Html, element, join, shorten, visible
+from suffice.results.markup import Html, element, join, shorten, visible
 
 _WIDTH = 460.0
 _NAMES = 144.0  # where bars begin, right of the rows' names

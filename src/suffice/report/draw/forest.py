@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from suffice.report.draw.svg import Family, Scale, Span, bar, canvas, dot, line, text, ticks, whisker
-from suffice.report.page.formats import UNKNOWN, tick
-from suffice.report.page.markup import Html, element, join, shorten, visible
+from suffice.results.formats import UNKNOWN, tick
+from suffice.results.markup import Html, element, join, shorten, visible
 
 _WIDTH, _ROW, _TOP = 460.0, 30.0, 30.0
 _LETTER = 7.7  # user units that a letter of a name takes at most, on a phone

@@ -23,7 +23,7 @@ from suffice.report.draw.svg import (
     text,
     whisker,
 )
-from suffice.report.page.markup import Html
+from suffice.results.markup import Html
 
 _APART = 5.0  # user units between the whiskers of two lines
 

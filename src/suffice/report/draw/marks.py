@@ -10,7 +10,7 @@ from string import ascii_uppercase
 from typing import Literal
 
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.report.page.markup import Html, element, shorten, visible
+from suffice.results.markup import Html, element, shorten, visible
 
 Family = Literal["fixed", "adaptive", "oracle"]
 _LONGEST_NAME = 40

@@ -22,7 +22,7 @@ from suffice.report.draw.svg import (
     text,
     whisker,
 )
-from suffice.report.page.markup import Html
+from suffice.results.markup import Html
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

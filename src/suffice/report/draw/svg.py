@@ -9,8 +9,8 @@ from functools import partial
 from itertools import product
 from typing import Literal
 
-from suffice.report.page.formats import tick
-from suffice.report.page.markup import Html, element, join
+from suffice.results.formats import tick
+from suffice.results.markup import Html, element, join
 
 BADGE_RADIUS = 9.0
 _RADII = (17.0, 22.0, 28.0, 36.0, 46.0, 58.0, 72.0, 90.0)

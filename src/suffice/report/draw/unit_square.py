@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from suffice.report.draw.svg import Box, Scale, Span, canvas, line, polyline, text
-from suffice.report.page.markup import Html, element
+from suffice.results.markup import Html, element
 
 _SIZE = (220.0, 216.0)
 _FRAME = Box(36, 26, 210, 178)

@@ -14,8 +14,8 @@ from suffice.replay.diagnose.question_histories import (
     RoundStory,
 )
 from suffice.report.draw.marks import Marked, short_name
-from suffice.report.page.formats import counted
-from suffice.report.page.markup import Html, element, join, json_for_script, visible
+from suffice.results.formats import counted
+from suffice.results.markup import Html, element, join, json_for_script, visible
 from suffice.trace.rounds.records import Passage, Usage
 
 # Most characters of a text, most entries of a list, most bytes of the data: a report stays below 5 MB.

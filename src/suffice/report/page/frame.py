@@ -6,7 +6,7 @@ from base64 import b64encode
 from hashlib import sha256
 from importlib.resources import files
 
-from suffice.report.page.markup import Html, element
+from suffice.results.markup import Html, element
 
 
 def asset(name: str) -> Html:

@@ -15,9 +15,7 @@ from suffice.report.draw.marks import Marked, label, marked
 from suffice.report.draw.scatter import em_figure, f1_figure
 from suffice.report.draw.unit_square import reliability_figures
 from suffice.report.page.explorer import explorer
-from suffice.report.page.formats import count, counted
 from suffice.report.page.frame import asset, page
-from suffice.report.page.markup import Html, data_table, element, join, shorten
 from suffice.report.page.section import Section, folded, plain
 from suffice.report.sections.answer_sets import answer_sets_section
 from suffice.report.sections.calibration import calibration_section
@@ -28,6 +26,8 @@ from suffice.report.sections.search import search_section
 from suffice.report.sections.selective import selective_section
 from suffice.report.sections.signals import signals_section
 from suffice.report.sections.thresholds import thresholds_section
+from suffice.results.formats import count, counted
+from suffice.results.markup import Html, data_table, element, join, shorten
 
 _LONGEST_VALUE = 300
 

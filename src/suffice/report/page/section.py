@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.report.page.formats import bracket
-from suffice.report.page.markup import Html, element, join
+from suffice.results.formats import bracket
+from suffice.results.markup import Html, element, join
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

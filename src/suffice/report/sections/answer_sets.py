@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.report.draw.marks import Marked, label, short_name
-from suffice.report.page.formats import UNKNOWN, decimal, percent
-from suffice.report.page.markup import Html, data_table, element, join, shorten, visible
 from suffice.report.page.section import Section, plain, two_lines, with_interval
+from suffice.results.formats import UNKNOWN, decimal, percent
+from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
 _LONGEST = 400
 

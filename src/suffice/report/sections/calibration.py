@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from suffice.replay.diagnose.calibrator_study import CalibratorScore, CalibratorStudy
-from suffice.report.page.formats import (
+from suffice.report.page.section import Section, plain
+from suffice.results.formats import (
     count,
     decimal,
     fraction,
@@ -11,8 +12,7 @@ from suffice.report.page.formats import (
     percent,
     points,
 )
-from suffice.report.page.markup import Html, data_table, element, join
-from suffice.report.page.section import Section, plain
+from suffice.results.markup import Html, data_table, element, join
 
 
 def calibration_section(study: CalibratorStudy) -> Section:

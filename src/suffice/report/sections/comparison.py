@@ -8,7 +8,8 @@ from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label, short_name
-from suffice.report.page.formats import (
+from suffice.report.page.section import Section, folded, two_lines, with_interval
+from suffice.results.formats import (
     UNKNOWN,
     amount,
     count,
@@ -17,8 +18,7 @@ from suffice.report.page.formats import (
     percent,
     signed,
 )
-from suffice.report.page.markup import Html, data_table, element, join, shorten, visible
-from suffice.report.page.section import Section, folded, two_lines, with_interval
+from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
 _IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})

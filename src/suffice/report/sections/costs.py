@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from suffice.measures.costs import CostAxis
 from suffice.report.draw.marks import Marked, label
-from suffice.report.page.formats import amount
-from suffice.report.page.markup import Html, data_table, element, join
 from suffice.report.page.section import Section, plain
+from suffice.results.formats import amount
+from suffice.results.markup import Html, data_table, element, join
 
 
 def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Section:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from suffice.replay.choose.guarantees import Guarantee
 from suffice.report.draw.marks import Marked, label, short_name
-from suffice.report.page.formats import UNKNOWN, amount, count, counted, p_value, percent, signed
-from suffice.report.page.markup import Html, element, join, shorten, visible
 from suffice.report.page.section import Section, plain
+from suffice.results.formats import UNKNOWN, amount, count, counted, p_value, percent, signed
+from suffice.results.markup import Html, element, join, shorten, visible
 
 _LONGEST = 300
 

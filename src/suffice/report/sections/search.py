@@ -21,10 +21,10 @@ from suffice.report.draw.svg import (
     text,
     whisker,
 )
-from suffice.report.page.formats import amount, bracket, counted, decimal, p_value, percent, signed
-from suffice.report.page.markup import Html, data_table, element, join, shorten, visible
 from suffice.report.page.section import Section, folded, plain, two_lines, with_interval
 from suffice.report.tables.search import search_notes, search_verdict
+from suffice.results.formats import amount, bracket, counted, decimal, p_value, percent, signed
+from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
 _TOP = 15
 _LONGEST_RULE = 400

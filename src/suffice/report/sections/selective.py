@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from suffice.replay.diagnose.selective import AnswerGroup, SelectiveResult
 from suffice.report.draw.marks import Marked, label, short_name
 from suffice.report.draw.svg import Box, Scale, canvas, line, polyline, text
-from suffice.report.page.formats import UNKNOWN, amount, counted, estimated, percent
-from suffice.report.page.markup import Html, data_table, element, join, visible
 from suffice.report.page.section import Section, folded, plain
+from suffice.results.formats import UNKNOWN, amount, counted, estimated, percent
+from suffice.results.markup import Html, data_table, element, join, visible
 
 _SIZE = (220.0, 216.0)
 _PANEL = Box(36, 26, 210, 178)
@@ -44,12 +44,12 @@ def selective_section(found: Sequence[SelectiveResult], policies: Sequence[Marke
 
 
 def _finding(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> str:
-    known = [each for each in found if each.auroc.value is not None]
+    known = [each for each in found if each.auroc.estimate is not None]
     if not known:
         return f"{counted(len(found), 'confidence')}, none with an AUROC"
-    best = max(known, key=lambda each: each.auroc.value or 0.0)
+    best = max(known, key=lambda each: each.auroc.estimate or 0.0)
     name = short_name(of_name[best.policy]) if best.policy in of_name else best.policy
-    above, below = (percent(group.em.value) for group in (best.above, best.below))
+    above, below = (percent(group.em.estimate) for group in (best.above, best.below))
     return (
         f"highest AUROC: {name}, {estimated(best.auroc)}; EM {above}% where it is confident, {below}% "
         "elsewhere"
@@ -158,10 +158,10 @@ def _groups(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> 
 
 def _group(group: AnswerGroup) -> tuple[object, str, str]:
     em = group.em
-    if em.value is None or em.low is None or em.high is None:
+    if em.estimate is None or em.low is None or em.high is None:
         return group.questions, UNKNOWN, UNKNOWN
-    shown = f"{percent(em.value)} [{percent(em.low)}, {percent(em.high)}]"
-    return group.questions, shown, percent(group.f1.value)
+    shown = f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
+    return group.questions, shown, percent(group.f1.estimate)
 
 
 def _abstentions(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> Html:

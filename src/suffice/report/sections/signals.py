@@ -10,9 +10,9 @@ from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, Signal
 from suffice.report.draw.marks import Family, Marked, label
 from suffice.report.draw.scatter import figure, legend
 from suffice.report.draw.svg import Scale, canvas, dot, line, text, ticks, whisker
-from suffice.report.page.formats import UNKNOWN, count, counted, decimal, estimated, percent, points
-from suffice.report.page.markup import Html, data_table, element, join, shorten, visible
 from suffice.report.page.section import Section, folded, plain
+from suffice.results.formats import UNKNOWN, count, counted, decimal, estimated, percent, points
+from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
 _WIDTH, _NAMES, _ROW, _TOP = 460.0, 172.0, 30.0, 30.0
 _LONGEST_IN_CHART, _LONGEST_NAME = 22, 60
@@ -50,7 +50,7 @@ def signals_section(
 
 def _finding(found: Diagnostics) -> str:
     part = found.parts[-1].name
-    best = next((each for each in _ordered(found) if _area(each, part).value is not None), None)
+    best = next((each for each in _ordered(found) if _area(each, part).estimate is not None), None)
     flagged = sum(bool(each.flags) for each in found.signals)
     warned = f"; {counted(flagged, 'signal')} flagged" if flagged else ""
     if best is None:
@@ -72,7 +72,7 @@ def _ordered(found: Diagnostics) -> list[SignalDiagnostics]:
     part = found.parts[-1].name
 
     def key(each: SignalDiagnostics) -> tuple[bool, float]:
-        value = _area(each, part).value
+        value = _area(each, part).estimate
         return value is None, -(value or 0.0)
 
     return sorted(found.signals, key=key)
@@ -88,7 +88,7 @@ def _areas_figure(found: Diagnostics) -> Html:
         for each in shown
         for part in parts
         for area in [_area(each, part)]
-        for end in (area.value, area.low, area.high)
+        for end in (area.estimate, area.low, area.high)
         if end is not None
     ]
     marks = ticks(min([0.5, *ends]), max([0.5, *ends]))
@@ -124,11 +124,11 @@ def _area_row(
         area = _area(each, part)
         if area.low is not None and area.high is not None:
             yield whisker(((x(area.low), height), (x(area.high), height)), f"whisker {family}")
-        if area.value is None:
+        if area.estimate is None:
             yield text((x(0.5) + 6, height + 4), UNKNOWN, "value")
         else:
             hint = f"{_name(each.name)} on {part}: AUROC {estimated(area)}"
-            yield dot((x(area.value), height), family, hint)
+            yield dot((x(area.estimate), height), family, hint)
 
 
 def _areas_table(found: Diagnostics) -> Html:
@@ -142,7 +142,7 @@ def _areas_table(found: Diagnostics) -> Html:
             percent(on.defined),
             estimated(on.pooled.auroc),
             *(
-                decimal(on.rounds[number].separation.auroc.value)
+                decimal(on.rounds[number].separation.auroc.estimate)
                 if number < len(on.rounds)
                 else UNKNOWN
                 for number in range(rounds)

@@ -18,8 +18,6 @@ from suffice.report.draw.svg import (
     polyline,
     text,
 )
-from suffice.report.page.formats import decimal, percent
-from suffice.report.page.markup import Html, data_table, element, join
 from suffice.report.page.section import Section, plain
 from suffice.report.tables.sweep import (
     knee_in_words,
@@ -27,6 +25,8 @@ from suffice.report.tables.sweep import (
     threshold_figures,
     threshold_marks,
 )
+from suffice.results.formats import decimal, percent
+from suffice.results.markup import Html, data_table, element, join
 
 
 def thresholds_section(result: SweepResult) -> Section:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from textwrap import wrap
 
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy
-from suffice.report.page.formats import decimal, fraction, fractions, percent, points
-from suffice.report.page.markup import visible
 from suffice.report.tables.text import WIDTH, text_table
+from suffice.results.formats import decimal, fraction, fractions, percent, points
+from suffice.results.markup import visible
 
 
 def calibrator_tables(study: CalibratorStudy) -> list[list[str]]:

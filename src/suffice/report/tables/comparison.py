@@ -9,8 +9,8 @@ from textwrap import wrap
 from suffice.measures.costs import CostAxis
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.report.page.formats import UNKNOWN, amount, count, decimal, percent, points
-from suffice.report.page.markup import shorten, visible
+from suffice.results.formats import UNKNOWN, amount, count, decimal, percent, points
+from suffice.results.markup import shorten, visible
 
 _WIDTH = 100
 _NAME_WIDTH = 24

@@ -9,11 +9,11 @@ from suffice.numbers.intervals.estimate import Estimate
 from suffice.replay.diagnose.breakdown import TypeBreakdown
 from suffice.replay.diagnose.diagnosis import Diagnosis
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, SignalDiagnostics
-from suffice.report.page.formats import UNKNOWN, count, counted, decimal, estimated, percent, points
-from suffice.report.page.markup import visible
 from suffice.report.tables.calibrators import calibrator_tables
 from suffice.report.tables.selective import selective_table
 from suffice.report.tables.text import WIDTH, one_line_name, text_table, titled
+from suffice.results.formats import UNKNOWN, count, counted, decimal, estimated, percent, points
+from suffice.results.markup import visible
 
 _MOST_IN_DETAIL = 3  # signals whose means by round are printed; --json has those of all
 _MOST_CORRELATED = 18  # signals whose matrix fits a line
@@ -33,7 +33,7 @@ def diagnosis_tables(found: Diagnosis) -> str:
 
 
 def _value(found: Estimate) -> str:
-    return decimal(found.value)
+    return decimal(found.estimate)
 
 
 def _oriented(each: SignalDiagnostics) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import wrap
 
 from suffice.replay.run.macro import MacroResult
-from suffice.report.page.formats import bracket, counted, decimal, percent, points
-from suffice.report.page.markup import shorten, visible
+from suffice.results.formats import bracket, counted, decimal, percent, points
+from suffice.results.markup import shorten, visible
 
 _WIDTH = 100
 _NAME_WIDTH = 40

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from suffice.monitor.coverage_watch import Watched, WatchedMonitor
-from suffice.report.page.formats import percent
 from suffice.report.tables.text import text_table, titled
+from suffice.results.formats import percent
 
 _WORDS = {
     "coverage": "answers miss more often than the promise and the luck of calibration explain",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
-from suffice.report.page.formats import amount, decimal, percent, points
-from suffice.report.page.markup import visible
+from suffice.results.formats import amount, decimal, percent, points
+from suffice.results.markup import visible
 
 _WIDTH = 100
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suffice.replay.diagnose.selective import AnswerGroup, SelectiveResult
-from suffice.report.page.formats import UNKNOWN, estimated, percent
-from suffice.report.page.markup import visible
 from suffice.report.tables.text import one_line_name, text_table, titled
+from suffice.results.formats import UNKNOWN, estimated, percent
+from suffice.results.markup import visible
 
 
 def selective_table(found: Sequence[SelectiveResult]) -> list[str]:
@@ -67,7 +67,7 @@ def selective_table(found: Sequence[SelectiveResult]) -> list[str]:
 
 def _scores(group: AnswerGroup) -> tuple[str, str, str]:
     em = group.em
-    if em.value is None or em.low is None or em.high is None:
+    if em.estimate is None or em.low is None or em.high is None:
         return str(group.questions), UNKNOWN, UNKNOWN
-    shown = f"{percent(em.value)} [{percent(em.low)}, {percent(em.high)}]"
-    return str(group.questions), shown, percent(group.f1.value)
+    shown = f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
+    return str(group.questions), shown, percent(group.f1.estimate)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import wrap
 
 from suffice.replay.choose.sweep import SweepResult, SweptThreshold
-from suffice.report.page.formats import decimal, percent, points, signed
-from suffice.report.page.markup import visible
+from suffice.results.formats import decimal, percent, points, signed
+from suffice.results.markup import visible
 
 _WIDTH = 100
 

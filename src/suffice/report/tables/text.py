@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from suffice.report.page.markup import shorten, visible
+from suffice.results.markup import shorten, visible
 
 WIDTH = 100
 _NAME_WIDTH = 24

@@ -47,7 +47,7 @@ def test_every_part_is_there() -> None:
     assert names == ["ab-rag", "ab-rag-corrected", "fixed-1", "fixed-2", "fixed-3"]
     assert [each.policy for each in study.selective] == ["ab-rag", "ab-rag-corrected"]
     assert [each.tau for each in study.swept] == [0.3, 0.6, 0.7]
-    worth = {each.form.signal: each.auroc.value for each in study.signals}
+    worth = {each.form.signal: each.auroc.estimate for each in study.signals}
     assert worth["self_consistency"] == 1.0
     assert abs((worth["rerank_variance"] or 0.0) - 0.5) < 0.3
     assert "rerank_mean" in study.not_in_record
@@ -58,8 +58,8 @@ def test_each_policy_is_split_at_its_own_threshold() -> None:
     published, corrected = study.selective
     assert published.threshold == 0.6
     assert corrected.threshold == study.comparison.result.policies[1].policy.threshold  # type: ignore[union-attr]
-    assert published.above.em.value == 1.0
-    assert published.below.em.value == 0.0
+    assert published.above.em.estimate == 1.0
+    assert published.below.em.estimate == 0.0
 
 
 def test_the_sweep_agrees_with_the_comparison() -> None:
@@ -84,7 +84,7 @@ def test_a_penalty_is_the_reward_turned_round() -> None:
     ]
     study = ab_rag_study(to_trace_set(records), SETTINGS)
     reward, penalty = (
-        next(each.auroc.value for each in study.signals if each.form.name == name)
+        next(each.auroc.estimate for each in study.signals if each.form.name == name)
         for name in ("raw variance", "minus raw variance")
     )
     assert reward is not None

@@ -60,20 +60,20 @@ def test_groups_by_hand() -> None:
     at_stop = scores([1.0, 0.0, 1.0, 0.0, 1.0], [False, False, False, True, False])
     found = selective(("p", "policy"), confidence, at_stop, replace(FEW, threshold=0.7))
     assert (found.above.questions, found.below.questions, found.undefined) == (3, 2, 1)
-    assert found.above.em.value == pytest.approx(2 / 3)
+    assert found.above.em.estimate == pytest.approx(2 / 3)
     assert (found.above.em.low, found.above.em.high) == wilson(2, 3)
-    assert found.below.em.value == 0.5
+    assert found.below.em.estimate == 0.5
     # the tie of right and wrong counts half: pairs (.9, .7) (.9, .2) (.7, .7) (.7, .2)
-    assert found.auroc.value == pytest.approx(3.5 / 4)
+    assert found.auroc.estimate == pytest.approx(3.5 / 4)
     # losses in order: 0, tie of 1 and 0, then 1, then the undefined one's 0
     risks = [0, 0.25, 1 / 3, 0.5, 0.4]
     assert found.curve.risk["em"].tolist() == pytest.approx(risks)
-    assert found.aurc.value == pytest.approx(np.mean(risks))
+    assert found.aurc.estimate == pytest.approx(np.mean(risks))
     best = [0, 0, 0, 1 / 4, 2 / 5]
-    assert found.excess_aurc.value == pytest.approx(np.mean(risks) - np.mean(best))
+    assert found.excess_aurc.estimate == pytest.approx(np.mean(risks) - np.mean(best))
     assert (found.abstentions.count, found.abstentions.share) == (1, 0.2)
-    assert found.abstentions.others.em.value == 0.75
-    assert found.answers.f1.value == pytest.approx(np.mean(at_stop.f1))
+    assert found.abstentions.others.em.estimate == 0.75
+    assert found.answers.f1.estimate == pytest.approx(np.mean(at_stop.f1))
 
 
 def test_low_confidences_are_turned_and_the_threshold_with_them() -> None:
@@ -99,11 +99,11 @@ def test_the_median_is_the_default_threshold() -> None:
 
 def test_no_confidence_anywhere_is_undefined_not_wrong() -> None:
     found = selective(("p", "policy"), np.full(3, NAN), scores([0.0, 1.0, 1.0]), FEW)
-    assert found.auroc.value is None
+    assert found.auroc.estimate is None
     assert found.threshold is None
     assert found.above.questions == 0
     assert found.above.em.reason == "no such answer"
-    assert found.aurc.value == pytest.approx(1 / 3)  # as any random order
+    assert found.aurc.estimate == pytest.approx(1 / 3)  # as any random order
     json.dumps(found.to_json(), allow_nan=False)
     one_class = selective(("p", "policy"), np.arange(3.0), scores([1.0, 1.0, 1.0]), FEW)
     assert one_class.auroc.reason == "no wrong answer has a defined confidence"
@@ -122,9 +122,9 @@ def test_only_policies_with_a_confidence_and_their_auroc_in_replay() -> None:
     assert rule.confidence is not None
     labelled = np.array([bool(gold.answers) for gold in found.traces.gold])
     assert result.answers.questions == int(labelled.sum()) < found.traces.n_questions
-    assert rule.to_json()["auroc"] == rule.auroc == pytest.approx(result.auroc.value)
-    assert result.answers.em.value == rule.em
-    assert result.answers.f1.value == pytest.approx(rule.f1)
+    assert rule.to_json()["auroc"] == rule.auroc == pytest.approx(result.auroc.estimate)
+    assert result.answers.em.estimate == rule.em
+    assert result.answers.f1.estimate == pytest.approx(rule.f1)
 
 
 def test_the_confidence_of_a_rule_is_its_calibrated_value_at_the_stop() -> None:
@@ -157,7 +157,7 @@ def test_a_named_signal_serves_every_policy() -> None:
             em.append(answer == "Oslo")
             abstained.append(answer == "unknown")
     expected = auroc(-np.array(abstained, float), np.array(em))
-    assert turned[0].auroc.value == pytest.approx(expected)
+    assert turned[0].auroc.estimate == pytest.approx(expected)
     assert turned[0].abstentions.count == sum(abstained) > 0
 
 

@@ -58,8 +58,8 @@ def test_each_figure_is_that_of_its_rows() -> None:
             sign = -1.0 if name == "abstained" else 1.0
             usable = ~np.isnan(values) & ~np.isnan(em)
             right = em[usable] == 1.0
-            assert on.pooled.auroc.value == pytest.approx(auroc(sign * values[usable], right))
-            assert on.pooled.d_signed.value == pytest.approx(cohens_d(values[usable], right))
+            assert on.pooled.auroc.estimate == pytest.approx(auroc(sign * values[usable], right))
+            assert on.pooled.d_signed.estimate == pytest.approx(cohens_d(values[usable], right))
             assert on.defined == pytest.approx(
                 (~np.isnan(values)).sum() / part.exists.sum(), abs=1e-12
             )
@@ -104,14 +104,14 @@ def test_drift_is_eval_minus_tune() -> None:
     tune, evaluated = (signal.parts[name].pooled for name in ("tune", "eval"))
     assert signal.drift_auroc is not None
     assert signal.drift_d is not None
-    assert signal.drift_auroc.value == pytest.approx(
-        (evaluated.auroc.value or 0) - (tune.auroc.value or 0)
+    assert signal.drift_auroc.estimate == pytest.approx(
+        (evaluated.auroc.estimate or 0) - (tune.auroc.estimate or 0)
     )
-    assert signal.drift_d.value == pytest.approx(
-        (evaluated.d_signed.value or 0) - (tune.d_signed.value or 0)
+    assert signal.drift_d.estimate == pytest.approx(
+        (evaluated.d_signed.estimate or 0) - (tune.d_signed.estimate or 0)
     )
     assert signal.drift_auroc.low is not None
-    assert signal.drift_auroc.low < (signal.drift_auroc.value or 0)
+    assert signal.drift_auroc.low < (signal.drift_auroc.estimate or 0)
 
 
 @pytest.mark.parametrize("settings", [FEW, DiagnosticsSettings(tune_split="dev", resamples=50)])
@@ -162,7 +162,7 @@ def test_unlabelled_questions_have_no_separation_but_a_concentration() -> None:
     made = [replace(each, gold=replace(each.gold, answers=())) for each in records()]
     found = diagnose(to_trace_set(made), FEW)
     on = found.signals[0].parts["tune"]
-    assert on.pooled.auroc.value is None
+    assert on.pooled.auroc.estimate is None
     assert on.pooled.auroc.reason == "defined in no labelled round"
     assert on.distinct > 0
 

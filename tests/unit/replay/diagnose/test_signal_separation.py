@@ -60,12 +60,12 @@ def test_separation_gathers_all_figures() -> None:
     assert found.right + found.wrong == 120
     assert found.mean_right == pytest.approx(given.values[given.right].mean())
     assert found.sd_wrong == pytest.approx(given.values[~given.right].std(ddof=1))
-    assert found.d_signed.value == pytest.approx(slow_d(given.values, given.right))
-    assert found.d.value == abs(found.d_signed.value or 0.0)
+    assert found.d_signed.estimate == pytest.approx(slow_d(given.values, given.right))
+    assert found.d.estimate == abs(found.d_signed.estimate or 0.0)
     assert draws.d_signed.shape == draws.auroc.shape == (200,)
     assert found.auroc.low is not None
     assert found.auroc.high is not None
-    assert found.auroc.low < (found.auroc.value or 0.0) < found.auroc.high
+    assert found.auroc.low < (found.auroc.estimate or 0.0) < found.auroc.high
     low, high = np.percentile(draws.auroc, [2.5, 97.5])
     assert (found.auroc.low, found.auroc.high) == (low, high)
 
@@ -75,7 +75,7 @@ def test_a_low_signal_is_turned_for_auroc_alone() -> None:
     low = Rows(values=given.values, right=given.right, questions=given.questions, sign=-1.0)
     (high_found, _), (low_found, _) = separations([given, low], 40, resamples=50, seed=1)
     assert low_found.d_signed == high_found.d_signed
-    assert low_found.auroc.value == pytest.approx(1 - (high_found.auroc.value or 0.0))
+    assert low_found.auroc.estimate == pytest.approx(1 - (high_found.auroc.estimate or 0.0))
 
 
 @pytest.mark.parametrize(
@@ -98,17 +98,17 @@ def test_undefined_says_why(
     )
     ((found, _),) = separations([given], max(1, len(values)), resamples=20, seed=0)
     if why_area is not None:
-        assert found.auroc.value is None
+        assert found.auroc.estimate is None
         assert found.auroc.reason == found.d.reason == found.d_signed.reason == why_area
     else:
-        assert found.auroc.value is not None
+        assert found.auroc.estimate is not None
     if why_d is not None:
-        assert found.d.value is None
+        assert found.d.estimate is None
         assert why_d in (found.d.reason or "")
 
 
 def test_no_labelled_question_at_all() -> None:
     empty = Rows(values=np.zeros(0), right=np.zeros(0, bool), questions=np.zeros(0, np.int64))
     ((found, draws),) = separations([empty], 0, resamples=10, seed=0)
-    assert found.auroc.value is None
+    assert found.auroc.estimate is None
     assert np.isnan(draws.auroc).all()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.report.page.markup import element
 from suffice.report.page.section import Section, folded, with_interval
+from suffice.results.markup import element
 
 
 def test_a_section_says_what_it_found_when_folded() -> None:

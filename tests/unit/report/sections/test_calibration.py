@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from suffice.report.page.formats import decimal, fraction, fractions, percent, points
 from suffice.report.sections.calibration import calibration_section
+from suffice.results.formats import decimal, fraction, fractions, percent, points
 
 
 def test_every_figure_is_the_studys(gathered: Any, read_tables: Any) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from suffice.report.draw.marks import marked
-from suffice.report.page.formats import amount
 from suffice.report.sections.costs import costs_section
+from suffice.results.formats import amount
 
 
 def test_known_costs_are_columns_and_unknown_ones_are_named(

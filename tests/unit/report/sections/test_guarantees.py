@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from suffice.report.draw.marks import marked
-from suffice.report.page.formats import p_value
 from suffice.report.sections.guarantees import guarantees_section
+from suffice.results.formats import p_value
 
 
 def test_a_promise_with_its_terms(gathered: Any) -> None:

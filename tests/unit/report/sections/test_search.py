@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.report.page.formats import bracket, decimal, p_value, percent, signed
 from suffice.report.sections.search import search_section
+from suffice.results.formats import bracket, decimal, p_value, percent, signed
 
 TABLE = "Rules found, best on tune first"
 FRONT = "Pareto front, cheapest first"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.report.draw.marks import marked
-from suffice.report.page.formats import amount, estimated, percent
 from suffice.report.sections.selective import selective_section
+from suffice.results.formats import amount, estimated, percent
 
 
 def test_every_figure_is_the_results(gathered: Any, read_tables: Any) -> None:
@@ -25,8 +25,8 @@ def test_every_figure_is_the_results(gathered: Any, read_tables: Any) -> None:
         expected = [amount(each.threshold)]
         for group in (each.above, each.below):
             em = group.em
-            interval = f"{percent(em.value)} [{percent(em.low)}, {percent(em.high)}]"
-            expected += [str(group.questions), interval, percent(group.f1.value)]
+            interval = f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
+            expected += [str(group.questions), interval, percent(group.f1.estimate)]
         assert row[1:] == expected
 
 
@@ -37,7 +37,7 @@ def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any, read_t
     ]
     for each in found:
         own = [row for row in rows if row[0] == each.policy]
-        assert [own[-1][1], own[-1][3]] == ["100.0", percent(1.0 - each.answers.em.value)]
+        assert [own[-1][1], own[-1][3]] == ["100.0", percent(1.0 - each.answers.em.estimate)]
         curve = each.curve.to_json()
         shown = {
             percent(share): percent(risk)
@@ -48,10 +48,10 @@ def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any, read_t
 
 def test_the_finding_says_what_the_best_confidence_is_worth(gathered: Any) -> None:
     found = gathered.parts.selective
-    best = max(found, key=lambda each: each.auroc.value)
+    best = max(found, key=lambda each: each.auroc.estimate)
     finding = str(selective_section(found, ()).finding)
     assert finding.startswith(f"highest AUROC: {best.policy}, {estimated(best.auroc)}")
-    assert f"EM {percent(best.above.em.value)}% where it is confident" in finding
+    assert f"EM {percent(best.above.em.estimate)}% where it is confident" in finding
     blank = [replace(each, auroc=replace(each.auroc, value=None)) for each in found]
     assert "none with an AUROC" in str(selective_section(blank, ()).finding)
 

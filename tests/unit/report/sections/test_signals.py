@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.report.draw.marks import marked
-from suffice.report.page.formats import decimal, estimated, percent, points
 from suffice.report.sections.signals import signals_section
+from suffice.results.formats import decimal, estimated, percent, points
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -35,13 +35,13 @@ def test_every_figure_is_the_diagnostics(gathered: Any, read_tables: Any) -> Non
     found = next(each for each in parts.diagnostics.signals if each.name == "answer_token_margin")
     assert margin[2] == percent(found.parts["eval"].defined)
     assert margin[4:] == [
-        decimal(each.separation.auroc.value) for each in found.parts["eval"].rounds
+        decimal(each.separation.auroc.estimate) for each in found.parts["eval"].rounds
     ]
 
 
 def test_the_finding_names_the_highest_auroc_of_eval(gathered: Any) -> None:
     found = gathered.parts.diagnostics
-    best = max(found.signals, key=lambda each: each.parts["eval"].pooled.auroc.value or 0.0)
+    best = max(found.signals, key=lambda each: each.parts["eval"].pooled.auroc.estimate or 0.0)
     section = signals_section(found, (), ())
     assert str(section.finding).startswith(
         f"highest AUROC on eval: {best.name}, {estimated(best.parts['eval'].pooled.auroc)}"

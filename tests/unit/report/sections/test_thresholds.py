@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from suffice.report.page.formats import decimal, percent, points, signed
 from suffice.report.sections.thresholds import thresholds_section
+from suffice.results.formats import decimal, percent, points, signed
 
 
 def test_every_threshold_stands_in_the_table(gathered: Any, read_tables: Any) -> None:

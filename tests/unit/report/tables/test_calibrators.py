@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from suffice.report.page.formats import fraction, percent
 from suffice.report.tables.calibrators import calibrator_tables
+from suffice.results.formats import fraction, percent
 
 
 def test_a_row_a_kind_in_both_tables(gathered: Any) -> None:

@@ -50,17 +50,19 @@ def test_every_figure_is_the_result_s() -> None:
     tune, drift = margin.parts["tune"].pooled.auroc, margin.drift_auroc
     assert drift is not None
     line = line_of(text, "answer_token_margin", "AUROC of each signal")
-    assert f"{tune.value:.2f} [{tune.low:.2f}, {tune.high:.2f}]" in line
-    assert f"{drift.value:+.2f} [{drift.low:.2f}, {drift.high:.2f}]" in line
+    assert f"{tune.estimate:.2f} [{tune.low:.2f}, {tune.high:.2f}]" in line
+    assert f"{drift.estimate:+.2f} [{drift.low:.2f}, {drift.high:.2f}]" in line
     signed = margin.parts["eval"].pooled.d_signed
-    assert f"{signed.value:+.2f} [{signed.low:.2f}," in line_of(text, margin.name, "Cohen's d")
-    by_round = [each.separation.auroc.value for each in margin.parts["eval"].rounds]
+    assert f"{signed.estimate:+.2f} [{signed.low:.2f}," in line_of(text, margin.name, "Cohen's d")
+    by_round = [each.separation.auroc.estimate for each in margin.parts["eval"].rounds]
     expected = " ".join(f"{value:.2f}" for value in by_round)
     shown = line_of(text, margin.name, "AUROC by round on eval")
     assert " ".join(shown.split()[1:]) == expected
     assert "abstained (low)" in text
     (selective,) = result.selective
-    assert f"{selective.aurc.value:.2f} [" in line_of(text, "answer_stab", "Selective prediction")
+    assert f"{selective.aurc.estimate:.2f} [" in line_of(
+        text, "answer_stab", "Selective prediction"
+    )
 
 
 def test_collapse_flags_and_types_are_told() -> None:

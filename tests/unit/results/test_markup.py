@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from suffice.report.page.markup import (
+from suffice.results.markup import (
     Html,
     data_table,
     element,

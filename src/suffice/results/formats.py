@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import math
-
-from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.intervals.estimate import Estimate
+from typing import Protocol
 
 UNKNOWN = "-"
+
+
+class Measured(Protocol):
+    """A figure and the ends of its interval, each ``None`` where undefined."""
+
+    @property
+    def estimate(self) -> float | None:
+        """The figure."""
+
+    @property
+    def low(self) -> float | None:
+        """The lower end."""
+
+    @property
+    def high(self) -> float | None:
+        """The upper end."""
 
 
 def percent(share: float | None) -> str:
@@ -28,12 +42,12 @@ def signed(share: float | None) -> str:
     return UNKNOWN if share is None else f"{100 * share:+z.1f}"
 
 
-def bracket(interval: Interval | None) -> str:
+def bracket(interval: Measured | None) -> str:
     """An interval's ends in percentage points."""
     return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
 
 
-def points(interval: Interval | None) -> str:
+def points(interval: Measured | None) -> str:
     """A difference with its interval, in percentage points."""
     return UNKNOWN if interval is None else f"{signed(interval.estimate)} {bracket(interval)}"
 
@@ -79,15 +93,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def estimated(found: Estimate | None, *, sign: bool = False) -> str:
+def estimated(found: Measured | None, *, sign: bool = False) -> str:
     """An estimate with its interval, two decimals; ``sign``: as a difference.
 
-    >>> estimated(Estimate(value=0.71, low=0.65, high=0.78)), estimated(Estimate(value=0.5))
+    >>> from suffice.numbers.intervals.estimate import Estimate
+    >>> estimated(Estimate(estimate=0.71, low=0.65, high=0.78)), estimated(Estimate(estimate=0.5))
     ('0.71 [0.65, 0.78]', '0.50 [-]')
     """
-    if found is None or found.value is None:
+    if found is None or found.estimate is None:
         return UNKNOWN
-    value = f"{found.value:+z.2f}" if sign else f"{found.value:z.2f}"
+    value = f"{found.estimate:+z.2f}" if sign else f"{found.estimate:z.2f}"
     if found.low is None or found.high is None:
         return f"{value} [{UNKNOWN}]"
     return f"{value} [{found.low:z.2f}, {found.high:z.2f}]"
@@ -98,9 +113,10 @@ def fraction(value: float | None, digits: int = 4) -> str:
     return UNKNOWN if value is None else f"{value:z.{digits}f}"
 
 
-def fractions(interval: Interval, *, sign: bool = False) -> str:
+def fractions(interval: Measured, *, sign: bool = False) -> str:
     """Such a score with its interval; ``sign``: as a difference.
 
+    >>> from suffice.numbers.intervals.bootstrap import Interval
     >>> fractions(Interval(estimate=0.2, low=0.15, high=0.25))
     '0.2000 [0.1500, 0.2500]'
     """

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.report.page.formats import bracket, count, decimal, percent, points, signed
+from suffice.results.formats import bracket, count, decimal, percent, points, signed
 
 
 def test_shares_become_percent_and_unknown_a_dash() -> None:
