@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from suffice.report.draw.svg import Family, Scale, Span, bar, canvas, dot, line, text, ticks, whisker
+from suffice.report.draw.svg import (
+    Family,
+    Scale,
+    Span,
+    bar,
+    canvas,
+    dot,
+    line,
+    text,
+    ticks,
+    whisker,
+)
 from suffice.results.formats import UNKNOWN, tick
 from suffice.results.markup import Html, element, join, shorten, visible
 
