@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from suffice.cli.output import say
-from suffice.costs.energy import EnergyModel, parse_energy
-from suffice.costs.prices import Prices, parse_prices, prices_of
-from suffice.costs.usage import COSTS, CostModel
-from suffice.llm.cache import CachedModel
-from suffice.llm.connect import connect
-from suffice.llm.openai_compatible import OpenAISettings
+from suffice.costs.usage import COSTS
 from suffice.policies.fitting import CALIBRATORS, EVAL_SPLIT, FIT_SPLIT
-from suffice.protocols import ChatModel
-from suffice.replay.run.compare import ComparisonSettings
 from suffice.scoring import F1_KINDS
-from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+
+if TYPE_CHECKING:  # help is printed without what the command runs on
+    from suffice.costs.prices import Prices
+    from suffice.costs.usage import CostModel
+    from suffice.protocols import ChatModel
+    from suffice.replay.run.compare import ComparisonSettings
+    from suffice.trace.rounds.table import TraceSet
 
 _MOST_THRESHOLDS = 10_000
 
@@ -33,12 +31,17 @@ def natural(text: str) -> int:
     return _whole(text, 0)
 
 
-def _whole(text: str, least: int) -> int:
+def whole(least: int | None) -> Callable[[str], int]:
+    """The argparse type of whole numbers from ``least``."""
+    return lambda text: _whole(text, least)
+
+
+def _whole(text: str, least: int | None) -> int:
     try:
         value = int(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"must be a whole number, found {text!r}") from error
-    if value < least:
+    if least is not None and value < least:
         raise argparse.ArgumentTypeError(f"must be at least {least}, found {value}")
     return value
 
@@ -128,6 +131,8 @@ def open_more(
     keep_unknown: bool = False,
 ) -> TraceSet:
     """Read further traces with the same options."""
+    from suffice.trace.rounds.reader import read_traces
+
     found = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
     if found.origin.skipped:
         say(
@@ -179,6 +184,11 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedde
 
 def connect_model(arguments: argparse.Namespace) -> ChatModel:
     """The model that :func:`add_model`'s options name."""
+    from suffice.llm.cache import CachedModel
+    from suffice.llm.connect import connect
+    from suffice.llm.openai_compatible import OpenAISettings
+    from suffice.testing.models import ScriptedModel
+
     server = OpenAISettings(
         api=arguments.api, timeout_s=arguments.timeout, concurrency=arguments.concurrency
     )
@@ -270,6 +280,11 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
         help=f"what policies are compared at: {', '.join(COSTS)} (default: llm_calls where recorded, "
         "else rounds)",
     )
+    add_prices_and_energy(group)
+
+
+def add_prices_and_energy(group: argparse._ActionsContainer) -> None:
+    """What prices usage: ``--price-model``, ``--prices`` and ``--energy``."""
     add_prices(group)
     group.add_argument(
         "--energy",
@@ -279,7 +294,7 @@ def add_costs(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_prices(group: argparse._ArgumentGroup) -> None:
+def add_prices(group: argparse._ActionsContainer) -> None:
     """``--price-model`` and ``--prices``."""
     prices = group.add_mutually_exclusive_group()
     prices.add_argument(
@@ -298,6 +313,8 @@ def add_prices(group: argparse._ArgumentGroup) -> None:
 
 def given_prices(arguments: argparse.Namespace) -> Prices | None:
     """The prices that :func:`add_prices`' options ask for."""
+    from suffice.costs.prices import parse_prices, prices_of
+
     if arguments.price_model is not None:
         return prices_of(arguments.price_model)
     return None if arguments.prices is None else parse_prices(arguments.prices)
@@ -305,12 +322,17 @@ def given_prices(arguments: argparse.Namespace) -> Prices | None:
 
 def cost_model(arguments: argparse.Namespace) -> CostModel:
     """The prices and constants that :func:`add_costs`' options ask for."""
+    from suffice.costs.energy import EnergyModel, parse_energy
+    from suffice.costs.usage import CostModel
+
     energy = EnergyModel() if arguments.energy is None else parse_energy(arguments.energy)
     return CostModel(prices=given_prices(arguments), energy=energy)
 
 
 def comparison_settings(arguments: argparse.Namespace) -> ComparisonSettings:
     """What :func:`add_replay`'s options ask for; reads the traces of ``--fit-on``."""
+    from suffice.replay.run.compare import ComparisonSettings
+
     fit_on = None if arguments.fit_on is None else open_more(arguments.fit_on, arguments, say)
     return ComparisonSettings(
         policies=tuple(arguments.policy),

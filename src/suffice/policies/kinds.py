@@ -26,12 +26,13 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.gate.method import read_gate
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.micp.policy import Clusters, Match, MiCPPolicy
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.method import read_stop_rag
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.protocols import StopPolicy
+from suffice.scoring import Match
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.samples import CLUSTERINGS
 

@@ -14,10 +14,10 @@ from suffice.policies.fitting import FIT_SPLIT, fit_data
 from suffice.policies.gate.fit import fit_gate_policy, gate_costs, published_gate_policy
 from suffice.policies.method import PRESETS, Preset
 from suffice.policies.micp.fit import CALIBRATE, OPTIMIZE, MiCPSettings, fit_micp
-from suffice.policies.micp.policy import Match
 from suffice.policies.stop_rag.fit import StopRAGSettings, TrainingRun, fit_stop_rag
 from suffice.policies.tasr.fit import fit_tasr, tasr_signals
 from suffice.protocols import StopPolicy
+from suffice.scoring import Match
 from suffice.trace.rounds.table import TraceSet
 
 _BOTH: frozenset[Preset] = frozenset(PRESETS)

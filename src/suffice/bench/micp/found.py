@@ -15,7 +15,7 @@ from suffice.numbers.conformal.order_statistics import exact_level
 from suffice.numbers.tests.tails import exact_interval
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import MiCPSettings
-from suffice.policies.micp.relevance_fit import Retention
+from suffice.protocols import Retention
 
 Way = Literal["composite", "no early stop", "rounds", "answer-rate"]
 WAYS: tuple[Way, ...] = get_args(Way)

@@ -38,8 +38,8 @@ from suffice.errors import UsageError
 from suffice.pipelines.loops.indexes import IndexMaker
 from suffice.pipelines.loops.sources import connect_encoder, connect_reranker
 from suffice.policies.micp.fit import MiCPSettings
-from suffice.policies.micp.policy import Match
 from suffice.retrieval.pairs.training_record import trained_on
+from suffice.scoring import Match
 from suffice.trace.durable import replace_file
 
 

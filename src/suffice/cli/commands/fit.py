@@ -144,17 +144,17 @@ def run(arguments: argparse.Namespace) -> int:
         run=_watched(arguments),
         **asked,
     )
-    most = min(traces.n_rounds, getattr(policy, "rounds", traces.n_rounds))
+    most = min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds)
     written = save_policy(policy, arguments.out, max_rounds=most)
     document = policy_document(policy)
     if arguments.json:
         print_json({"out": str(written), "hash": policy_hash(policy), "policy": document})
     else:
         print(f"wrote {written}")
-        print(f"  rule   {getattr(policy, 'summary', policy.kind)}")
-        if promise := getattr(policy, "promise", None):
+        print(f"  rule   {policy.facts.summary}")
+        if promise := policy.facts.promise:
             print(f"  promise  {promise}")
-        for remark in getattr(policy, "remarks", ()):
+        for remark in policy.facts.notes:
             print(f"  note   {remark}")
         if fitted := document.get("fitted_on"):
             print(f"  fitted on {fitted['labelled']} labelled questions of split {fitted['split']}")

@@ -10,6 +10,7 @@ from typing import Any
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, attempt
 from suffice.measures.costs import CostAxis
+from suffice.measures.measures import Measures
 from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.tasr.fit import TEMPLATE
 from suffice.replay.choose.guarantees import Guarantee, guarantees
@@ -79,7 +80,7 @@ class ReportParts:
 
 
 def report_parts(
-    traces: TraceSet, comparison: Comparison, settings: PartsSettings | None = None
+    traces: TraceSet | Measures, comparison: Comparison, settings: PartsSettings | None = None
 ) -> ReportParts:
     """Compute what the record allows.
 
@@ -92,7 +93,7 @@ def report_parts(
     settings
         Which parts (default: all but a search).
     """
-    gathering = _Gathering(traces, comparison, settings or PartsSettings())
+    gathering = _Gathering(Measures.of(traces), comparison, settings or PartsSettings())
     found, left_out = {}, {}
     for name, part in _PARTS.items():
         if (part.beside or name) in gathering.settings.parts:
@@ -107,8 +108,8 @@ def report_parts(
 class _Gathering:
     """What parts are computed from; one that cannot be had raises an error that says why."""
 
-    def __init__(self, traces: TraceSet, comparison: Comparison, settings: PartsSettings) -> None:
-        self.traces = traces
+    def __init__(self, measures: Measures, comparison: Comparison, settings: PartsSettings) -> None:
+        self.measures = measures
         self.comparison = comparison
         self.settings = settings
         split = comparison.result.split
@@ -121,7 +122,7 @@ class _Gathering:
         return found
 
     def calibrators(self) -> CalibratorStudy:
-        return calibrator_study(self.traces, eval_split=self.eval_split)
+        return calibrator_study(self.measures, eval_split=self.eval_split)
 
     def sweep(self) -> SweepResult:
         result = self.comparison.result
@@ -132,7 +133,7 @@ class _Gathering:
             resamples=result.resamples,
             seed=result.seed,
         )
-        return sweep(self.traces, settings)
+        return sweep(self.measures, settings)
 
     def search(self) -> SearchResult:
         result, wanted = self.comparison.result, self.settings.search
@@ -145,19 +146,19 @@ class _Gathering:
             resamples=max(2, result.resamples),
             seed=result.seed,
         )
-        return search(self.traces, settings)
+        return search(self.measures, settings)
 
     def diagnostics(self) -> Diagnostics:
         result = self.comparison.result
         settings = DiagnosticsSettings(
             eval_split=self.eval_split, resamples=result.resamples, seed=result.seed
         )
-        return diagnose(self.traces, settings)
+        return diagnose(self.measures, settings)
 
     def types(self) -> tuple[TypeBreakdown, ...]:
         if not any(each.type is not None for each in self.comparison.traces.questions):
             raise UsageError("no question has a type")
-        return breakdown(self.comparison.traces, self.comparison.result)
+        return breakdown(self.comparison.measures, self.comparison.result)
 
     def selective(self) -> tuple[SelectiveResult, ...]:
         result = self.comparison.result
@@ -166,7 +167,7 @@ class _Gathering:
         settings = SelectiveSettings(
             confidence=self.settings.confidence, resamples=result.resamples, seed=result.seed
         )
-        found = selective_prediction(self.comparison.traces, result, settings)
+        found = selective_prediction(self.comparison.measures, result, settings)
         if not found:
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count, product
 from string import ascii_uppercase
 
+from suffice.protocols import Facts
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.draw.svg import Family
 from suffice.results.markup import Html, element, join, shorten, visible
@@ -29,6 +30,11 @@ class Marked:
     def full_name(self) -> str:
         """Mark and name, the baseline said."""
         return f"{self.mark}  {self.result.name}{' (baseline)' if self.baseline else ''}"
+
+    @property
+    def facts(self) -> Facts:
+        """What the policy says of itself; nothing where it is not known."""
+        return Facts() if self.result.policy is None else self.result.policy.facts
 
 
 def marked(result: ReplayResult) -> tuple[Marked, ...]:

@@ -106,7 +106,7 @@ def _decimals(interval: Interval) -> Html:
 
 
 def _rounds(policy: Marked) -> str:
-    budget = getattr(policy.result.policy, "rounds", None)
+    budget = policy.facts.max_rounds
     taken = decimal(policy.result.mean_rounds)
     return taken if budget is None else f"{taken} of {budget}"
 
@@ -138,15 +138,13 @@ def _kept(giving: Giving) -> list[Html]:
 
 def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
     """The promise in words, and what goes with it."""
-    method = policy.result.policy
-    promise = getattr(method, "promise", None)
-    said = [*sets.notes, *getattr(method, "remarks", ())]
-    notes = [shorten(visible(note), _LONGEST) for note in dict.fromkeys(said)]
+    facts = policy.facts
+    notes = [shorten(visible(note), _LONGEST) for note in dict.fromkeys([*sets.notes, *facts.notes])]
     return element(
         "div",
         element("h3", label(policy)),
-        element("p", element("code", getattr(method, "summary", UNKNOWN))),
-        element("p", _sentence(promise), class_="promise") if promise else "",
+        element("p", element("code", facts.summary or UNKNOWN)),
+        element("p", _sentence(facts.promise), class_="promise") if facts.promise else "",
         listed(notes, small=True),
         class_="guarantee",
     )

@@ -118,7 +118,7 @@ def _identities(policies: Sequence[Marked]) -> Html:
             policy.result.kind,
             policy.result.preset or UNKNOWN,
             element("code", policy.result.hash),
-            element("code", getattr(policy.result.policy, "summary", UNKNOWN)),
+            element("code", policy.facts.summary or UNKNOWN),
             policy.result.beyond_record,
         )
         for policy in policies

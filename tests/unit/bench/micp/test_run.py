@@ -17,12 +17,14 @@ from suffice.bench.micp.page import micp_page
 from suffice.bench.micp.run import divide, micp_study
 from suffice.bench.micp.table import micp_tables
 from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
-from suffice.policies.micp.policy import Match, MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_fit import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.stage2 import OBJECTIVES, Objective, calibrate_without_stopping
 from suffice.replay.run.answer_sets import AnswerSetResult, Draws, answer_sets
+from suffice.scoring import Match
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
@@ -71,7 +73,9 @@ def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float
     """The answer sets and mean rounds of a replay."""
     table = signal_table(test, policy.specs)
     stops = np.minimum(policy.stop_rounds(table), test.last_rounds)
-    return answer_sets(policy, test, table, stops, Draws(resamples=5)), float(stops.mean())
+    found = answer_sets(policy, Measures(test), stops, Draws(resamples=5))
+    assert found is not None
+    return found, float(stops.mean())
 
 
 @pytest.mark.parametrize(

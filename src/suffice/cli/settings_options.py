@@ -1,0 +1,226 @@
+"""Options of a command made from the fields of settings dataclasses, and the settings read back.
+
+A field ``name: Annotated[type, Option(help=...)] = default`` is the option ``--name``. A field whose type is
+another settings dataclass brings that one's options; any other field is the caller's to fill.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import MISSING, dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from suffice.cli.options import add_prices_and_energy, cost_model, names, number, numbers, whole
+from suffice.costs.usage import CostModel
+from suffice.errors import UsageError
+from suffice.options import Option
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldOption:
+    """A field that is an option: its type without ``Annotated`` and ``None``, its default, its words."""
+
+    field: str
+    type: Any
+    default: Any
+    option: Option
+
+    @property
+    def dest(self) -> str:
+        """Its name among parsed arguments, and in messages that name no option."""
+        return (self.option.name or self.field).replace("-", "_")
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        off = "no-" if self.default is True else ""
+        return f"--{off}{self.dest.replace('_', '-')}"
+
+    @property
+    def help(self) -> str:
+        """What it means, with its default."""
+        said = self.option.help.replace("%", "%%")
+        if "default:" in said or self.default is None or isinstance(self.default, bool):
+            return said
+        listed = isinstance(self.default, tuple)
+        shown = ",".join(map(str, self.default)) if listed else self.default
+        return said if shown == "" else f"{said} (default: {shown})"
+
+
+def field_options(settings: type) -> Iterator[FieldOption]:
+    """The options of a settings dataclass, those of the dataclasses in its fields among them."""
+    for field, annotation in _fields(settings):
+        option = _option_of(annotation)
+        if option is not None:
+            yield FieldOption(
+                field=field.name, type=_bare(annotation), default=_default(field), option=option
+            )
+        elif _is_settings(annotation):
+            yield from field_options(annotation)
+
+
+def add_options(
+    parser: Any,
+    settings: type,
+    *,
+    only: Collection[str] | None = None,
+    without: Collection[str] = (),
+) -> None:
+    """Add the options of a settings dataclass to a parser or a group of it.
+
+    What is not given is ``None`` among the parsed arguments. An option the parser has already is left
+    as it is.
+
+    Parameters
+    ----------
+    only, without
+        Fields to take, or to leave to the caller.
+    """
+    for each in field_options(settings):
+        chosen = (only is None or each.field in only) and each.field not in without
+        if chosen and each.flag not in parser._option_string_actions:  # noqa: SLF001 - no other way
+            parser.add_argument(
+                each.flag, dest=each.dest, default=None, help=each.help, **_argument(each)
+            )
+    for field, annotation in _fields(settings):
+        taken = field.name not in without and (only is None or field.name in only)
+        if annotation is CostModel and taken and "--energy" not in parser._option_string_actions:  # noqa: SLF001
+            add_prices_and_energy(parser)
+
+
+def given_options(arguments: argparse.Namespace, settings: type) -> dict[str, Any]:
+    """The options of a settings dataclass that were given, by the name they have in messages."""
+    return {
+        each.dest: value
+        for each in field_options(settings)
+        if (value := getattr(arguments, each.dest, None)) is not None
+    }
+
+
+def read_settings(arguments: argparse.Namespace, settings: type[T], **stated: Any) -> T:
+    """The settings that the arguments ask for; ``stated`` fills fields that are no options.
+
+    Raises
+    ------
+    UsageError
+        For an option without another one that it goes with, and whatever the settings refuse.
+    """
+    values: dict[str, Any] = {}
+    for field, annotation in _fields(settings):
+        option = _option_of(annotation)
+        if field.name in stated:
+            values[field.name] = stated[field.name]
+        elif option is not None:
+            dest = (option.name or field.name).replace("-", "_")
+            value = getattr(arguments, dest, None)
+            if value is not None:
+                values[field.name] = tuple(value) if option.repeats else value
+        elif annotation is CostModel and hasattr(arguments, "energy"):
+            values[field.name] = cost_model(arguments)
+        elif _is_settings(annotation):
+            values[field.name] = read_settings(arguments, annotation)
+    built = settings(**values)
+    _refuse_alone(built, arguments)
+    return built
+
+
+def _refuse_alone(built: object, arguments: argparse.Namespace) -> None:
+    """Refuse an option that goes with another one's value, which was not asked for."""
+    for each in field_options(type(built)):
+        goes_with = each.option.goes_with
+        if goes_with is None or getattr(arguments, each.dest, None) is None:
+            continue
+        other, value = goes_with
+        if hasattr(built, other) and getattr(built, other) != value:
+            raise UsageError(f"{each.flag} goes {said_with(each)}; leave it out")
+
+
+def said_with(option: FieldOption) -> str:
+    """``with --family rule only``, of an option that goes with another one's value."""
+    other, value = option.option.goes_with or ("", "")
+    return f"with --{other.replace('_', '-')} {value} only"
+
+
+# --- what a field's annotation says --------------------------------------------------------------
+def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
+    annotations = get_type_hints(settings, include_extras=True)
+    for field in dataclasses.fields(settings):
+        if field.init:
+            yield field, annotations[field.name]
+
+
+def _option_of(annotation: Any) -> Option | None:
+    if get_origin(annotation) is not Annotated:
+        return None
+    return next((each for each in get_args(annotation)[1:] if isinstance(each, Option)), None)
+
+
+def _bare(annotation: Any) -> Any:
+    """The type without ``Annotated`` and without ``None``."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, UnionType):
+        kept = [each for each in get_args(annotation) if each is not NoneType]
+        annotation = kept[0] if len(kept) == 1 else annotation
+    return annotation
+
+
+def _is_settings(annotation: Any) -> bool:
+    return (
+        isinstance(annotation, type)
+        and dataclasses.is_dataclass(annotation)
+        and annotation is not CostModel
+    )
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return None if field.default_factory is MISSING else field.default_factory()
+
+
+_READ: dict[Any, Callable[[str], Any]] = {
+    float: number,
+    str: str,
+    tuple[float, ...]: numbers,
+    tuple[str, ...]: names,
+}
+
+
+def _argument(each: FieldOption) -> dict[str, Any]:
+    """What ``add_argument`` is told beyond name and help."""
+    if each.type is bool:
+        return {"action": "store_false" if each.default is True else "store_true"}
+    option = each.option
+    kind = get_args(each.type)[0] if option.repeats else each.type
+    told: dict[str, Any] = {"action": "append"} if option.repeats else {}
+    choices = get_args(kind) if get_origin(kind) is Literal else option.choices
+    if choices is not None:
+        told["choices"] = choices
+        kind = type(choices[0])
+    if option.metavar is not None:
+        told["metavar"] = option.metavar
+    return {**told, "type": _reader(each, kind)}
+
+
+def _reader(each: FieldOption, kind: Any) -> Callable[[str], Any]:
+    own = each.option.parse
+    if own is not None:
+
+        def parse(text: str) -> Any:
+            try:
+                return own(text)
+            except (ValueError, UsageError) as error:
+                raise argparse.ArgumentTypeError(str(error)) from error
+
+        return parse
+    if kind is int:
+        return whole(each.option.at_least)
+    if kind not in _READ:
+        raise TypeError(f"{each.flag}: no way to read {kind!r} from a text; give parse=")
+    return _READ[kind]
