@@ -139,7 +139,9 @@ def _kept(giving: Giving) -> list[Html]:
 def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
     """The promise in words, and what goes with it."""
     facts = policy.facts
-    notes = [shorten(visible(note), _LONGEST) for note in dict.fromkeys([*sets.notes, *facts.notes])]
+    notes = [
+        shorten(visible(note), _LONGEST) for note in dict.fromkeys([*sets.notes, *facts.notes])
+    ]
     return element(
         "div",
         element("h3", label(policy)),

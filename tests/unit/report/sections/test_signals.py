@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.report.draw.marks import marked
-from suffice.report.sections.signals import signals_section
+from suffice.report.sections.signals import SECTION, signals_section
 from suffice.results.formats import decimal, estimated, percent, points
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -48,7 +48,7 @@ def test_the_finding_names_the_highest_auroc_of_eval(gathered: Any) -> None:
     assert str(section.finding).startswith(
         f"highest AUROC on eval: {best.name}, {estimated(best.parts['eval'].pooled.auroc)}"
     )
-    assert not section.opened
+    assert not SECTION.opened
 
 
 def test_correlations_are_the_lower_triangle(gathered: Any, read_tables: Any) -> None:
