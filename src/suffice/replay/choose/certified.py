@@ -28,7 +28,6 @@ from suffice.replay.run.frontier import pareto_front
 Array = NDArray[np.float64]
 Correction = Literal["fixed-sequence", "holm"]
 LossName = Literal["signed", "drop", "wrong-stop"]
-Metric = Literal["f1", "em", "acc"]
 LOSSES = ("signed", "drop", "wrong-stop")
 METRICS = ("f1", "em", "acc")
 CORRECTIONS = ("fixed-sequence", "holm")

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis, CostBook, mean_costs, shared_axis
-from suffice.measures.scores import outcomes
+from suffice.measures.costs import CostAxis, mean_costs, shared_axis
+from suffice.measures.measures import Measures, Metric
 from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.certified import (
@@ -20,7 +20,6 @@ from suffice.replay.choose.certified import (
     Certification,
     CertifySettings,
     Half,
-    Metric,
     certify,
     describe,
     members_in_order,
@@ -77,7 +76,7 @@ class CertifiedPolicy:
         }
 
 
-def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPolicy:
+def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> CertifiedPolicy:
     """The cheapest member of the family whose expected loss is certified.
 
     Raises
@@ -87,7 +86,8 @@ def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPol
     DataError
         When the split is missing.
     """
-    chosen = traces.only_split(settings.split)
+    questions = Measures.of(traces).only_split(settings.split)
+    chosen = questions.traces
     labelled = [
         question
         for question, gold in zip(chosen.question_ids, chosen.gold, strict=True)
@@ -96,29 +96,32 @@ def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPol
     if len(labelled) < _FEWEST:
         raise UsageError(
             f"certified choice needs at least {_FEWEST} labelled questions in split "
-            f"{settings.split!r} of {traces.origin.source}, found {len(labelled)}"
+            f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
         )
     shuffled = np.random.default_rng(settings.seed).permutation(np.array(labelled, object))
     middle = len(shuffled) // 2
     learn, test = (
-        chosen.only_questions(part.tolist()) for part in (shuffled[:middle], shuffled[middle:])
+        questions.only_questions(part.tolist()) for part in (shuffled[:middle], shuffled[middle:])
     )
     family = build_family(learn, test, settings.split, settings.family)
     axis, halves = _halves(family, (learn, test), settings)
-    halves = halves[0], _reordered(halves[1], _positions(test.question_ids, shuffled[middle:]))
+    halves = (
+        halves[0],
+        _reordered(halves[1], _positions(test.traces.question_ids, shuffled[middle:])),
+    )
     outcome = certify(*halves, family.full, settings.promise)
     guarantee = {
         **describe(outcome),
         "family": settings.family.family,
         "metric": "em" if settings.promise.loss == "wrong-stop" else settings.metric,
-        "questions": {"learn": learn.n_questions, "test": test.n_questions},
+        "questions": {"learn": learn.traces.n_questions, "test": test.traces.n_questions},
         "cost": axis.name,
         "mean_cost": float(outcome.costs[outcome.chosen]),
         "full_budget_cost": float(outcome.costs[family.full]),
         "seed": settings.seed,
     }
     return CertifiedPolicy(
-        policy=_policy(family, outcome.chosen, traces, settings, guarantee),
+        policy=_policy(family, outcome.chosen, chosen, settings, guarantee),
         outcome=outcome,
         rules=family.rules,
         cost=axis,
@@ -127,19 +130,19 @@ def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPol
 
 
 def _halves(
-    family: Family, parts: tuple[TraceSet, TraceSet], settings: CertifiedSettings
+    family: Family, parts: tuple[Measures, Measures], settings: CertifiedSettings
 ) -> tuple[CostAxis, tuple[Half, Half]]:
     readers = {
         f"member {number}": reads for number, reads in enumerate(dict.fromkeys(family.reads))
     }
-    books = [CostBook(part, settings.cost_model) for part in parts]
+    books = [part.costs(settings.cost_model) for part in parts]
     axis = shared_axis(books, settings.cost, readers)
-    metric = "em" if settings.promise.loss == "wrong-stop" else settings.metric
+    metric: Metric = "em" if settings.promise.loss == "wrong-stop" else settings.metric
     learn, test = (
         Half(
             stops=stops,
-            scores=getattr(outcomes(part, settings.f1_kind), metric),
-            last=part.last_rounds,
+            scores=part.score(metric, settings.f1_kind),
+            last=part.traces.last_rounds,
             costs=mean_costs(book, axis, stops, family.reads),
         )
         for part, book, stops in zip(

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.protocols import AnswerSet, CoveragePolicy, Retention
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.signals.table import SignalTable
-from suffice.trace.rounds.table import TraceSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +72,7 @@ class AnswerSetResult:
 
 
 def answer_sets(
-    policy: CoveragePolicy,
-    traces: TraceSet,
-    table: SignalTable,
-    stops: NDArray[np.int16],
-    draws: Draws,
+    policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16], draws: Draws
 ) -> AnswerSetResult | None:
     """The sets of every question at its stop round (n_questions,), and what they are worth.
 
@@ -86,7 +81,7 @@ def answer_sets(
     promise = policy.facts.coverage
     if promise is None:
         return None
-    recorded = policy.recorded_sets(traces, table, stops)
+    recorded = policy.recorded_sets(measures.traces, measures.signals(policy.specs), stops)
     covered = recorded.covered
     return AnswerSetResult(
         alpha=promise.alpha,

@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.protocols import CalibratedPolicy
@@ -103,30 +104,37 @@ class ComparisonSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Tabular):
-    """The replay with the questions it was made on."""
+    """The replay with the questions it was made on, measured."""
 
-    traces: TraceSet
+    measures: Measures
     result: ReplayResult
+
+    @property
+    def traces(self) -> TraceSet:
+        """Those questions."""
+        return self.measures.traces
 
     def tables(self) -> tuple[Table, ...]:
         """Those of the replay."""
         return self.result.tables()
 
 
-def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
+def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:
     """Replay what the settings name, in the order given, then the baseline if it is not among them."""
-    chosen, split, notes = _choose_split(traces, settings.split)
-    baseline = settings.baseline or f"fixed-{min(3, chosen.n_rounds)}"
+    measures = Measures.of(traces)
+    chosen, split, notes = _choose_split(measures, settings.split)
+    baseline = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
     names = [*settings.policies]
     if not names and not settings.rules:
         raise UsageError("name at least one --policy or --stop-when")
-    fit_on = settings.fit_on
-    built = list(candidates(traces, names, settings.rules, fit_on=fit_on))
-    baseline = _include(traces, baseline, built, fit_on)
-    if fit_on is None or fit_on.origin.source != traces.origin.source:
-        notes += _in_sample_notes(built, traces.origin.source, split)
+    fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
+    built = list(candidates(measures, names, settings.rules, fit_on=fit_on))
+    baseline = _include(measures, baseline, built, fit_on)
+    source = measures.traces.origin.source
+    if fit_on is None or fit_on.traces.origin.source != source:
+        notes += _in_sample_notes(built, source, split)
     if fit_on is not None:
-        notes += transfer_notes(built, fit_on, chosen)
+        notes += transfer_notes(built, fit_on.traces, chosen.traces)
     for each in built:
         said = () if each.policy is None else each.policy.facts.notes
         notes += [f"{each.name}: {note}" for note in said]
@@ -144,16 +152,16 @@ def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
             cost_model=settings.cost_model,
         ),
     )
-    return Comparison(traces=chosen, result=result)
+    return Comparison(measures=chosen, result=result)
 
 
 def _include(
-    traces: TraceSet, baseline: str, built: list[Candidate], fit_on: TraceSet | None
+    measures: Measures, baseline: str, built: list[Candidate], fit_on: Measures | None
 ) -> str:
     """The baseline's name among the candidates, where it is added unless one of them is the same."""
     if baseline in (each.name for each in built):
         return baseline
-    wanted = candidates(traces, [baseline], fit_on=fit_on)[0]
+    wanted = candidates(measures, [baseline], fit_on=fit_on)[0]
     alike = [
         each.name
         for each in built
@@ -171,12 +179,13 @@ def _include(
     return name
 
 
-def _choose_split(traces: TraceSet, wanted: str | None) -> tuple[TraceSet, str | None, list[str]]:
+def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str | None, list[str]]:
     if wanted is not None:
-        return traces.only_split(wanted), wanted, []
-    if EVAL_SPLIT in traces.splits:
-        return traces.only_split(EVAL_SPLIT), EVAL_SPLIT, ["replayed on split eval, the default"]
-    return traces, None, ["no split is named eval: all questions are replayed"]
+        return measures.only_split(wanted), wanted, []
+    if EVAL_SPLIT in measures.traces.splits:
+        chosen = measures.only_split(EVAL_SPLIT)
+        return chosen, EVAL_SPLIT, ["replayed on split eval, the default"]
+    return measures, None, ["no split is named eval: all questions are replayed"]
 
 
 def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None) -> list[str]:

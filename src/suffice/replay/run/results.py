@@ -66,13 +66,18 @@ class PolicyResult:
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
 
+    @property
+    def stop_counts(self) -> dict[int, int]:
+        """How many questions stop at each round at which any does."""
+        rounds, counts = np.unique(self.stops, return_counts=True)
+        return dict(zip(rounds.tolist(), counts.tolist(), strict=True))
+
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
-        rounds, counts = np.unique(self.stops, return_counts=True)
         entry = {
             **fields_as_json(self),
             **{name: as_json(paid) for name, paid in self.costs.items() if name != _ROUNDS},
-            "stop_rounds": {str(r): int(c) for r, c in zip(rounds, counts, strict=True)},
+            "stop_rounds": as_json(self.stop_counts),
         }
         if self.recall is not None:
             entry |= {"precision": self.precision, "recall": self.recall}

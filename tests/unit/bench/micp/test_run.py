@@ -17,6 +17,7 @@ from suffice.bench.micp.page import micp_page
 from suffice.bench.micp.run import divide, micp_study
 from suffice.bench.micp.table import micp_tables
 from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_fit import fit_filter, retention
@@ -72,7 +73,7 @@ def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float
     """The answer sets and mean rounds of a replay."""
     table = signal_table(test, policy.specs)
     stops = np.minimum(policy.stop_rounds(table), test.last_rounds)
-    found = answer_sets(policy, test, table, stops, Draws(resamples=5))
+    found = answer_sets(policy, Measures(test), stops, Draws(resamples=5))
     assert found is not None
     return found, float(stops.mean())
 

@@ -123,7 +123,7 @@ def test_gold_is_that_of_the_question_whatever_row_0_says(tmp_path: Path) -> Non
     rows[0]["gold_answers"] = None
     write_table(type(table).from_pylist(rows, schema=table.schema), tmp_path / "t.parquet")
     found = read_traces(tmp_path / "t.parquet")
-    assert closed_book_rounds(found).gold == found.gold
+    assert closed_book_rounds(found).traces.gold == found.gold
     assert compared(found, "closed-book").result.policies[0].em == 1.0
 
 
