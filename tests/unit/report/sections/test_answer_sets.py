@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.bench.micp.test_run import sampled_records
+from tests.studies.micp import sampled_records
 
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.micp.policy import MiCPPolicy
