@@ -50,7 +50,7 @@ VERDICTS = st.sampled_from(
 
 def rounds_of(made: FollowUpSettings, model: ScriptedModel, number: int) -> list[Round]:
     example = EXAMPLES[number]
-    pipeline = make_pipeline(model, made)  # type: ignore[arg-type]
+    pipeline = make_pipeline(model, made)
     return list(pipeline.rounds(example.question, OwnParagraphs(example.passages)))
 
 
