@@ -97,7 +97,7 @@ class Table:
         A row has one value a column; NaN and ``None`` are unknown. Without columns, title and notes
         are all there is.
     title
-        What the figures are.
+        What the figures are; in text, a line break in it stays.
     notes
         Sentences to know when reading it.
     names
@@ -145,7 +145,7 @@ class Table:
         limit = None if width is None else max(width, _NARROWEST)
         body, full = _text_body(self, limit)
         blocks = [
-            [*_wrapped(self.title, limit), *body],
+            [line for text in self.title.split("\n") for line in _wrapped(text, limit)] + body,
             full + [line for note in self.notes for line in _wrapped(note, limit)],
         ]
         return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -375,7 +375,7 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
     lines = _fitting(kept, names, width)
     if lines is None:
         heads = [visible(column.heading).replace("\n", " ") for column in table.columns]
-        return list(_stacked(heads, grid, width)), []
+        return list(_stacked(heads, grid, width, named=table.names > 0)), []
     if len(kept) < len(columns):
         gone = ", ".join(column.name for column in columns if column not in kept)
         full = [*_wrapped(f"Left out for width: {gone}.", width), *full]
@@ -442,13 +442,16 @@ def _padded(cell: str, width: int, *, left: bool) -> str:
     return cell + space if left else space + cell
 
 
-def _stacked(heads: Sequence[str], grid: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+def _stacked(
+    heads: Sequence[str], grid: Sequence[Sequence[str]], width: int, *, named: bool
+) -> Iterator[str]:
     """Every row as a list of its cells."""
     for number, row in enumerate(grid):
         if number:
             yield ""
-        yield from _wrapped(row[0], width) or [""]
-        for head, cell in zip(heads[1:], row[1:], strict=True):
+        if named:
+            yield from _wrapped(row[0], width) or [""]
+        for head, cell in list(zip(heads, row, strict=True))[named:]:
             if cell:
                 lines = _wrapped(f"{head}: {cell}", width - 2, "  ")
                 yield from (f"  {line}" for line in lines)

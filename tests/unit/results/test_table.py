@@ -267,7 +267,7 @@ def test_hostile_text_in_html() -> None:
 def test_hostile_text_in_text() -> None:
     text = hostile().text(200)
     assert "\u202e" not in text
-    assert len(text.split("\n")) == len(hostile().text(None).split("\n")) == 8
+    assert len(text.split("\n")) == len(hostile().text(None).split("\n")) == 9
 
 
 def test_hostile_text_stays_as_it_is_in_csv() -> None:

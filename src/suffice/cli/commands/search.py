@@ -6,7 +6,6 @@ import argparse
 
 from suffice.cli.options import (
     add_costs,
-    add_json,
     add_resampling,
     add_splits,
     add_traces,
@@ -16,12 +15,11 @@ from suffice.cli.options import (
     open_traces,
     positive,
 )
-from suffice.cli.output import print_json, say
+from suffice.cli.output import add_format, print_result, say
 from suffice.errors import UsageError
 from suffice.replay.choose.formulas import FORMS
 from suffice.replay.choose.rule_scorer import OBJECTIVES
 from suffice.replay.choose.search import SearchSettings, search
-from suffice.report.tables.search import search_table
 
 _CALLS = (None, "llm_calls", "calls", "rounds")
 
@@ -71,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_costs(parser)
     add_resampling(parser)
-    add_json(parser)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 
@@ -103,12 +101,12 @@ def _grid(text: str) -> int | None:
 def run(arguments: argparse.Namespace) -> int:
     """Search and print."""
     result = search(open_traces(arguments, say), search_settings(arguments))
-    if arguments.json:
-        print_json(result.to_json(naive=arguments.report_naive))
-        for note in result.notes:
-            say(f"note: {note}")
-    else:
-        print(search_table(result, top=arguments.top, naive=arguments.report_naive))
+    print_result(
+        arguments,
+        result.tables(top=arguments.top, naive=arguments.report_naive),
+        lambda: result.to_json(naive=arguments.report_naive),
+        [f"note: {note}" for note in result.notes],
+    )
     return 0
 
 

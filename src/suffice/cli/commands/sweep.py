@@ -6,17 +6,15 @@ import argparse
 
 from suffice.cli.options import (
     add_calibrator,
-    add_json,
     add_resampling,
     add_splits,
     add_traces,
     grid,
     open_traces,
 )
-from suffice.cli.output import print_json, say
+from suffice.cli.output import add_format, print_result, say
 from suffice.policies.tasr.fit import TEMPLATE
 from suffice.replay.choose.sweep import SweepSettings, sweep
-from suffice.report.tables.sweep import sweep_table
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_splits(parser)
     add_calibrator(parser)
     add_resampling(parser)
-    add_json(parser)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 
@@ -59,10 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
     )
     result = sweep(open_traces(arguments, say), settings)
-    if arguments.json:
-        print_json(result.to_json())
-        for note in result.notes:
-            say(f"note: {note}")
-    else:
-        print(sweep_table(result))
+    notes = [f"note: {note}" for note in result.notes]
+    print_result(arguments, result.tables(), result.to_json, notes)
     return 0
