@@ -17,7 +17,7 @@ from suffice.trace.rounds.records import QuestionRecord
 
 Build = Callable[..., ReportData]
 
-TOY = '''
+TOY = """
 from suffice.errors import UsageError
 from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.page.section import Chart, Material, Section, Shown
@@ -43,7 +43,7 @@ def show(material: Material) -> Shown | None:
     return Shown(finding=f"{len(paid)} toys", blocks=[chart])
 
 SECTION = Section(name="toy", heading="Toys & more", show=show)
-'''
+"""
 
 
 @pytest.fixture
