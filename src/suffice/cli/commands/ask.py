@@ -21,18 +21,15 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import ProgressLine, print_json, say
 from suffice.cli.retrieval_options import (
-    add_growing,
+    add_pipeline,
     add_retrieval,
-    check_own_options,
     connect_retrieval,
 )
+from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.errors import UsageError
-from suffice.pipelines.answers.prompts import PROMPTS
 from suffice.pipelines.live.answering import Answered, Answering, Choice, answer
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.choice import (
-    AGENT_RULE,
-    DEFAULT_RULE,
     cluster_cosine,
     clusters_by_meaning,
     differences,
@@ -45,16 +42,15 @@ from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.requirements import check_confidence, check_policy
 from suffice.pipelines.loops.indexes import IndexMaker
 from suffice.pipelines.loops.ranked import BudgetedSettings, settle_certainty
-from suffice.pipelines.loops.registry import LOOPS, AnySettings
-from suffice.pipelines.loops.searching import SearchSettings
+from suffice.pipelines.loops.registry import LOOPS
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.pipelines.loops.sources import Retrieval, corpus_retriever
 from suffice.policies.ab_rag.policy import ABRagPolicy, Certainty
 from suffice.policies.file import PolicyFile
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.protocols import AnswerSet, ChatModel, Retriever, StopPolicy
 from suffice.retrieval.corpus import read_corpus
-from suffice.signals.asking.judge_support import JUDGE_TOKENS, add_judge_calls
-from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
+from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.records import Passage, Usage
 
@@ -72,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--policy",
         metavar="P",
         help="a policy file, fixed-K, ab-rag (published) or a rule's text "
-        f"(default: {DEFAULT_RULE!r}; of the react pipeline {AGENT_RULE!r})",
+        f"(default: {_default_rules()})",
     )
     parser.add_argument(
         "--decline-below",
@@ -97,18 +93,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
+def _default_rules() -> str:
+    rules = {name: loop.default_rule for name, loop in LOOPS.items()}
+    usual = LoopSettings.default_rule
+    others = [f"of the {name} pipeline {rule!r}" for name, rule in rules.items() if rule != usual]
+    return "; ".join([repr(usual), *others])
+
+
 def _add_loop(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("loop")
-    group.add_argument(
-        "--pipeline",
-        choices=tuple(LOOPS),
-        help="cumulative: one more passage a round; budgeted: a few, then a few more; iterative: the model "
-        "asks a follow-up question each round; chain: the same from its earlier questions and answers "
-        "alone; react: the model thinks, and chooses each round's query (default: budgeted for ab-rag, else "
-        "cumulative)",
-    )
-    group.add_argument("--prompt", choices=PROMPTS, help="which prompt (default: the pipeline's)")
-    add_growing(group, "default: what the policy reads, else auto")
+    add_pipeline(group, "budgeted for ab-rag, else cumulative")
+    decided = {name for loop in LOOPS.values() for name in loop.writing(())}
+    add_shared_options(group, LOOPS, without={"rounds", "samples", "closed_book", *decided})
     group.add_argument(
         "--samples",
         type=positive,
@@ -199,7 +195,7 @@ def _check_options(arguments: argparse.Namespace, policy: StopPolicy) -> None:
     """Refuse options that can have no effect, or that the policy cannot serve."""
     if arguments.reindex and arguments.index is None:
         raise UsageError("--reindex is about the folder of --index; name one")
-    check_own_options(arguments, _pipeline(arguments, policy))
+    chosen_options(arguments, LOOPS, _pipeline(arguments, policy), by="--pipeline")
     check_confidence(policy, choose=arguments.answer, decline_below=arguments.decline_below)
 
 
@@ -214,7 +210,7 @@ def _asks(policy: StopPolicy) -> set[str]:
 
 def _settled(
     arguments: argparse.Namespace, model: ChatModel, chosen: PolicyFile
-) -> tuple[AnySettings, PolicyFile]:
+) -> tuple[LoopSettings, PolicyFile]:
     """The loop's settings for the policy, and the policy for what the model gives."""
     columns = {column for spec in chosen.policy.specs for column in spec.needs}
     asked = arguments.certainty
@@ -238,22 +234,18 @@ def _settled(
     return loop, chosen
 
 
-def _loop(arguments: argparse.Namespace, chosen: PolicyFile) -> AnySettings:
+def _loop(arguments: argparse.Namespace, chosen: PolicyFile) -> LoopSettings:
     wanted = samples_read(chosen.policy)
+    name = _pipeline(arguments, chosen.policy)
+    kind = LOOPS[name]
     given: dict[str, Any] = {
+        **chosen_options(arguments, LOOPS, name, by="--pipeline"),
+        **kind.writing([spec.name for spec in chosen.policy.specs]),
         "rounds": arguments.budget_rounds or chosen.max_rounds,
-        "prompt": arguments.prompt,
-        "start": arguments.start,
-        "step": arguments.step,
         "seed": arguments.seed,
         "samples": (arguments.samples or wanted) if wanted else 0,
-        "judge": any(spec.name == JUDGE_SUPPORT.name for spec in chosen.policy.specs),
     }
-    given = {name: value for name, value in given.items() if value is not None}
-    kind = LOOPS[_pipeline(arguments, chosen.policy)]
-    if issubclass(kind, SearchSettings):
-        given["verdicts"] = any(spec.name == LLM_STOP.name for spec in chosen.policy.specs)
-    return kind(**given)
+    return kind(**{name: value for name, value in given.items() if value is not None})
 
 
 def _tell_samples(asked: int | None, drawn: int, policy: StopPolicy) -> None:
@@ -276,7 +268,7 @@ def _tell_samples(asked: int | None, drawn: int, policy: StopPolicy) -> None:
 
 
 def _tell_promise(
-    policy: StopPolicy, loop: AnySettings, model: ChatModel, retrieval: Retrieval
+    policy: StopPolicy, loop: LoopSettings, model: ChatModel, retrieval: Retrieval
 ) -> None:
     """Say where this loop is not the one that the policy's promise was calibrated on."""
     here = {

@@ -11,8 +11,9 @@ from suffice.errors import InternalError, SufficeError, UsageError
 from suffice.pipelines.live.budgets import Budgets, Meter
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.requirements import check_confidence
-from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
-from suffice.pipelines.loops.registry import AnySettings, make_pipeline
+from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.pipelines.loops.registry import make_pipeline
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import (
     AnswerSet,
     ChatModel,
@@ -53,7 +54,7 @@ class Answering:
         :data:`DECLINED`. ``None``: every answer is returned.
     """
 
-    loop: AnySettings = field(default_factory=CumulativeSettings)
+    loop: LoopSettings = field(default_factory=CumulativeSettings)
     budgets: Budgets = field(default_factory=Budgets)
     encoder: Encoder | None = None
     passage_filter: PassageFilter | None = None
@@ -133,7 +134,8 @@ def answer(
         controller.policy, choose=settings.choose, decline_below=settings.decline_below
     )
     meter = Meter(model, settings.budgets)
-    loop = _settled(settings.loop, model)
+    # the model itself is asked, since a probe is no part of the answer
+    loop, _ = settings.loop.settled(model)
     decisions: list[Decision] = []
 
     def ended(stopped_by: StoppedBy, reason: str) -> Answered:
@@ -163,11 +165,6 @@ def answer(
     if len(controller.rounds) >= loop.rounds:
         return ended("budget", f"the budget of {loop.rounds} rounds is spent")
     return ended("end", "pool exhausted: no passage is left to show")
-
-
-def _settled(loop: AnySettings, model: ChatModel) -> AnySettings:
-    """The settings without ``auto``; the model itself is asked, since a probe is no part of the answer."""
-    return settle_certainty(loop, model)[0] if isinstance(loop, BudgetedSettings) else loop
 
 
 def _answered(

@@ -7,7 +7,8 @@ from typing import Any
 
 from suffice.errors import UsageError
 from suffice.pipelines.loops.ranked import VOTES
-from suffice.pipelines.loops.react import ReactSettings
+from suffice.pipelines.loops.registry import LOOPS
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy, Certainty
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fixed import FixedPolicy
@@ -17,10 +18,6 @@ from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.registry import METHODS, method_and_preset
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Encoder, StopPolicy
-
-DEFAULT_RULE = "answer_stable and not abstained"
-AGENT_RULE = "llm_stop"
-"""An agent stops where it would by itself."""
 
 
 def names_ab_rag(named: str | None) -> bool:
@@ -46,8 +43,8 @@ def live_policy(
         agent's gate, with what to type instead.
     """
     if named is None:
-        default = AGENT_RULE if pipeline == ReactSettings.pipeline else DEFAULT_RULE
-        return PolicyFile(RulePolicy(rule=default), None)
+        loop = LoopSettings if pipeline is None else LOOPS[pipeline]
+        return PolicyFile(RulePolicy(rule=loop.default_rule), None)
     fixed = FixedPolicy.named(named)
     if fixed is not None:
         return PolicyFile(fixed, fixed.rounds)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.pipelines.loops.registry import AnySettings
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ConfidentPolicy, Signal, StopPolicy
 from suffice.signals.model_confidence import (
     ANSWER_TOKEN_MARGIN,
@@ -32,7 +32,7 @@ _MISSING: Mapping[str, str] = MappingProxyType(
         "--encoder": "no encoder is loaded; type --encoder minilm",
         "--reranker": "no reranker scores the passages; type --retriever hybrid+rerank --reranker PATH",
         "--nli": "this loop asks no entailment model",
-        "--llm": "this loop asks no judge, so there is no recorded value",
+        "--llm": "this loop asks no {who}, so there is no recorded value",
     }
 )
 _NO_LABEL = "the bare prompt asks for no {}; type --prompt answer-first"
@@ -40,7 +40,7 @@ _NO_LABEL = "the bare prompt asks for no {}; type --prompt answer-first"
 
 def check_policy(
     policy: StopPolicy,
-    settings: AnySettings,
+    settings: LoopSettings,
     *,
     logprobs: bool,
     encoder: bool = False,
@@ -75,13 +75,13 @@ def check_policy(
         columns.add("verbalized_confidence")
     if logprobs and not settings.majority:
         columns.add("tokens")
-    for option, there in (
-        ("--encoder", encoder),
-        ("--reranker", reranker),
-        ("--llm", settings.judge),
+    for asking, there in (
+        ("encoder", encoder),
+        ("rerank", reranker),
+        ("judge", settings.judge),
     ):
         if there:
-            asked.add(option)
+            asked.add(asking)
     for spec in policy.specs:
         if spec.name in settings.writes:
             continue
@@ -93,15 +93,15 @@ def check_policy(
 
 def _missing(spec: Signal, columns: set[str], asked: set[str], *, bare: bool) -> str:
     """Why the loop cannot give a signal; empty when it can."""
-    asks = SIGNALS[spec.name].asks if spec.name in SIGNALS else ""
-    if asks and asks not in asked:
-        return _MISSING[asks]
+    asking = SIGNALS[spec.name].asking if spec.name in SIGNALS else None
+    if asking is not None and asking.name not in asked:
+        return _MISSING[asking.option].format(who=asking.who)
     if spec.name in _AGENTS:
         return (
             "only a loop whose model chooses the queries records it; type --pipeline react, iterative or "
             "chain"
         )
-    if spec.recorded_only and not asks:
+    if spec.recorded_only and asking is None:
         return "this loop does not produce a recorded value"
     for column in spec.needs:
         if column not in columns:

@@ -14,8 +14,8 @@ from suffice._optional import require
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Encoder
 from suffice.scoring import normalize_answer
+from suffice.signals.asking.evidence_models import encoded, unit_rows
 from suffice.signals.asking.memo import KeptEncoder
-from suffice.signals.asking.vectors import encoded, unit_rows
 from suffice.signals.asking.whole_record import Asked, Replies, RoundQuestion, ask_rounds
 from suffice.trace.rounds.records import LoopView, Round
 from suffice.trace.rounds.table import TraceSet, with_column
@@ -236,6 +236,17 @@ class ClusteredTraces:
     stated: Mapping[str, Any]
     before: int
     replies: Replies[RoundClusters]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """How the rounds with samples came by their clusters."""
+        return {
+            **self.stated,
+            "rounds": len(self.replies.found),
+            "before": self.before,
+            "failed": len(self.replies.failures),
+            "left": self.replies.left,
+        }
 
 
 def cluster_traces(

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.pipelines.live.choice import DEFAULT_RULE, live_policy, names_ab_rag, samples_read
+from suffice.pipelines.live.choice import live_policy, names_ab_rag, samples_read
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 
 
 def test_live_policies(tmp_path: Path) -> None:
-    assert getattr(live_policy(None).policy, "rule", None) == DEFAULT_RULE
+    assert getattr(live_policy(None).policy, "rule", None) == LoopSettings.default_rule
     assert live_policy("fixed-4").max_rounds == 4
     assert getattr(live_policy("overlap > 0.5").policy, "rule", None) == "overlap > 0.5"
     file = save_policy(FixedPolicy(2), tmp_path / "p.json", max_rounds=7)
