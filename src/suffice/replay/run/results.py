@@ -61,9 +61,14 @@ class PolicyResult:
     auroc: float | None = None
     sets: AnswerSetResult | None = None
 
+    @property
+    def stop_counts(self) -> dict[int, int]:
+        """How many questions stop at each round at which any does."""
+        rounds, counts = np.unique(self.stops, return_counts=True)
+        return dict(zip(rounds.tolist(), counts.tolist(), strict=True))
+
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
-        rounds, counts = np.unique(self.stops, return_counts=True)
         entry: dict[str, Any] = {
             "name": self.name,
             "kind": self.kind,
@@ -74,7 +79,7 @@ class PolicyResult:
             "acc": self.acc,
             "mean_rounds": self.mean_rounds,
             **{name: paid for name, paid in self.costs.items() if name not in _OTHERWISE_NAMED},
-            "stop_rounds": {str(r): int(c) for r, c in zip(rounds, counts, strict=True)},
+            "stop_rounds": {str(number): stopped for number, stopped in self.stop_counts.items()},
             "beyond_record": self.beyond_record,
             "delta_f1": _interval(self.delta_f1),
             "retained_f1": self.retained_f1,

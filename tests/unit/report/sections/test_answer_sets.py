@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.bench.micp.test_run import sampled_records
+from tests.studies.micp import sampled_records
 
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.micp.policy import MiCPPolicy
@@ -17,9 +17,9 @@ from suffice.replay.diagnose.question_histories import ReportData, report_data
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.report.draw.marks import marked
-from suffice.report.page.explorer import explorer
 from suffice.report.page.report import render_report
 from suffice.report.sections.answer_sets import answer_sets_section
+from suffice.report.sections.questions import explorer
 from suffice.report.tables.comparison import comparison_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
