@@ -14,9 +14,8 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import print_json, say
 from suffice.measures.measures import Measures
-from suffice.replay.run.compare import compare
+from suffice.replay.run.compare import compare, with_q_values
 from suffice.replay.run.macro import macro_means
-from suffice.replay.run.q_values import with_q_values
 from suffice.report.tables.comparison import comparison_table
 from suffice.report.tables.macro import macro_table
 from suffice.trace.rounds.writer import write_trace_set
