@@ -15,6 +15,8 @@ from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
@@ -102,8 +104,8 @@ class ComparisonSettings:
     fit_on: TraceSet | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Tabular):
     """The replay with the questions it was made on, measured."""
 
     measures: Measures
@@ -113,6 +115,10 @@ class Comparison:
     def traces(self) -> TraceSet:
         """Those questions."""
         return self.measures.traces
+
+    def tables(self) -> tuple[Table, ...]:
+        """Those of the replay."""
+        return self.result.tables()
 
 
 def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:
