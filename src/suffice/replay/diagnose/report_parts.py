@@ -116,10 +116,10 @@ class _Gathering:
         self.eval_split = EVAL_SPLIT if split in (None, FIT_SPLIT) else str(split)
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        found = guarantees(self.comparison.result)
-        if not found:
+        promises = guarantees(self.comparison.result)
+        if not promises:
             raise UsageError("no policy replayed here carries a guarantee (suffice fit certified)")
-        return found
+        return promises
 
     def calibrators(self) -> CalibratorStudy:
         return calibrator_study(self.measures, eval_split=self.eval_split)
@@ -167,12 +167,12 @@ class _Gathering:
         settings = SelectiveSettings(
             confidence=self.settings.confidence, resamples=result.resamples, seed=result.seed
         )
-        found = selective_prediction(self.comparison.measures, result, settings)
-        if not found:
+        results = selective_prediction(self.comparison.measures, result, settings)
+        if not results:
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"
             )
-        return found
+        return results
 
     def costs(self) -> tuple[CostAxis, ...]:
         """All costs there are, known or not."""
