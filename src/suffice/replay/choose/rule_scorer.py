@@ -19,7 +19,6 @@ from suffice.replay.choose.thresholded_signals import Operand, condition_fires
 from suffice.replay.run.frontier import interpolate
 from suffice.trace.rounds.table import TraceSet
 
-OBJECTIVES = ("f1", "em", "gain-at-cost")
 _BLOCK = 512
 Array = NDArray[np.float64]
 
