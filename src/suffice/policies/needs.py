@@ -23,6 +23,7 @@ def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: 
     asks = {spec.asks for spec in read}
     columns = {column for spec in read for column in spec.needs}
     return LoopNeeds(
+        answers=any(spec.answers for spec in read),
         tokens="tokens" in columns,
         samples=samples if "samples" in columns else 0,
         judge="--llm" in asks,

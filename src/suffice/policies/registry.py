@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
 from suffice.errors import UsageError
 from suffice.policies.ab_rag.fit import choose_signals, fit_ab_rag, published_ab_rag
+from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.controls import CONTROLS, Control, fit_control
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
@@ -17,7 +18,7 @@ from suffice.policies.method import PRESETS, Preset
 from suffice.policies.micp.fit import CALIBRATE, OPTIMIZE, MiCPSettings, fit_micp
 from suffice.policies.stop_rag.fit import StopRAGSettings, TrainingRun, fit_stop_rag
 from suffice.policies.tasr.fit import fit_tasr, tasr_signals
-from suffice.protocols import StopPolicy
+from suffice.protocols import Certainty, StopPolicy
 from suffice.scoring import Match
 from suffice.trace.rounds.table import TraceSet
 
@@ -47,6 +48,8 @@ class Method:
         no split.
     reads
         Splits it is fitted on: the first of these sets that the traces have.
+    unfitted
+        Presets that run live without being fitted: the policy for what a model gives.
     trains
         Whether its fit also takes ``run``: who watches, and where checkpoints go.
     """
@@ -57,6 +60,7 @@ class Method:
     options: Mapping[Preset, frozenset[str]]
     fitted: frozenset[Preset] = _BOTH
     reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
+    unfitted: Mapping[Preset, Callable[[Certainty], StopPolicy]] = field(default_factory=dict)
     trains: bool = False
 
     def can_read(self, traces: TraceSet) -> bool:
@@ -140,6 +144,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 }
             ),
             fitted=frozenset({"corrected"}),
+            unfitted=MappingProxyType({"published": ABRagPolicy.published}),
         ),
         "micp": Method(
             name="micp",

@@ -24,12 +24,12 @@ from suffice.cli.retrieval_options import (
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
-from suffice.pipelines.live.choice import passage_filter
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.pipelines.record.dataset_run import Recording, parse_splits, record_examples
 from suffice.pipelines.record.session import Progress, RecordSummary
+from suffice.policies.file import load_filter
 from suffice.retrieval.pairs.training_record import trained_on
 
 
@@ -84,7 +84,7 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, connect, record, summarise."""
-    chosen = None if arguments.filter is None else passage_filter(arguments.filter)
+    chosen = None if arguments.filter is None else load_filter(arguments.filter)
     if chosen is not None and chosen.values and not chosen.question_ids:
         say(
             f"{arguments.filter} does not name the questions its filter was calibrated on, so none is left "

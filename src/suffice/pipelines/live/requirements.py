@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.protocols import ConfidentPolicy, Signal, StopPolicy
+from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
 from suffice.signals.model_confidence import (
     ANSWER_TOKEN_MARGIN,
     MARGIN_MEAN,
@@ -153,3 +154,43 @@ def check_confidence(
             "calibrated parts has none; use --policy ab-rag, or a fitted one: suffice fit tasr TRACES "
             "--out policy.json"
         )
+
+
+def cluster_cosine(needs: ClusterNeeds | None, encoder: Encoder | None) -> float | None:
+    """The cosine a loop must cluster samples at; ``None``: no such clusters are needed.
+
+    Raises
+    ------
+    UsageError
+        Without the encoder the policy was fitted with.
+    """
+    if needs is None:
+        return None
+    if encoder is None:
+        raise UsageError(
+            "the policy clusters samples by meaning and no encoder is loaded; type --encoder minilm"
+        )
+    if needs.cosine is None:
+        raise UsageError(
+            "the policy's samples were clustered at a cosine its record does not state, so a loop cannot "
+            "cluster them alike; cluster them with suffice signals --cluster-cosine and fit again"
+        )
+    if needs.encoder not in (None, encoder.name):
+        raise UsageError(
+            f"the policy's samples were clustered by {needs.encoder!r} and this encoder is "
+            f"{encoder.name!r}; name the same one with --encoder"
+        )
+    return needs.cosine
+
+
+def differences(policy: StopPolicy, loop: Mapping[str, Any]) -> list[str]:
+    """Where a loop is not the one a promise was calibrated on, each in words; none without a promise.
+
+    ``loop`` says of it what a run document says.
+    """
+    facts = policy.facts
+    most = facts.max_rounds
+    found = facts.differences(loop)
+    if facts.promise and most is not None and loop.get("rounds", most) < most:
+        found.append(f"up to {most} rounds there, {loop['rounds']} here")
+    return found

@@ -17,7 +17,6 @@ from suffice.policies.ab_rag.policy import (
     SPREAD,
     SUPPORTS,
     ABRagPolicy,
-    Certainty,
     Combination,
     Support,
     combined_confidence,
@@ -25,7 +24,7 @@ from suffice.policies.ab_rag.policy import (
 from suffice.policies.fitting import N_FOLDS, FitData, abstention_of, folds
 from suffice.policies.rules.columns import first_stops
 from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, score_stops
-from suffice.protocols import Signal
+from suffice.protocols import Certainty, Signal
 from suffice.signals.abstained import ABSTAINED, abstained_signal
 from suffice.signals.available import lack, remedy
 from suffice.signals.registry import resolve

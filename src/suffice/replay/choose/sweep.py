@@ -235,10 +235,10 @@ def _f1_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:
 def _points(
     on_tune: Sequence[ThresholdScore], on_eval: Sequence[ThresholdScore]
 ) -> tuple[SweptThreshold, ...]:
-    cheaper = sorted(on_tune, key=lambda each: each.mean_rounds)
+    cheaper = sorted(on_tune, key=lambda score: score.mean_rounds)
     points = []
     for tune, held in zip(on_tune, on_eval, strict=True):
-        before = [each for each in cheaper if each.mean_rounds < tune.mean_rounds]
+        before = [score for score in cheaper if score.mean_rounds < tune.mean_rounds]
         gain = None
         if before:
             extra = tune.mean_rounds - before[-1].mean_rounds
@@ -263,13 +263,13 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     """The knee of the tune curve, and how often resampled questions put it there."""
     labelled = scored.labelled
     rows = np.arange(len(labelled))
-    f1 = np.stack([scored.f1[rows, each.stops - 1][labelled] for each in scores], axis=1)
-    rounds = np.stack([each.stops[labelled].astype(float) for each in scores], axis=1)
-    if len({each.mean_rounds for each in scores}) < 3:
+    f1 = np.stack([scored.f1[rows, score.stops - 1][labelled] for score in scores], axis=1)
+    rounds = np.stack([score.stops[labelled].astype(float) for score in scores], axis=1)
+    if len({score.mean_rounds for score in scores}) < 3:
         warning = "fewer than three thresholds differ in cost: there is no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    found = _bend(rounds.mean(axis=0), f1.mean(axis=0))
-    if found is None:
+    bent = _bend(rounds.mean(axis=0), f1.mean(axis=0))
+    if bent is None:
         warning = "no threshold lies above the line from the cheapest to the dearest: no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
     draws = resampled_means(
@@ -277,15 +277,15 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     )
     count = len(scores)
     bends = [_bend(draw[:count], draw[count:]) for draw in draws]
-    near = sum(bend is not None and abs(bend - found) <= 1 for bend in bends)
+    near = sum(bend is not None and abs(bend - bent) <= 1 for bend in bends)
     share = near / len(bends)
     unclear = None
     if share < _CLEAR_SHARE:
         unclear = (
             f"no single knee: only {share:.0%} of the resamples put it at or next to "
-            f"{scores[found].threshold:g}"
+            f"{scores[bent].threshold:g}"
         )
-    return Knee(threshold=scores[found].threshold, share=share, warning=unclear)
+    return Knee(threshold=scores[bent].threshold, share=share, warning=unclear)
 
 
 def _bend(rounds: Array, f1: Array) -> int | None:

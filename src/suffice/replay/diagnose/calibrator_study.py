@@ -244,12 +244,12 @@ def _probability_scores(
     columns = np.stack([*errors, usable.sum(axis=1)], axis=1)[usable.any(axis=1)]
     draws = resampled_means(columns)  # a question is drawn with all its rounds
     means = columns.mean(axis=0)
-    found, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
+    scores, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
     return [
         ProbabilityScore(
-            brier=percentile_interval(float(found[index]), drawn[:, index]),
+            brier=percentile_interval(float(scores[index]), drawn[:, index]),
             delta_brier=percentile_interval(
-                float(found[index] - found[0]), drawn[:, index] - drawn[:, 0]
+                float(scores[index] - scores[0]), drawn[:, index] - drawn[:, 0]
             ),
             log_loss=log_loss(each[usable], em[usable]),
             ece=expected_calibration_error(each[usable], em[usable]),

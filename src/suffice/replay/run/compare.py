@@ -10,11 +10,15 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
-from suffice.protocols import CalibratedPolicy
+from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
+from suffice.signals.recorded import Q_CONT, Q_STOP
+from suffice.signals.store import with_values
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -76,8 +80,8 @@ def _rounds_notes(fitted: Sequence[Candidate], n_rounds: int) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Tabular):
     """The replay with the questions it was made on, measured."""
 
     measures: Measures
@@ -87,6 +91,10 @@ class Comparison:
     def traces(self) -> TraceSet:
         """Those questions."""
         return self.measures.traces
+
+    def tables(self) -> tuple[Table, ...]:
+        """Those of the replay."""
+        return self.result.tables()
 
 
 def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:
@@ -171,3 +179,24 @@ def _fitted_on(candidate: Candidate, source: str, split: str | None) -> bool:
     fitted_on = _fitting(candidate)
     splits = fitted_on.get("splits", [fitted_on.get("split")])
     return fitted_on.get("source") == source and split in (None, *splits)
+
+
+def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceSet:
+    """All the traces, with the signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared.
+
+    Raises
+    ------
+    UsageError
+        When no policy of that kind was compared, or several were.
+    """
+    measures = Measures.of(traces)
+    results = comparison.result.policies
+    learned = {each.name: each.policy for each in results if isinstance(each.policy, ValuePolicy)}
+    if len(learned) != 1:
+        there = ", ".join(learned) or "none"
+        raise UsageError(
+            f"the values of exactly one stop-rag policy can be stored, found {there}; name one with --policy"
+        )
+    (policy,) = learned.values()
+    stop, cont = policy.values(measures.signals(policy.specs))
+    return with_values(measures.traces, {Q_STOP.name: stop, Q_CONT.name: cont})
