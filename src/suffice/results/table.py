@@ -49,6 +49,9 @@ class Column:
         How many letters of a text a terminal shows in a row; longer ones stand in full below.
     once
         Whether a terminal leaves out a text that the row above has too.
+    whole
+        Whether its text is to be copied, as a rule is: it stays in a line, which then may be longer than
+        a terminal is wide. For the last column.
     drop
         Those of the highest go first where a line is too short, and are named below; 0: never.
     """
@@ -61,6 +64,7 @@ class Column:
     signed: bool = False
     most: int | None = None
     once: bool = False
+    whole: bool = False
     drop: int = 0
 
     @property
@@ -312,8 +316,8 @@ class _Shown:
     head: list[str]
     cells: list[list[str]]
     left: bool
+    column: Column
     wraps: bool
-    drop: int
 
     @property
     def name(self) -> str:
@@ -321,7 +325,8 @@ class _Shown:
 
     @property
     def width(self) -> int:
-        return max(map(_cells_wide, [*self.head, *(line for cell in self.cells for line in cell)]))
+        cells = [] if self.column.whole else self.cells
+        return max(map(_cells_wide, [*self.head, *(line for cell in cells for line in cell)]))
 
 
 def _cells_wide(text: str) -> int:
@@ -363,8 +368,8 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
                 visible(column.heading).split("\n"),
                 [[cell] for cell in cells],
                 is_text,
-                is_text and column.most is None and number >= table.names,
-                column.drop,
+                column,
+                is_text and column.most is None and not column.whole and number >= table.names,
             )
         )
     names = min(table.names, len(columns))
@@ -385,8 +390,8 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
 def _kept(columns: list[_Shown], width: int) -> list[_Shown]:
     """The columns without those that may be left out and have no room."""
     kept = list(columns)
-    while _total(kept, 1) > width and any(column.drop for column in kept):
-        kept.remove(max(kept, key=lambda column: column.drop))
+    while _total(kept, 1) > width and any(each.column.drop for each in kept):
+        kept.remove(max(kept, key=lambda each: each.column.drop))
     return kept
 
 

@@ -16,7 +16,7 @@ from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
 
 if TYPE_CHECKING:
-    from suffice.replay.choose.search import SearchSettings
+    from suffice.replay.settings import SearchSettings
 
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 
@@ -164,7 +164,7 @@ class SearchResult(Tabular):
             columns.append(
                 Column(name="naive", kind="percent", head="F1 [95%, alone]", interval=True)
             )
-        columns.append(Column(name="rule"))
+        columns.append(Column(name="rule", whole=True))
 
         def table(name: str, rules: Sequence[SearchedRule], title: str) -> Table:
             values = {column.name: column.name for column in columns} | {"f1": "interval"}
