@@ -17,12 +17,17 @@ from suffice.policies.fitting import (
     base_rates_out_of_fold,
     out_of_fold,
 )
-from suffice.policies.rules.columns import RuleColumns, first_stops, rule_fires
+from suffice.policies.rules.columns import RuleColumns, rule_fires
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.rules.syntax import Number
 from suffice.signals.registry import resolve
 
 PLACEHOLDER = "?"
+MARGIN = "answer_token_margin"
+TEMPLATE = f"answer_stable and not abstained and calibrated({MARGIN}) > {PLACEHOLDER}"
+"""TASR, and the rule that is swept where none is named."""
+FLOORS = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
+PUBLISHED_FLOOR = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,13 @@ def sweep_rule(
         fires = rule_fires(fill(template, threshold), specs, columns)
         scores.append(score_stops(threshold, first_stops(fires, data.table.exists), data.outcomes))
     return tuple(scores)
+
+
+def first_stops(fires: NDArray[np.bool_], exists: NDArray[np.bool_]) -> NDArray[np.int16]:
+    """The first round that fires, else the last recorded one, (n_questions,), 1-based."""
+    last = exists.sum(axis=1)
+    first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, last)
+    return np.asarray(np.minimum(first, last), np.int16)
 
 
 def score_stops(threshold: float, stops: NDArray[np.int16], outcomes: Outcomes) -> ThresholdScore:

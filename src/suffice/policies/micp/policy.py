@@ -320,8 +320,8 @@ class MiCPPolicy:
         early = stopped and len(rounds) < self.rounds
         return AnswerSet(answers=members, cannot_answer=not early)
 
-    def to_json(self) -> dict[str, Any]:
-        """The body of its policy file."""
+    def document(self) -> dict[str, Any]:
+        """What its file says."""
         body: dict[str, Any] = {
             "preset": self.preset,
             "alpha": self.alpha,

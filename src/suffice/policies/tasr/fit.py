@@ -16,16 +16,12 @@ from suffice.policies.fitting import (
 )
 from suffice.policies.method import Preset
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+from suffice.policies.thresholds import FLOORS, MARGIN, PUBLISHED_FLOOR, TEMPLATE, cheapest_within_one_error, fill, sweep_rule
 from suffice.protocols import Signal
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 
-MARGIN = "answer_token_margin"
-TEMPLATE = f"answer_stable and not abstained and calibrated({MARGIN}) > ?"
-PUBLISHED_FLOOR = 0.25
 PUBLISHED_UNDEFINED = 0.5
-FLOORS = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
 SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
     "published": ("answer_stable_published", MARGIN),
     "corrected": ("answer_stable", "abstained", MARGIN),

@@ -9,16 +9,13 @@ from dataclasses import dataclass, replace
 from suffice.errors import UsageError
 from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.fitting import FIT_SPLIT, FitData, fit_data, fit_rule
-from suffice.policies.fixed import FixedPolicy
-from suffice.policies.registry import METHODS, Method, fit_method, method_and_preset
+from suffice.policies.method import Method
+from suffice.policies.registry import fit_method, method_and_preset, method_names, policy_name, unfitted_policy
 from suffice.policies.rules.policy import rule_needs
 from suffice.protocols import StopPolicy
 from suffice.replay.run.references import CLOSED_BOOK, ORACLES
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet
-
-_WITH_CORRECTED_NAME = frozenset({"tasr", "ab-rag", "gate"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -82,9 +79,9 @@ def _named(traces: TraceSet, fitting: TraceSet, name: str) -> Candidate:
         return Candidate(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
         return Candidate(name=name, kind="oracle", preset=None, policy=None)
-    fixed = FixedPolicy.named(name)
-    if fixed is not None:
-        return Candidate(name=name, kind=fixed.kind, preset=None, policy=fixed)
+    ready = unfitted_policy(name)
+    if ready is not None:
+        return Candidate(name=name, kind=ready.kind, preset=None, policy=ready)
     found = method_and_preset(name)
     if found is not None:
         method, preset = found
@@ -105,19 +102,14 @@ def _named(traces: TraceSet, fitting: TraceSet, name: str) -> Candidate:
         )
     raise UsageError(
         f"unknown policy {name!r}; known: fixed-K, {', '.join((*ORACLES, CLOSED_BOOK))}, "
-        f"{', '.join(f'{method}, {method}-corrected' for method in METHODS)}, or a policy file (.json). "
+        f"{', '.join(f'{method}, {method}-corrected' for method in method_names())}, or a policy file (.json). "
         "A rule's text goes to --stop-when"
     )
 
 
 def file_policy_name(policy: StopPolicy) -> str:
     """A file policy's name in results: its kind, with ``-corrected`` where both presets exist."""
-    corrected = getattr(policy, "preset", None) == "corrected"
-    return (
-        f"{policy.kind}-corrected"
-        if corrected and policy.kind in _WITH_CORRECTED_NAME
-        else policy.kind
-    )
+    return policy_name(policy.kind, getattr(policy, "preset", None))
 
 
 def _require_splits(traces: TraceSet, what: str, method: Method) -> None:
