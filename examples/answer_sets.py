@@ -14,7 +14,7 @@ def main() -> tuple[suffice.MiCPPolicy, float]:
     traces = to_trace_set(recorded)
     policy = suffice.fit_method("micp", traces, "corrected", "tune", alpha=0.1)
     assert isinstance(policy, suffice.MiCPPolicy)
-    print(policy.summary)
+    print(policy.facts.summary)
 
     controller = suffice.Controller(policy, max_rounds=policy.rounds)
     monitor = suffice.CoverageMonitor(0.1, n_calibration=300)

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.scoring import Match
+
 if TYPE_CHECKING:
     from suffice.trace.rounds.records import LoopView, Passage, Round, Token
+    from suffice.trace.rounds.table import TraceSet
 
 
 # --- retrieval -------------------------------------------------------------------------------
@@ -37,6 +40,13 @@ class PassageFilter(Protocol):
 
     def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Those worth showing, in the order given."""
+
+
+class StatedFilter(PassageFilter, Protocol):
+    """A filter that a recording can state."""
+
+    def stated(self) -> Mapping[str, Any]:
+        """What a run document says of it."""
 
 
 @runtime_checkable
@@ -164,6 +174,17 @@ class Judge(Protocol):
 
 
 # --- signals, scores, calibration ------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Calls beyond the answer that a round pays for where a signal is read, by the columns of its usage.
+
+    ``calls`` counts them, ``tokens`` hold what they read and wrote (none: not counted in tokens).
+    """
+
+    calls: str
+    tokens: tuple[str, ...] = ()
+
+
 @runtime_checkable
 class Signal(Protocol):
     """A number per round, computed from the rounds so far and nothing else."""
@@ -175,6 +196,18 @@ class Signal(Protocol):
     @property
     def needs(self) -> tuple[str, ...]:
         """Optional trace columns without which it is undefined everywhere."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is made of the round's answer."""
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What a policy that reads it pays for in every round, beyond the answers."""
+
+    @property
+    def asks(self) -> str:
+        """The option of ``suffice signals`` that names the model it needs; empty: none does."""
 
     @property
     def instead(self) -> str:
@@ -269,12 +302,12 @@ class LoopNeeds:
 
     Parameters
     ----------
-    answers
-        Whether it reads the answers of earlier rounds, or anything made of them.
     tokens
         Whether it reads the answer's tokens with their log-probabilities.
     samples
         Sampled answers a round; 0: none.
+    other_samples
+        What becomes of it on another number of samples, in words; empty: nothing to speak of.
     clusters
         How samples must be clustered by meaning; ``None``: they need not be.
     judge, verdicts
@@ -282,17 +315,47 @@ class LoopNeeds:
     filter
         What drops passages before the answerer sees them; ``None``: nothing does.
     encoder
-        Whether it reads signals that an encoder measures.
+        Whether it reads signals that an encoder measures; clusters need one as well.
+    pipeline
+        The loop it is made for, where the user names none; empty: the usual one.
+    refusal
+        Why it can stop no loop, in words; empty: it can.
     """
 
-    answers: bool = True
     tokens: bool = False
     samples: int = 0
+    other_samples: str = ""
     clusters: ClusterNeeds | None = None
     judge: bool = False
     verdicts: bool = False
     filter: PassageFilter | None = None
     encoder: bool = False
+    pipeline: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoveragePromise:
+    """How often a policy's answer sets hold the right answer, and by what that is checked.
+
+    Parameters
+    ----------
+    alpha
+        At most this share of sets may miss.
+    match
+        When an answer is right.
+    shows_all
+        Whether each answer of a set stands for equal ones only; clusters by meaning may hold others.
+    stop_on, penalty
+        The score of a round: ``entropy`` (normalised, of its samples) or ``top-confidence`` (minus
+        the share of the largest cluster, less ``penalty`` times the entropy). Low: samples agree.
+    """
+
+    alpha: float
+    match: Match = field(default_factory=Match)
+    shows_all: bool = True
+    stop_on: str = "entropy"
+    penalty: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +364,8 @@ class Facts:
 
     Parameters
     ----------
+    name
+        What results call it when it comes from a file; empty: its kind.
     summary
         How it decides, in one line.
     fitted_on
@@ -309,22 +374,40 @@ class Facts:
         Sentences a reader must know.
     promise
         What is promised of it, in one line; empty: nothing.
+    coverage
+        The same in numbers, where it is about answer sets; ``None``: it is not.
     guarantee
         A certified promise as its file states it; empty: none.
     max_rounds
         The budget it was fitted for; ``None``: any.
+    threshold
+        The confidence it stops at; ``None``: it goes by something else.
     loop
         The loop its promise was calibrated on, as a run document says it; empty: it promises nothing
         about loops.
     """
 
+    name: str = ""
     summary: str = ""
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     promise: str = ""
+    coverage: CoveragePromise | None = None
     guarantee: Mapping[str, Any] = field(default_factory=dict)
     max_rounds: int | None = None
+    threshold: float | None = None
     loop: Mapping[str, Any] = field(default_factory=dict)
+
+    def differences(self, loop: Mapping[str, Any]) -> list[str]:
+        """Where a loop, or a record's, is not the one it was fitted for, each in words.
+
+        ``loop`` says of it what a run document says; what either does not state is passed over.
+        """
+        return [
+            f"{name} {known!r} there, {loop[name]!r} here"
+            for name, known in self.loop.items()
+            if name in loop and loop[name] != known
+        ]
 
 
 class PolicyTable(Protocol):
@@ -358,6 +441,18 @@ class StopPolicy(Protocol):
     @property
     def kind(self) -> str:
         """What its policy file calls it."""
+
+    @property
+    def preset(self) -> str | None:
+        """As published, or corrected; ``None``: neither."""
+
+    @property
+    def needs(self) -> LoopNeeds:
+        """What a loop must give it; see :func:`suffice.policies.needs.loop_needs`."""
+
+    @property
+    def facts(self) -> Facts:
+        """What it says of itself."""
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -427,3 +522,111 @@ class SetPolicy(StopPolicy, Protocol):
 
     def answer_set(self, rounds: Sequence[Round], *, stopped: bool) -> AnswerSet:
         """The set of a loop that ended after these rounds; ``stopped``: because this policy said so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What a passage filter does to recorded passages.
+
+    ``passages`` is the mean share of right passages kept, over questions that retrieved one; ``all``
+    the share of those questions that keep every one; ``shown`` the share of all passages kept.
+    ``questions`` counts those questions. Undefined parts are ``None``.
+    """
+
+    passages: float | None
+    all: float | None
+    shown: float | None
+    questions: int
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """As JSON."""
+        return {
+            "passages": self.passages,
+            "all": self.all,
+            "shown": self.shown,
+            "questions": self.questions,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSets:
+    """The answer sets of recorded questions at their stop rounds, and whether they held.
+
+    Parameters
+    ----------
+    sets
+        One a question.
+    covered
+        Whether the set holds the right answer, of labelled questions only; ``None``: none is labelled.
+    objective
+        What fitting made small, over those; ``None``: none is labelled.
+    retention
+        What the policy's passage filter would do to the recorded passages; ``None``: it has none, or
+        that cannot be replayed.
+    notes
+        What a reader must know.
+    """
+
+    sets: tuple[AnswerSet, ...]
+    covered: NDArray[np.bool_] | None
+    objective: float | None
+    retention: Retention | None
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class CoveragePolicy(SetPolicy, Protocol):
+    """A policy whose answer sets are promised to hold the right answer: ``facts.coverage`` is set."""
+
+    def recorded_sets(
+        self, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
+    ) -> RecordedSets:
+        """The sets of recorded questions at these stop rounds (n_questions,), scored.
+
+        ``table`` holds its signals on the same questions. It reads gold answers, and decides nothing.
+        """
+
+
+@runtime_checkable
+class ValuePolicy(StopPolicy, Protocol):
+    """A policy that weighs stopping against going on."""
+
+    def values(self, table: PolicyTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
+
+
+class RoundMaps(Protocol):
+    """Fitted maps of a signal to P(EM = 1), one a round."""
+
+    @property
+    def maps(self) -> Sequence[Calibrator]:
+        """``maps[t - 1]`` serves round t."""
+
+    @property
+    def beyond(self) -> Calibrator | None:
+        """The map of later rounds; ``None``: they map to :attr:`absent`."""
+
+    @property
+    def absent(self) -> float | None:
+        """What a round without a map maps to; ``None``: undefined."""
+
+    def predict(self, round_number: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities of one round's values, same shape, NaN where undefined."""
+
+
+@runtime_checkable
+class CalibratedPolicy(StopPolicy, Protocol):
+    """A policy that may read calibrated signals."""
+
+    @property
+    def calibrators(self) -> Mapping[str, RoundMaps]:
+        """A fitted map for every signal it reads calibrated; may be empty."""
+
+
+@runtime_checkable
+class FilteringPolicy(StopPolicy, Protocol):
+    """A policy that may have a passage filter, whether or not its loop must apply it."""
+
+    @property
+    def filter(self) -> StatedFilter | None:
+        """The filter; ``None``: it was fitted without one."""

@@ -10,6 +10,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -101,3 +102,20 @@ def accuracy(prediction: str, gold_answers: Iterable[str]) -> float:
     return _best(
         prediction, gold_answers, lambda predicted, gold: float(gold != "" and gold in predicted)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """When an answer is right: equal to a gold answer after normalisation, or of at least this F1."""
+
+    f1: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.f1 is not None and not 0.0 < self.f1 <= 1.0:
+            raise UsageError(f"an F1 to match by lies in (0, 1], found {self.f1!r}")
+
+    def __call__(self, answer: str, gold_answers: Iterable[str]) -> bool:
+        """Whether the answer is right; one that normalises to nothing never is."""
+        if self.f1 is None:
+            return exact_match(answer, gold_answers) == 1.0
+        return f1_score(answer, gold_answers) >= self.f1

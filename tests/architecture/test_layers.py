@@ -16,7 +16,10 @@ ROOT = Path(suffice.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # --- the layout table -------------------------------------------------------------------------------
-BASE = frozenset({"_optional", "_version", "errors", "options", "protocols", "scoring"})
+# concurrency: one way to do work in threads, for signals that ask a model and for recorders alike
+BASE = frozenset(
+    {"_optional", "_version", "concurrency", "errors", "options", "protocols", "scoring"}
+)
 LEVEL: dict[str, int] = {
     **dict.fromkeys(BASE, 0),
     **dict.fromkeys(("numbers", "trace", "results"), 1),
@@ -51,6 +54,7 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(MAY_IMPORT, frozenset({"numpy"})),
     "_optional": frozenset(),
     "_version": frozenset(),
+    "concurrency": frozenset(),
     "errors": frozenset(),
     "options": frozenset(),
     "scoring": frozenset(),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from suffice.measures.measures import Measures
 from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.search import SearchSettings
@@ -102,7 +103,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Candidate(name="certified", kind="certified", preset=None, policy=certified),
     ]
     settings = ReplaySettings(baseline="fixed-3", resamples=100, notes=("a note",))
-    comparison = Comparison(traces=traces, result=replay(traces, built, settings))
+    comparison = Comparison(measures=Measures(traces), result=replay(traces, built, settings))
     search = SearchSettings(
         signals=("answer_stable", "answer_token_margin", "overlap"), form="dnf", grid=10
     )

@@ -28,8 +28,9 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_model import SignalModel, SignalNetwork, weight_shapes
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
+from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS
-from suffice.signals.table import missing_inputs, signal_table
+from suffice.signals.table import signal_table
 from suffice.testing.conformance import check_policy
 from suffice.testing.traces import make_record, question_records, to_trace_set
 from suffice.trace.rounds.reader import read_traces
@@ -177,7 +178,7 @@ def test_it_holds_through_files(records: list[QuestionRecord], tmp_path: Path) -
 def test_signals_are_the_same_live_and_from_a_trace(records: list[QuestionRecord]) -> None:
     traces = to_trace_set(records)
     computable = [spec for spec in SIGNALS.values() if not spec.recorded_only]
-    computable = [spec for spec in computable if not missing_inputs(spec, traces)]
+    computable = [spec for spec in computable if lack(spec, traces) is None]
     table = signal_table(traces, computable)
     for index, record in enumerate(traces.records()):
         controller = Controller(_Reads(tuple(computable)))
@@ -196,7 +197,7 @@ def test_confidence_is_the_same_live_and_from_a_trace(records: list[QuestionReco
     for policy in policies():
         if not isinstance(policy, ConfidentPolicy):
             continue
-        if any(missing_inputs(spec, traces) for spec in policy.specs):
+        if any(lack(spec, traces) for spec in policy.specs):
             continue
         replayed = policy.confidence(signal_table(traces, policy.specs))
         for index, record in enumerate(traces.records()):
@@ -231,7 +232,7 @@ def test_replay_refuses_exactly_the_records_without_any_input(
 ) -> None:
     traces = to_trace_set(records)
     for policy in policies():
-        if any(missing_inputs(spec, traces) for spec in policy.specs):
+        if any(lack(spec, traces) for spec in policy.specs):
             with pytest.raises(UsageError, match="does not hold"):
                 signal_table(traces, policy.specs)
         else:

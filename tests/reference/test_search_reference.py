@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffice.measures.scores import outcomes
+from suffice.measures.measures import Measures
 from suffice.replay.choose.search import SearchSettings, search
 from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
@@ -34,7 +34,7 @@ CAP = 3.0
 def rounds_of(traces: TraceSet, split: str) -> Any:
     """A row for every question and round, with its signals, F1 and EM."""
     part = traces.only_split(split)
-    table, scored = signal_table(part, SIX), outcomes(part)
+    table, scored = signal_table(part, SIX), Measures(part).scores()
     index = pd.MultiIndex.from_product(
         [part.question_ids, range(1, part.n_rounds + 1)], names=["question", "round"]
     )

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from suffice.cli.output import say
-from suffice.costs.energy import EnergyModel, parse_energy
-from suffice.costs.prices import Prices, parse_prices, prices_of
-from suffice.costs.usage import COSTS, CostModel
-from suffice.llm.cache import CachedModel
-from suffice.llm.connect import connect
-from suffice.llm.openai_compatible import OpenAISettings
+from suffice.costs.usage import COSTS
+from suffice.errors import UsageError
 from suffice.policies.fitting import CALIBRATORS, EVAL_SPLIT, FIT_SPLIT
-from suffice.protocols import ChatModel
-from suffice.replay.run.compare import ComparisonSettings
 from suffice.scoring import F1_KINDS
-from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
 
-_MOST_THRESHOLDS = 10_000
+if TYPE_CHECKING:  # help is printed without what the command runs on
+    from suffice.costs.prices import Prices
+    from suffice.costs.usage import CostModel
+    from suffice.protocols import ChatModel
+    from suffice.replay.run.compare import ComparisonSettings
+    from suffice.trace.rounds.table import TraceSet
 
 
 def positive(text: str) -> int:
@@ -66,20 +63,12 @@ def numbers(text: str) -> tuple[float, ...]:
 
 def grid(text: str) -> tuple[float, ...]:
     """An argparse type: LOW:HIGH:STEP, both ends included, or numbers separated by commas."""
-    if ":" not in text:
-        return numbers(text)
-    parts = [number(part) for part in text.split(":")]
-    if len(parts) != 3 or parts[2] <= 0 or parts[1] < parts[0]:
-        raise argparse.ArgumentTypeError(
-            f"must be LOW:HIGH:STEP with LOW <= HIGH and STEP > 0, found {text!r}"
-        )
-    low, high, step = parts
-    count = int((high - low) / step + 1e-9) + 1
-    if count > _MOST_THRESHOLDS:
-        raise argparse.ArgumentTypeError(
-            f"at most {_MOST_THRESHOLDS} thresholds, found {count} in {text!r}"
-        )
-    return tuple(round(low + step * index, 12) for index in range(count))
+    from suffice.policies.thresholds import parse_grid
+
+    try:
+        return parse_grid(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -133,6 +122,8 @@ def open_more(
     keep_unknown: bool = False,
 ) -> TraceSet:
     """Read further traces with the same options."""
+    from suffice.trace.rounds.reader import read_traces
+
     found = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
     if found.origin.skipped:
         say(
@@ -184,6 +175,11 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedde
 
 def connect_model(arguments: argparse.Namespace) -> ChatModel:
     """The model that :func:`add_model`'s options name."""
+    from suffice.llm.cache import CachedModel
+    from suffice.llm.connect import connect
+    from suffice.llm.openai_compatible import OpenAISettings
+    from suffice.testing.models import ScriptedModel
+
     server = OpenAISettings(
         api=arguments.api, timeout_s=arguments.timeout, concurrency=arguments.concurrency
     )
@@ -308,6 +304,8 @@ def add_prices(group: argparse._ActionsContainer) -> None:
 
 def given_prices(arguments: argparse.Namespace) -> Prices | None:
     """The prices that :func:`add_prices`' options ask for."""
+    from suffice.costs.prices import parse_prices, prices_of
+
     if arguments.price_model is not None:
         return prices_of(arguments.price_model)
     return None if arguments.prices is None else parse_prices(arguments.prices)
@@ -315,12 +313,17 @@ def given_prices(arguments: argparse.Namespace) -> Prices | None:
 
 def cost_model(arguments: argparse.Namespace) -> CostModel:
     """The prices and constants that :func:`add_costs`' options ask for."""
+    from suffice.costs.energy import EnergyModel, parse_energy
+    from suffice.costs.usage import CostModel
+
     energy = EnergyModel() if arguments.energy is None else parse_energy(arguments.energy)
     return CostModel(prices=given_prices(arguments), energy=energy)
 
 
 def comparison_settings(arguments: argparse.Namespace) -> ComparisonSettings:
     """What :func:`add_replay`'s options ask for; reads the traces of ``--fit-on``."""
+    from suffice.replay.run.compare import ComparisonSettings
+
     fit_on = None if arguments.fit_on is None else open_more(arguments.fit_on, arguments, say)
     return ComparisonSettings(
         policies=tuple(arguments.policy),

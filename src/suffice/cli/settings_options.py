@@ -64,7 +64,7 @@ def field_options(settings: type) -> Iterator[FieldOption]:
             yield from field_options(annotation)
 
 
-def add_options(
+def add_settings(
     parser: Any,
     settings: type,
     *,

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices
 from suffice.costs.tariff import Tariff
 from suffice.errors import UsageError
-from suffice.trace.rounds.table import TraceSet
+
+if TYPE_CHECKING:  # the names of costs are read without pyarrow
+    from suffice.trace.rounds.table import TraceSet
 
 _Array = NDArray[np.float64]
 
@@ -124,6 +125,9 @@ def _sample_calls(ledger: _Ledger, calls: _Array) -> _Array:
 
 
 def _lengths(traces: TraceSet, column: str, *, null: int | None = 0) -> _Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     lengths = pc.list_value_length(traces.table.column(column))
     if null is not None:
         lengths = pc.fill_null(lengths, pa.scalar(null, lengths.type))

@@ -19,20 +19,15 @@ from suffice.costs.usage import (
 )
 from suffice.errors import InternalError, UsageError
 from suffice.protocols import Signal
-from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
+from suffice.signals.spec import RERANKS, SAMPLES, VERDICTS
 from suffice.trace.rounds.table import TraceSet
-
-_VERDICTS = frozenset({JUDGE_SUPPORT.name, LLM_STOP.name})  # each costs a further call a round
-_RERANKS = "rerank_"  # how names of signals over a reranker's scores begin
 
 
 def cost_reads(specs: Iterable[Signal]) -> CostReads:
     """What a policy that reads these signals pays for beyond the answers."""
-    read = tuple(specs)
+    charges = {charge for spec in specs for charge in spec.charges}
     return CostReads(
-        samples=any("samples" in spec.needs for spec in read),
-        verdicts=any(spec.name in _VERDICTS for spec in read),
-        reranks=any(spec.name.startswith(_RERANKS) for spec in read),
+        samples=SAMPLES in charges, verdicts=VERDICTS in charges, reranks=RERANKS in charges
     )
 
 

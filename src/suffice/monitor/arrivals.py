@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from suffice.errors import DataError
 from suffice.numbers.fields import number
-from suffice.policies.micp.policy import Match
+from suffice.scoring import Match
 
 MOST_BYTES = 16_000_000  # of one line
 

@@ -16,7 +16,6 @@ from suffice.numbers.fields import map_fields
 from suffice.numbers.tests.e_process import whole
 from suffice.numbers.tests.tails import exact_interval
 from suffice.policies.file import policy_hash
-from suffice.policies.micp.policy import MiCPPolicy
 from suffice.protocols import StopPolicy
 
 _INTERVAL = 0.05
@@ -39,7 +38,7 @@ class Promise:
     first_round_scores
         Their scores at round 1 to nine decimals, NaN where undefined; empty: the file holds none.
     stop_on, penalty
-        Which score that is; see :class:`~suffice.policies.micp.policy.MiCPPolicy`.
+        Which score that is; see :class:`~suffice.protocols.CoveragePromise`.
     grading
         When an answer set covers.
     policy
@@ -84,23 +83,25 @@ def promise_of(policy: StopPolicy) -> Promise:
     Raises
     ------
     UsageError
-        When it is no micp policy: others promise no coverage.
+        When it promises no coverage.
     DataError
         Naming the field of ``fitted_on`` that is missing or malformed.
     """
-    if not isinstance(policy, MiCPPolicy):
+    facts = policy.facts
+    promised = facts.coverage
+    if promised is None:
         raise UsageError(
             f"a policy of kind {policy.kind!r} promises no coverage; only micp does: "
             "suffice fit micp TRACES --out policy.json"
         )
-    n = whole(policy.fitted_on.get("calibration_questions"), "fitted_on.calibration_questions", 1)
+    n = whole(facts.fitted_on.get("calibration_questions"), "fitted_on.calibration_questions", 1)
     return Promise(
-        alpha=policy.alpha,
+        alpha=promised.alpha,
         n_calibration=n,
-        first_round_scores=_first_round_scores(policy.fitted_on.get("first_round_scores"), n),
-        stop_on=policy.stop_on,
-        penalty=policy.penalty,
-        grading=Grading(match=policy.match, shows_all=policy.clusters.by == "string"),
+        first_round_scores=_first_round_scores(facts.fitted_on.get("first_round_scores"), n),
+        stop_on=promised.stop_on,
+        penalty=promised.penalty,
+        grading=Grading(match=promised.match, shows_all=promised.shows_all),
         policy=policy_hash(policy),
     )
 

@@ -19,10 +19,24 @@ import numpy as np
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.fitting import FitData, fit_data, fit_rule
-from suffice.policies.method import CalibratedSettings, CalibratorKind, FitRun, Method, NoSettings, Preset
+from suffice.policies.method import (
+    CalibratedSettings,
+    CalibratorKind,
+    FitRun,
+    Method,
+    NoSettings,
+    Preset,
+)
 from suffice.policies.rules.method import read_rule
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.thresholds import FLOORS, MARGIN, PUBLISHED_FLOOR, cheapest_within_one_error, fill, sweep_rule
+from suffice.policies.thresholds import (
+    FLOORS,
+    MARGIN,
+    PUBLISHED_FLOOR,
+    cheapest_within_one_error,
+    fill,
+    sweep_rule,
+)
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -64,7 +78,7 @@ class Control(Method):
         """See :func:`fit_control`."""
         del run
         data = fit_data(measures, self.signals, split=split)
-        calibrator = settings.calibrator if preset == "corrected" else "isotonic"
+        calibrator: CalibratorKind = settings.calibrator if preset == "corrected" else "isotonic"
         return fit_control(self, data, preset, calibrator)
 
     def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:

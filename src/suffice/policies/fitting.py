@@ -19,8 +19,7 @@ from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
-from suffice.policies.method import FIT_SPLIT as FIT_SPLIT
-from suffice.policies.method import CalibratorKind as CalibratorKind
+from suffice.policies import method
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Signal
 from suffice.scoring import F1Kind, normalize_answer
@@ -28,6 +27,8 @@ from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
+FIT_SPLIT = method.FIT_SPLIT
+CalibratorKind = method.CalibratorKind
 EVAL_SPLIT = "eval"  # the default of whatever scores
 N_FOLDS = 5
 
@@ -72,21 +73,21 @@ def fit_data(
     UsageError
         When none of its questions is labelled, or a signal cannot be computed.
     """
-    measures = Measures.of(traces).only_split(split)
-    chosen, scored = measures.traces, measures.scores(f1_kind)
+    chosen = Measures.of(traces).only_split(split)
+    record, scored = chosen.traces, chosen.scores(f1_kind)
     if not scored.labelled.any():
         raise UsageError(
-            f"no question of split {split!r} in {chosen.origin.source} has gold answers; "
+            f"no question of split {split!r} in {record.origin.source} has gold answers; "
             "fitting needs labelled questions"
         )
     provenance = {
-        "source": chosen.origin.source,
+        "source": record.origin.source,
         "split": split,
-        "questions": chosen.n_questions,
+        "questions": record.n_questions,
         "labelled": int(scored.labelled.sum()),
-        "rounds": chosen.n_rounds,
+        "rounds": record.n_rounds,
     }
-    return FitData(table=measures.signals(signals), outcomes=scored, provenance=provenance)
+    return FitData(table=chosen.signals(signals), outcomes=scored, provenance=provenance)
 
 
 def gold_of(traces: TraceSet) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.numbers.fields import field_of
 from suffice.policies.method import PolicyKind
-from suffice.protocols import Action, Decision, PolicyTable, PolicyView
+from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.spec import SignalSpec
 
 _NAME = re.compile(r"fixed-(\d{1,6})")
@@ -43,6 +43,21 @@ class FixedPolicy:
         return "fixed"
 
     @property
+    def preset(self) -> None:
+        """It has none."""
+        return None
+
+    @property
+    def needs(self) -> LoopNeeds:
+        """Nothing."""
+        return LoopNeeds()
+
+    @property
+    def facts(self) -> Facts:
+        """Its number of rounds."""
+        return Facts(summary=f"always {self.rounds} rounds", max_rounds=self.rounds)
+
+    @property
     def signals(self) -> tuple[str, ...]:
         """It reads none."""
         return ()
@@ -51,11 +66,6 @@ class FixedPolicy:
     def specs(self) -> tuple[SignalSpec, ...]:
         """It reads none."""
         return ()
-
-    @property
-    def summary(self) -> str:
-        """What it does, in one line."""
-        return f"always {self.rounds} rounds"
 
     def decide(self, view: PolicyView) -> Decision:
         """Stop once the number of rounds is reached."""

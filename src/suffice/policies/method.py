@@ -27,7 +27,7 @@ CalibratorKind = Literal["isotonic", "isotonic-global", "platt", "shrunken", "ve
 
 
 # --- who watches a fit ---------------------------------------------------------------------------
-class FitProgress(Protocol):
+class FitStep(Protocol):
     """How far a long fit is."""
 
     @property
@@ -49,9 +49,12 @@ class FitProgress(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRun:
-    """Who watches a fit that takes long, and the file it can be continued from."""
+    """Who watches a fit that takes long, and the file it can be continued from.
 
-    progress: Callable[[FitProgress], None] | None = None
+    ``progress`` is called with a :class:`FitStep`.
+    """
+
+    progress: Callable[[Any], None] | None = None
     checkpoint: Path | None = None
 
     @staticmethod
@@ -134,8 +137,6 @@ class Method(PolicyKind):
         no split.
     reads
         Splits it is fitted on: the first of these sets that the traces have.
-    names_preset
-        Whether a policy of a file is called ``NAME-corrected`` in results where that is its preset.
     """
 
     name: str
@@ -145,7 +146,6 @@ class Method(PolicyKind):
     presets: tuple[Preset, ...] = PRESETS
     fitted: frozenset[Preset] = frozenset(PRESETS)
     reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
-    names_preset: bool = False
 
     @abstractmethod
     def settings(self, preset: Preset) -> type[Any]:

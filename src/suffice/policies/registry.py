@@ -71,7 +71,8 @@ def find_method(name: str) -> Method | None:
         When another package names one that cannot be loaded.
     """
     if name in _METHODS:
-        return _load(_METHODS[name])
+        method: Method = _load(_METHODS[name])
+        return method
     return _load_entry(name) if name in _entries() else None
 
 
@@ -84,7 +85,8 @@ def find_kind(name: str) -> PolicyKind | None:
         See :func:`find_method`.
     """
     if name in _KINDS:
-        return _load(_KINDS[name])
+        kind: PolicyKind = _load(_KINDS[name])
+        return kind
     return _load_entry(name) if name in _entries() else None
 
 
@@ -103,12 +105,6 @@ def unfitted_policy(name: str) -> StopPolicy | None:
     from suffice.policies.fixed import FixedPolicy
 
     return FixedPolicy.named(name)
-
-
-def policy_name(kind: str, preset: str | None) -> str:
-    """What a policy of a file is called in results: its kind, perhaps with its preset."""
-    method = find_method(kind) if preset == "corrected" else None
-    return f"{kind}-corrected" if method is not None and method.names_preset else kind
 
 
 # --- fitting -------------------------------------------------------------------------------------
@@ -221,7 +217,7 @@ def _load_entry(name: str) -> Method:
     where = f"the method {name!r} that {_package(entry)} brings as {entry.value!r}"
     try:
         found = entry.load()
-    except Exception as error:  # noqa: BLE001 - somebody else's module may fail in any way
+    except Exception as error:
         said = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"{where} cannot be loaded: {said}") from error
     if not isinstance(found, Method):

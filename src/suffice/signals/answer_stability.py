@@ -67,6 +67,7 @@ ANSWER_STABLE_PUBLISHED = SignalSpec(
     high=1.0,
     compute=answer_stable_published,
     binary=True,
+    variant_of="answer_stable",
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.signals.spec import SAMPLES, UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
 
@@ -47,6 +47,8 @@ CANDIDATE_AGREEMENT = SignalSpec(
     name="candidate_agreement",
     summary="token overlap of the candidate steps, or of the samples (paper 4, SC)",
     needs=("samples",),
+    answers=False,
+    charges=(SAMPLES,),
     low=0.0,
     high=1.0,
     compute=candidate_agreement,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import VERDICTS, SignalSpec
 
 
-def _share(name: str, summary: str, asks: str = "") -> SignalSpec:
-    needs = ("passages",) if asks else ()
+def _share(name: str, summary: str, asks: str) -> SignalSpec:
+    needs = ("passages",)
     return SignalSpec(name=name, summary=summary, low=0.0, high=1.0, asks=asks, needs=needs)
 
 
@@ -15,6 +15,7 @@ JUDGE_SUPPORT = SignalSpec(
     summary="a judge's rating of the evidence for the answer, 1-5 (paper 0)",
     low=1.0,
     high=5.0,
+    charges=(VERDICTS,),
     asks="--llm",
     needs=("passages",),
 )
@@ -33,6 +34,8 @@ EVIDENCE_ENTAILMENT = _share(
 LLM_STOP = SignalSpec(
     name="llm_stop",
     summary="1 when the model, asked, wants to stop (paper 1)",
+    answers=False,
+    charges=(VERDICTS,),
     low=0.0,
     high=1.0,
     binary=True,
@@ -40,9 +43,16 @@ LLM_STOP = SignalSpec(
 MALFORMED_ACTIONS = SignalSpec(
     name="malformed_actions",
     summary="replies so far that could not be read: actions (asked twice), follow-up questions, verdicts",
+    answers=False,
     low=0.0,
     direction="low",
 )
 Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here (paper 1)")
 Q_CONT = SignalSpec(name="q_cont", summary="learned value of going on (paper 1)")
-REMAINING_SHARE = _share("remaining_share", "share of the steps still to come (paper 4, DR)")
+REMAINING_SHARE = SignalSpec(
+    name="remaining_share",
+    summary="share of the steps still to come (paper 4, DR)",
+    answers=False,
+    low=0.0,
+    high=1.0,
+)

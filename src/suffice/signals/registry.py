@@ -15,6 +15,12 @@ from suffice.signals.answer_stability import (
     ANSWER_STABLE,
     ANSWER_STABLE_PUBLISHED,
 )
+from suffice.signals.asking.reranking import (
+    RERANK_MEAN,
+    RERANK_TOP_SCORE,
+    RERANK_VARIANCE,
+    RERANK_VARIANCE_RAW,
+)
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.model_confidence import (
     ANSWER_TOKEN_MARGIN,
@@ -37,12 +43,6 @@ from suffice.signals.recorded import (
     Q_CONT,
     Q_STOP,
     REMAINING_SHARE,
-)
-from suffice.signals.rerank_scores import (
-    RERANK_MEAN,
-    RERANK_TOP_SCORE,
-    RERANK_VARIANCE,
-    RERANK_VARIANCE_RAW,
 )
 from suffice.signals.retrieval_scores import RETRIEVAL_GAP, RETRIEVAL_Z, RETRIEVAL_Z_ROBUST
 from suffice.signals.samples import (

@@ -51,6 +51,7 @@ RETRIEVAL_Z = SignalSpec(
     name="retrieval_z",
     summary="z-score of the best candidate among those retrieved",
     needs=("candidate_scores",),
+    answers=False,
     low=0.0,
     compute=retrieval_z,
 )
@@ -58,6 +59,7 @@ RETRIEVAL_Z_ROBUST = SignalSpec(
     name="retrieval_z_robust",
     summary="the same from median and interquartile range",
     needs=("candidate_scores",),
+    answers=False,
     low=0.0,
     compute=retrieval_z_robust,
 )
@@ -65,6 +67,7 @@ RETRIEVAL_GAP = SignalSpec(
     name="retrieval_gap",
     summary="best minus second best candidate score",
     needs=("candidate_scores",),
+    answers=False,
     low=0.0,
     compute=retrieval_gap,
 )

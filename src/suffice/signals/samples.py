@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
 from suffice.scoring import normalize_answer
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.signals.spec import SAMPLES, UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
@@ -79,6 +79,8 @@ SELF_CONSISTENCY = SignalSpec(
     name="self_consistency",
     summary="share of the samples with the most frequent answer",
     needs=("samples",),
+    answers=False,
+    charges=(SAMPLES,),
     low=0.0,
     high=1.0,
     compute=self_consistency,
@@ -88,6 +90,8 @@ NORMALIZED_ENTROPY = SignalSpec(
     name="normalized_entropy",
     summary="entropy of the sampled answers, 0 when all agree",
     needs=("samples",),
+    answers=False,
+    charges=(SAMPLES,),
     low=0.0,
     high=1.0,
     direction="low",
@@ -98,6 +102,8 @@ TOP_CLUSTER_CONFIDENCE = SignalSpec(
     name="top_cluster_confidence",
     summary="share of the samples in the largest cluster",
     needs=("samples",),
+    answers=False,
+    charges=(SAMPLES,),
     low=0.0,
     high=1.0,
     compute=top_cluster_confidence,

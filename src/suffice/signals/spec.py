@@ -7,10 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from suffice.protocols import Charge
 from suffice.trace.rounds.records import LoopView
 
 UNDEFINED = math.nan
 Direction = Literal["high", "low"]
+
+
+def _charge(calls: str) -> Charge:
+    kinds = ("prompt", "cached", "completion")
+    return Charge(f"{calls}_calls", tuple(f"{calls}_{kind}_tokens" for kind in kinds))
+
+
+SAMPLES = _charge("sample")
+VERDICTS = _charge("judge")
+RERANKS = Charge("rerank_calls")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +36,11 @@ class SignalSpec:
         One line for people.
     needs
         Optional trace columns without which it is undefined everywhere.
+    answers
+        Whether it is made of the round's answer, or of what the answering call said with it. Samples
+        are calls of their own.
+    charges
+        What a policy that reads it pays for in every round, beyond the answers.
     low, high
         Bounds of its values, both attainable in the limit; infinite where unbounded.
     direction
@@ -38,6 +54,8 @@ class SignalSpec:
         What to use where its inputs are missing.
     asks
         The option of ``suffice signals`` that names the model it needs; empty: none does.
+    variant_of
+        The signal that it repeats as a publication computes it; a search over all signals leaves it out.
     own_settings
         Whether a policy changed its meaning: then it is always computed, since a recorded value of
         the name means the usual one.
@@ -46,6 +64,8 @@ class SignalSpec:
     name: str
     summary: str
     needs: tuple[str, ...] = ()
+    answers: bool = True
+    charges: tuple[Charge, ...] = ()
     low: float = -math.inf
     high: float = math.inf
     direction: Direction = "high"
@@ -53,6 +73,7 @@ class SignalSpec:
     binary: bool = False
     instead: str = ""
     asks: str = ""
+    variant_of: str = ""
     own_settings: bool = False
 
     def __call__(self, view: LoopView) -> float:

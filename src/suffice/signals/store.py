@@ -22,6 +22,7 @@ from suffice.signals.asking.judge_support import (
 )
 from suffice.signals.asking.reranking import Reranking, rerank_passages
 from suffice.signals.asking.whole_record import Asked, Replies
+from suffice.signals.available import lack
 from suffice.signals.recorded import JUDGE_SUPPORT
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import SignalSpec
@@ -220,13 +221,11 @@ def _sorted_out(names: Sequence[str], traces: TraceSet) -> tuple[list[str], dict
     skipped: dict[str, str] = {}
     for name in names:
         spec = SIGNALS[name]
-        missing = _missing_columns(spec, traces)
+        why = lack(spec, traces)
         if name in traces.signal_names:
             skipped[name] = "stored already"
-        elif missing:
-            skipped[name] = f"the trace has no {' and no '.join(missing)}"
-        elif spec.recorded_only:
-            skipped[name] = f"needs {spec.asks or 'a model'}"
+        elif why is not None:
+            skipped[name] = why.no_columns or f"needs {spec.asks or 'a model'}"
         elif name in _RERANKED and not _has_rerank_scores(traces.table):
             skipped[name] = f"needs {spec.asks}"
         else:

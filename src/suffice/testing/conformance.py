@@ -20,7 +20,8 @@ from suffice.protocols import (
     Retriever,
     StopPolicy,
 )
-from suffice.signals.table import missing_inputs, signal_table
+from suffice.signals.available import lack
+from suffice.signals.table import signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
@@ -196,7 +197,7 @@ def check_policy(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
     replay refuses those.
     """
     traces = to_trace_set(records)
-    if any(missing_inputs(spec, traces) for spec in policy.specs):
+    if any(lack(spec, traces) for spec in policy.specs):
         return
     wanted = policy.stop_rounds(signal_table(traces, policy.specs))
     if wanted.shape != (len(records),):

@@ -1,1 +1,1 @@
-"""Recorded rounds and plans, and the durable files that hold them."""
+"""Recorded rounds and plans, and the durable files that hold them: one writer for both."""

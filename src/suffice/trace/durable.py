@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,7 +51,22 @@ _FAILURES_FILE = "failures.jsonl"
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Keep a second recorder out; the lock goes with the process, however it ends."""
+    """Keep a second recorder out; the lock goes with the process, however it ends.
+
+    Raises
+    ------
+    DataError
+        When ``root`` cannot be written.
+    UsageError
+        When another recorder is at it, or the system has no such locks: reading needs none.
+    """
+    try:
+        import fcntl
+    except ImportError as error:
+        raise UsageError(
+            "recording needs the file locks of a POSIX system, which this one has not; record on Linux, "
+            "macOS or WSL (traces are read, replayed and used for decisions anywhere)"
+        ) from error
     single = root.suffix == ".parquet"
     folder = root.parent if single else root
     name = f".{root.name}.lock" if single else ".lock"

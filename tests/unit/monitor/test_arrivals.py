@@ -12,7 +12,7 @@ import pytest
 from suffice.errors import DataError
 from suffice.monitor import arrivals
 from suffice.monitor.arrivals import Arrivals, Grading, read_arrived
-from suffice.policies.micp.policy import Match
+from suffice.scoring import Match
 
 GOLD = {"gold_answers": ["The Tempest", "Tempest (play)"]}
 

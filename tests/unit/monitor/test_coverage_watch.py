@@ -13,7 +13,8 @@ from suffice.monitor.arrivals import Arrived
 from suffice.monitor.coverage_watch import Promise, Watch, WatchSettings, promise_of, watch
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.fixed import FixedPolicy
-from suffice.policies.micp.policy import Clusters, Match, MiCPPolicy
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.scoring import Match
 
 
 def policy(**fields: Any) -> MiCPPolicy:

@@ -11,6 +11,7 @@ import pytest
 
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel
+from suffice.measures.measures import Measures
 from suffice.replay.choose.certified import CertifySettings
 from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
@@ -170,7 +171,7 @@ def gathered() -> Gathered:
     result = replay(
         evaluated, built, ReplaySettings(baseline="fixed-3", split="eval", resamples=60)
     )
-    comparison = Comparison(traces=evaluated, result=result)
+    comparison = Comparison(measures=Measures(evaluated), result=result)
     signals = ("answer_stable", "answer_token_margin", "overlap")
     settings = PartsSettings(search=SearchSettings(signals=signals, form="dnf", grid=5))
     return Gathered(comparison, report_parts(traces, comparison, settings))

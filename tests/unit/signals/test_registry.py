@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from suffice.errors import UsageError
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken
+from suffice.signals.spec import RERANKS, SAMPLES, VERDICTS
+from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken, Usage
 from suffice.trace.rounds.schema import SCHEMA
 
 NAMES = [
@@ -147,6 +149,35 @@ def test_declared_needs_are_enough(some: list[Round]) -> None:
             "q", tuple(Round(**{key: getattr(each, key) for key in kept}) for each in some)
         )
         assert repr(spec(full)) == repr(spec(bare)), spec.name
+
+
+def test_what_each_signal_charges_and_which_read_no_answer() -> None:
+    charged = {name: spec.charges for name, spec in SIGNALS.items() if spec.charges}
+    sampled = [name for name, spec in SIGNALS.items() if "samples" in spec.needs]
+    assert charged == {
+        **dict.fromkeys(sampled, (SAMPLES,)),
+        **dict.fromkeys(("judge_support", "llm_stop"), (VERDICTS,)),
+        **dict.fromkeys((name for name in SIGNALS if name.startswith("rerank_")), (RERANKS,)),
+    }
+    usage = {field.name for field in dataclasses.fields(Usage)}
+    for charge in (SAMPLES, VERDICTS, RERANKS):
+        assert {charge.calls, *charge.tokens} <= usage
+    assert {name for name, spec in SIGNALS.items() if not spec.answers} == {
+        *sampled,
+        *(name for name in SIGNALS if name.startswith(("rerank_", "retrieval_", "overlap"))),
+        *("llm_stop", "malformed_actions", "remaining_share"),
+    }
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(rounds, min_size=1, max_size=3), texts)
+def test_signals_that_read_no_answer_do_not_move_with_it(some: list[Round], other: str) -> None:
+    first = LoopView("q", tuple(some))
+    last = dataclasses.replace(some[-1], answer=other, tokens=None, verbalized_confidence=None)
+    second = LoopView("q", (*some[:-1], last))
+    for spec in SIGNALS.values():
+        if not spec.answers:
+            assert repr(spec(first)) == repr(spec(second)), spec.name
 
 
 def test_unknown_names_are_refused_and_own_ones_pass() -> None:

@@ -36,8 +36,7 @@ from suffice.bench.hidden_constraints.settings import (
 )
 from suffice.pipelines.planning.controls import GATED
 from suffice.pipelines.planning.recorder import UNREADABLE, PlanRecorderSettings, record_plans
-from suffice.pipelines.record.recorder import RecordSummary
-from suffice.pipelines.record.session import Progress
+from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever, Verdict
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.plan_set import PlanSet

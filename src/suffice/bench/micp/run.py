@@ -26,7 +26,6 @@ from suffice.bench.micp.notes import StudyNotes
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import exact_level, lower_order_statistic
 from suffice.policies.method import Preset
-from suffice.policies.micp.relevance_fit import Retention
 from suffice.policies.micp.search import search_allocations
 from suffice.policies.micp.stage2 import (
     OBJECTIVES,
@@ -36,6 +35,7 @@ from suffice.policies.micp.stage2 import (
     calibrate_without_stopping,
     evaluate,
 )
+from suffice.protocols import Retention
 from suffice.trace.rounds.table import TraceSet
 
 

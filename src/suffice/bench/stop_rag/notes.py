@@ -103,7 +103,7 @@ def _about_fits(study: StopRAGStudy, fitted: Sequence[FittedPolicy]) -> Iterator
         )
     said: dict[str, list[str]] = {}
     for one in fitted:
-        for remark in one.policy.remarks:
+        for remark in one.policy.facts.notes:
             said.setdefault(remark, []).append(one.fit.name)
     for remark, names in said.items():
         which = "every fit" if len(names) == len(fitted) else ", ".join(names)

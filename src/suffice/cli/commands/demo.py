@@ -12,6 +12,7 @@ from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
+from suffice.measures.measures import Measures
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.pipelines.record.session import Progress
@@ -79,10 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
     policy = fit_method("tasr", traces, "corrected", FIT_SPLIT)
     policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)
     say("3/4 replaying every policy on the other questions, without a model call")
-    comparison = compare(traces, ComparisonSettings(policies=usual_policies(traces)))
+    measures = Measures(traces)
+    comparison = compare(measures, ComparisonSettings(policies=usual_policies(traces)))
     say("4/4 writing the report")
     report = out / "report.html"
-    write_report(comparison, report, report_parts(traces, comparison))
+    write_report(comparison, report, report_parts(measures, comparison))
     if arguments.json:
         print_json(
             {

@@ -32,8 +32,7 @@ from suffice.pipelines.loops.ranked import BudgetedSettings, settle_certainty
 from suffice.pipelines.loops.registry import LOOPS, AnySettings
 from suffice.pipelines.loops.searching import SearchSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples
-from suffice.pipelines.record.recorder import RecordSummary
-from suffice.pipelines.record.session import Progress
+from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.pipelines.record.splits import parse_splits
 from suffice.retrieval.pairs.training_record import trained_on
 

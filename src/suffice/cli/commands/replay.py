@@ -13,6 +13,7 @@ from suffice.cli.options import (
     open_traces,
 )
 from suffice.cli.output import print_json, say
+from suffice.measures.measures import Measures
 from suffice.replay.run.compare import compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.run.q_values import with_q_values
@@ -53,9 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
     settings = comparison_settings(arguments)
     traces = open_traces(arguments, say)
-    comparison = compare(traces, settings)
+    measures = Measures(traces)
+    comparison = compare(measures, settings)
     if arguments.write_signals is not None:
-        written = write_trace_set(with_q_values(traces, comparison), arguments.write_signals)
+        written = write_trace_set(with_q_values(measures, comparison), arguments.write_signals)
         say(f"wrote {written}")
     others = [compare(open_more(path, arguments, say), settings) for path in arguments.macro]
     macro = macro_means([comparison, *others]) if others else None

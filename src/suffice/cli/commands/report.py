@@ -15,6 +15,7 @@ from suffice.cli.options import (
     open_traces,
 )
 from suffice.cli.output import print_json, say
+from suffice.measures.measures import Measures
 from suffice.policies.fitting import FIT_SPLIT
 from suffice.replay.choose.formulas import FORMS
 from suffice.replay.choose.search import SearchSettings
@@ -107,8 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
     settings = comparison_settings(arguments)
     if not settings.policies and not settings.rules:
         settings = replace(settings, policies=usual_policies(traces, settings.fit_on))
-    comparison = compare(traces, settings)
-    parts = report_parts(traces, comparison, _parts_settings(arguments, settings))
+    measures = Measures(traces)
+    comparison = compare(measures, settings)
+    parts = report_parts(measures, comparison, _parts_settings(arguments, settings))
     size = write_report(comparison, Path(arguments.out), parts)
     if arguments.search and "search" in parts.left_out:
         say(f"no search: {parts.left_out['search']}")
@@ -148,7 +150,7 @@ def _parts_settings(arguments: argparse.Namespace, settings: ComparisonSettings)
 
 def write_report(comparison: Comparison, out: Path, parts: ReportParts | None = None) -> int:
     """Write the comparison's report with these parts; its size in bytes."""
-    text = render_report(report_data(comparison.traces, comparison.result, parts))
+    text = render_report(report_data(comparison.measures, comparison.result, parts))
     content = text.encode()
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, content)

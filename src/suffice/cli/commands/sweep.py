@@ -14,7 +14,7 @@ from suffice.cli.options import (
     open_traces,
 )
 from suffice.cli.output import print_json, say
-from suffice.policies.tasr.fit import TEMPLATE
+from suffice.policies.thresholds import TEMPLATE
 from suffice.replay.choose.sweep import SweepSettings, sweep
 from suffice.report.tables.sweep import sweep_table
 

@@ -12,10 +12,9 @@ from suffice.policies.ab_rag.policy import ABRagPolicy, Certainty
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.micp.notes import loop_differences
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.registry import METHODS, method_and_preset
+from suffice.policies.registry import find_method, method_and_preset
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Encoder, StopPolicy
 
@@ -26,7 +25,7 @@ AGENT_RULE = "llm_stop"
 
 def names_ab_rag(named: str | None) -> bool:
     """Whether this is the published ``ab-rag``, which reads for S1 what the model gives."""
-    return named is not None and method_and_preset(named) == (METHODS["ab-rag"], "published")
+    return named is not None and method_and_preset(named) == (find_method("ab-rag"), "published")
 
 
 def live_policy(
@@ -146,11 +145,10 @@ def differences(policy: StopPolicy, loop: Mapping[str, Any]) -> list[str]:
 
     ``loop`` says of it what a run document says.
     """
-    if not isinstance(policy, MiCPPolicy):
-        return []
-    found = loop_differences(policy, loop)
-    if loop.get("rounds", policy.rounds) < policy.rounds:
-        found.append(f"up to {policy.rounds} rounds there, {loop['rounds']} here")
+    facts = policy.facts
+    found = facts.differences(loop)
+    if facts.promise and loop.get("rounds", facts.max_rounds) < facts.max_rounds:
+        found.append(f"up to {facts.max_rounds} rounds there, {loop['rounds']} here")
     return found
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import UsageError
 from suffice.pipelines.planning.agent import PlanningAgent
-from suffice.pipelines.record.recorder import RecordSummary
-from suffice.pipelines.record.session import Failure, Progress, Session
+from suffice.pipelines.record.session import RecordSummary, SessionSettings, record_all
 from suffice.protocols import Judge
-from suffice.trace.plans.file import PlanWriter
+from suffice.trace.plans.file import plan_writer
 from suffice.trace.plans.records import PlanGold, PlanKey, PlanRecord, PlanTask
-from suffice.trace.plans.rows import PLAN_ROWS
-from suffice.trace.rounds.writer import rows_to_table
 
 UNREADABLE = "unreadable"
 """Begins the recorded word of a judge whose reply could not be read."""
@@ -50,23 +46,20 @@ class PlanJob:
         return self.task.id, self.agent.control.name, self.retriever, self.seed
 
 
-def _ignore(_: Progress) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecorderSettings:
+class PlanRecorderSettings(SessionSettings):
     """How a recording runs.
 
-    ``run`` is the ``suffice.run`` document; a resumed recording must state the same. ``judge`` is asked
-    about the final plan of a task with gold, once for each hidden constraint; ``None``: nobody is.
+    Parameters
+    ----------
+    judge
+        Asked about the final plan of a task with gold, once for each hidden constraint; ``None``: nobody
+        is.
+
+    The others are those of :class:`suffice.pipelines.record.session.SessionSettings`.
     """
 
-    run: Mapping[str, Any]
-    concurrency: int = 1
     judge: Judge | None = None
-    on_start: Callable[[int], None] | None = None
-    on_progress: Callable[[Progress], None] = field(default=_ignore)
 
 
 def record_plans(
@@ -92,60 +85,35 @@ def record_plans(
         raise UsageError(
             f"two jobs are the run {twice} (task, agent, retriever, seed); give one of them"
         )
-    with PlanWriter(out, run=settings.run) as writer:
-        wanted = [job for job in jobs if job.key not in writer.done]
-        # runs that fail every time would else look like a backend that is down
-        wanted.sort(key=lambda job: job.key in writer.failed)
-        session = Session(
-            _Plans(writer, settings.judge),
-            concurrency=settings.concurrency,
-            on_progress=settings.on_progress,
-        )
-        if settings.on_start is not None:
-            settings.on_start(len(wanted))
-        interrupted = session.run(wanted)
-        before = len(jobs) - len(wanted)
-    return RecordSummary(
-        recorded=session.finished, before=before, failed=session.failed, interrupted=interrupted
-    )
+    with plan_writer(out, run=settings.run) as writer:
+        return record_all(jobs, _Plans(settings.judge), writer, settings)
 
 
 class _Plans:
-    """The work of a recording; fulfils :class:`suffice.pipelines.record.session.Work`."""
+    """Fulfils :class:`suffice.pipelines.record.session.Recorder`."""
 
     noun = "runs"
 
-    def __init__(self, writer: PlanWriter, judge: Judge | None) -> None:
-        self._writer = writer
+    def __init__(self, judge: Judge | None) -> None:
         self._judge = judge
 
-    def add(self, results: Sequence[PlanRecord]) -> None:
-        self._writer.add(results)
+    def key(self, task: PlanJob) -> PlanKey:
+        return task.key
 
-    def fail(self, task: PlanJob, reason: str) -> None:
-        self._writer.fail(task.key, reason)
-
-    def do(self, task: PlanJob, stop: threading.Event) -> PlanRecord | Failure | None:
-        try:
-            ran = task.agent.run_unless(stop, task.task, seed=task.seed)
-            if ran is None:
-                return None
-            finished = PlanRecord(
-                task=task.task,
-                agent=task.agent.control.name,
-                retriever=task.retriever,
-                seed=task.seed,
-                steps=ran.steps,
-                outcome=ran.outcome,
-                gold=task.gold,
-            )
-            finished = _judged(finished, self._judge)
-            rows_to_table(
-                PLAN_ROWS, [finished], {}
-            )  # what no file can hold is this run's failure alone
-        except (BackendError, DataError) as error:
-            return Failure(str(error))
-        return finished
+    def record(self, task: PlanJob, stop: threading.Event) -> PlanRecord | None:
+        ran = task.agent.run_unless(stop, task.task, seed=task.seed)
+        if ran is None:
+            return None
+        record = PlanRecord(
+            task=task.task,
+            agent=task.agent.control.name,
+            retriever=task.retriever,
+            seed=task.seed,
+            steps=ran.steps,
+            outcome=ran.outcome,
+            gold=task.gold,
+        )
+        return _judged(record, self._judge)
 
 
 def _judged(record: PlanRecord, judge: Judge | None) -> PlanRecord:

@@ -22,11 +22,10 @@ from suffice.pipelines.loops.sources import (
 from suffice.pipelines.record.recorder import (
     CERTAINTY_REASON,
     RecorderSettings,
-    RecordSummary,
     Task,
     record,
 )
-from suffice.pipelines.record.session import Progress
+from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.pipelines.record.splits import assign_splits
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.retrieval.ranking import corpus_fingerprint

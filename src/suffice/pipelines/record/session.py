@@ -1,23 +1,24 @@
-"""One run of a recorder: workers do the work, one thread of its own writes."""
+"""One run of a recorder, whatever it records: what is left to do, what failed, when it gives up."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
-from suffice.errors import BackendError, UsageError
+from suffice.concurrency import side_by_side
+from suffice.errors import BackendError, DataError
+from suffice.trace.writer import RecordKey, StoredRecord, TraceWriter
 
 # failures in a row after which the backend is taken to be down: so many before the first success, or
 # so many for each worker with the very same reason
 _GIVE_UP_AFTER = 5
 
-T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
-R = TypeVar("R")
+_Task = TypeVar("_Task")
+_Task_contra = TypeVar("_Task_contra", contravariant=True)
+_Record = TypeVar("_Record")
+_Record_co = TypeVar("_Record_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,153 +30,153 @@ class Progress:
     planned: int
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a piece of work could not be finished."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSummary:
+    """What a run did: records made now, found recorded before, failed; and whether it was cut."""
 
-    reason: str
+    recorded: int
+    before: int
+    failed: int
+    interrupted: bool = False
 
 
-class Work(Protocol[T_contra, R]):
-    """What a session does, and where it puts what comes out."""
-
-    @property
-    def noun(self) -> str:
-        """What the pieces are, for messages: ``questions``."""
-        ...
-
-    def do(self, task: T_contra, stop: threading.Event) -> R | Failure | None:
-        """One piece, in any thread; ``None`` when told to stop before it was finished."""
-        ...
-
-    def add(self, results: Sequence[R]) -> None:
-        """Make results durable."""
-        ...
-
-    def fail(self, task: T_contra, reason: str) -> None:
-        """Note, durably, that a piece could not be finished."""
-        ...
+def _ignore(_: Progress) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Done(Generic[T, R]):
-    task: T
-    result: R | Failure | None
-
-
-def _finished(ended: Mapping[Future[R | Failure | None], T]) -> list[_Done[T, R]]:
-    """Those that did not raise."""
-    return [
-        _Done(task=task, result=future.result())
-        for future, task in ended.items()
-        if future.exception() is None
-    ]
-
-
-class Session(Generic[T, R]):
-    """Does pieces of work side by side; each is durable before the next is reported.
-
-    Ctrl-C reaches the main thread only, so it cannot cut a write in two.
+class SessionSettings:
+    """How a recording runs.
 
     Parameters
     ----------
-    work
-        What is done.
+    run
+        The ``suffice.run`` document; a resumed recording must state the same.
     concurrency
-        Workers.
+        Pieces of work under way at once.
+    on_start
+        Told, before the first call to the model, how many are still to be recorded.
     on_progress
-        Told after every piece.
+        Told after every one.
     """
+
+    run: Mapping[str, Any]
+    concurrency: int = 1
+    on_start: Callable[[int], None] | None = None
+    on_progress: Callable[[Progress], None] = field(default=_ignore)
+
+
+class Recorder(Protocol[_Task_contra, _Record_co]):
+    """Makes one record from one task."""
+
+    @property
+    def noun(self) -> str:
+        """What the tasks are, for messages: ``questions``."""
+        ...
+
+    def key(self, task: _Task_contra) -> RecordKey:
+        """The key of its record."""
+        ...
+
+    def record(self, task: _Task_contra, stop: threading.Event) -> _Record_co | None:
+        """The record, in any thread; ``None`` when told to stop before it was finished.
+
+        Raises
+        ------
+        BackendError, DataError
+            A failure of this task alone.
+        """
+        ...
+
+
+def record_all(
+    tasks: Sequence[_Task],
+    recorder: Recorder[_Task, _Record],
+    writer: TraceWriter[_Record],
+    settings: SessionSettings,
+) -> RecordSummary:
+    """Record every task that the writer does not hold yet.
+
+    Each finished record is durable before the next is reported. What fails is stored in
+    ``failures.jsonl`` beside the shards and tried again by the next run, after the others. An interrupt
+    lets what is under way end, keeps what is finished and returns with ``interrupted``.
+
+    Raises
+    ------
+    BackendError
+        When the first pieces all fail, with the reason, or the disk refuses.
+    """
+    wanted = [task for task in tasks if recorder.key(task) not in writer.done]
+    # those that fail every time would else look like a backend that is down
+    wanted.sort(key=lambda task: recorder.key(task) in writer.failed)
+    session = _Session(recorder, writer, len(wanted), settings)
+    if settings.on_start is not None:
+        settings.on_start(len(wanted))
+    interrupted = side_by_side(session, wanted, concurrency=settings.concurrency)
+    return RecordSummary(
+        recorded=session.finished,
+        before=len(tasks) - len(wanted),
+        failed=session.failed,
+        interrupted=interrupted,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    reason: str
+
+
+class _Session(Generic[_Task, _Record]):
+    """The work of a recording; fulfils :class:`suffice.concurrency.Work`."""
 
     def __init__(
         self,
-        work: Work[T, R],
-        *,
-        concurrency: int,
-        on_progress: Callable[[Progress], None],
+        recorder: Recorder[_Task, _Record],
+        writer: TraceWriter[_Record],
+        planned: int,
+        settings: SessionSettings,
     ) -> None:
-        if concurrency < 1:
-            raise UsageError(f"concurrency must be at least 1, found {concurrency}")
-        self._work = work
-        self._concurrency = concurrency
-        self._on_progress = on_progress
-        self._stop = threading.Event()
-        self._planned = 0
+        self._recorder = recorder
+        self._writer = writer
+        self._planned = planned
+        self._on_progress = settings.on_progress
+        self._concurrency = settings.concurrency
         self._failed_in_a_row = 0
         self._same_in_a_row = 0
         self._last_reason = ""
         self.finished = 0
         self.failed = 0
 
-    def run(self, tasks: Sequence[T]) -> bool:
-        """Do the work; true when interrupted.
+    def do(self, task: _Task, stop: threading.Event) -> StoredRecord | _Failure | None:
+        try:
+            record = self._recorder.record(task, stop)
+            # here, since what no file can hold is this task's failure alone
+            return None if record is None else self._writer.stored(record)
+        except (BackendError, DataError) as error:
+            return _Failure(str(error))
 
-        Raises
-        ------
-        BackendError
-            When the first pieces all fail, with the reason, or the disk refuses.
-        """
-        self._planned = len(tasks)
-        waiting = iter(tasks)
-        pending: dict[Future[R | Failure | None], T] = {}
-        with ThreadPoolExecutor(1) as disk, ThreadPoolExecutor(self._concurrency) as pool:
-            # an interrupt while an executor starts its thread makes it forget the thread: start it now
-            disk.submit(int).result()
-
-            def submit() -> None:
-                task = next(waiting, None)
-                if task is not None and not self._stop.is_set():
-                    pending[pool.submit(self._work.do, task, self._stop)] = task
-
-            try:
-                for _ in range(self._concurrency):
-                    submit()
-                while pending:
-                    done, _ = wait(pending, return_when=FIRST_COMPLETED)
-                    ended = {each: pending.pop(each) for each in done}
-                    raised = [each for each in done if each.exception() is not None]
-                    for _ in () if raised else done:
-                        submit()
-                    disk.submit(self._store, _finished(ended)).result()
-                    for each in raised:
-                        each.result()
-                    self._report()
-            except KeyboardInterrupt:
-                self._stop.set()
-                # behind a write that may be under way
-                disk.submit(self._drain, pending).result()
-                return True
-            except BaseException:
-                self._stop.set()
-                with suppress(BackendError):  # a full disk; the first error is the one to tell
-                    disk.submit(self._drain, pending, failures=False).result()
-                raise
-        return False
-
-    def _drain(
-        self, pending: Mapping[Future[R | Failure | None], T], *, failures: bool = True
+    def keep(
+        self, results: Sequence[tuple[_Task, StoredRecord | _Failure | None]], *, broken: bool
     ) -> None:
-        """Keep what finishes while the end comes in; ``failures`` too, unless that is why it ends."""
-        wait(pending)
-        ended = _finished(pending)
-        self._store(ended if failures else [x for x in ended if not isinstance(x.result, Failure)])
-
-    def _store(self, results: Sequence[_Done[T, R]]) -> None:
-        finished = [each for each in results if not isinstance(each.result, Failure | None)]
-        self._work.add([each.result for each in finished])  # type: ignore[misc]
-        self.finished += len(finished)
-        if finished:
+        stored = [result for _, result in results if isinstance(result, StoredRecord)]
+        self._writer.add_stored(stored)
+        self.finished += len(stored)
+        if stored:
             self._failed_in_a_row = self._same_in_a_row = 0
-        for each in results:
-            if isinstance(each.result, Failure):
-                self._work.fail(each.task, each.result.reason)
-                self.failed += 1
-                self._failed_in_a_row += 1
-                same = each.result.reason == self._last_reason
-                self._same_in_a_row = self._same_in_a_row + 1 if same else 1
-                self._last_reason = each.result.reason
+        if broken:
+            return  # failures are those of what ends it
+        for task, result in results:
+            if isinstance(result, _Failure):
+                self._fail(task, result.reason)
 
-    def _report(self) -> None:
+    def _fail(self, task: _Task, reason: str) -> None:
+        self._writer.fail(self._recorder.key(task), reason)
+        self.failed += 1
+        self._failed_in_a_row += 1
+        self._same_in_a_row = self._same_in_a_row + 1 if reason == self._last_reason else 1
+        self._last_reason = reason
+
+    def report(self) -> None:
         """Tell how far it is, and give up on a backend that is down."""
         self._on_progress(
             Progress(finished=self.finished, failed=self.failed, planned=self._planned)
@@ -183,6 +184,6 @@ class Session(Generic[T, R]):
         alike = self._same_in_a_row >= _GIVE_UP_AFTER * self._concurrency
         if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and self.finished == 0):
             raise BackendError(
-                f"{self._failed_in_a_row} {self._work.noun} failed in a row, the last with: "
+                f"{self._failed_in_a_row} {self._recorder.noun} failed in a row, the last with: "
                 f"{self._last_reason}; what was recorded is kept, run the same command to go on"
             )

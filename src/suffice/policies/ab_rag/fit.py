@@ -24,11 +24,16 @@ from suffice.policies.ab_rag.policy import (
     combined_confidence,
 )
 from suffice.policies.fitting import N_FOLDS, FitData, abstention_of, folds, gold_of
-from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, first_stops, score_stops
+from suffice.policies.thresholds import (
+    ThresholdScore,
+    cheapest_within_one_error,
+    first_stops,
+    score_stops,
+)
 from suffice.protocols import Signal
 from suffice.signals.abstained import ABSTAINED, abstained_signal
+from suffice.signals.available import lack, remedy
 from suffice.signals.registry import resolve
-from suffice.signals.table import missing_inputs
 from suffice.trace.rounds.table import TraceSet
 
 THRESHOLDS = tuple(round(0.02 * step, 2) for step in range(1, 51))  # at 1 it never stops
@@ -43,8 +48,8 @@ class _Held:
     def __init__(self, measures: Measures, names: Sequence[str]) -> None:
         traces = measures.traces
         self.source = traces.origin.source
-        self._missing = {name: missing_inputs(resolve(name), traces) for name in names}
-        table = measures.signals([name for name in names if not self._missing[name]])
+        self._lacks = {name: lack(resolve(name), traces) for name in names}
+        table = measures.signals([name for name in names if self._lacks[name] is None])
         self._values = {name: values[traces.exists] for name, values in table.values.items()}
 
     def values(self, name: str) -> NDArray[np.float64]:
@@ -66,13 +71,11 @@ class _Held:
         """Refuse a record that gives the signal nowhere."""
         if self.share(name):
             return
-        spec, missing = resolve(name), self._missing[name]
-        if missing and not spec.recorded_only:
-            lacks = f"needs column {' and '.join(missing)}, which {self.source} does not hold"
-        else:
-            lacks = f"is defined in no round of {self.source}"
-        by = f"; compute it with suffice signals {spec.asks}" if spec.asks else ""
-        raise UsageError(f"ab-rag reads {name!r}, which {lacks}{by}")
+        why = self._lacks[name]
+        lacks = f"is defined in no round of {self.source}"
+        if why is not None and not why.unrecorded:
+            lacks = why.needed
+        raise UsageError(f"ab-rag reads {name!r}, which {lacks}{remedy(resolve(name))}")
 
 
 def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:

@@ -53,13 +53,13 @@ class ABRag(Method):
 
     name = "ab-rag"
     summary = (
-        "stop when a confidence made of model certainty, evidence and reranker scores reaches a threshold"
+        "stop when a confidence made of model certainty, evidence and reranker scores "
+        "reaches a threshold"
     )
     source = "paper 2"
     about = "what its confidence is made of, and where it stops"
     fitted = frozenset({"corrected"})
     main_field = "weights"
-    names_preset = True
 
     def settings(self, preset: Preset) -> type[Any]:
         """The corrected preset also has a choice of S2."""

@@ -23,7 +23,16 @@ from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.numbers.logistic import sigmoid
-from suffice.protocols import Action, Decision, PolicyTable, PolicyView, Signal
+from suffice.policies.needs import USUAL_SAMPLES, loop_needs
+from suffice.protocols import (
+    Action,
+    Decision,
+    Facts,
+    LoopNeeds,
+    PolicyTable,
+    PolicyView,
+    Signal,
+)
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 
@@ -223,8 +232,29 @@ class ABRagPolicy:
         )
 
     @property
-    def summary(self) -> str:
-        """The rule in one line."""
+    def needs(self) -> LoopNeeds:
+        """What its signals need; as many samples as S1 was fitted on."""
+        by_samples = self.signals[0] == "self_consistency"
+        return loop_needs(
+            self.specs,
+            samples=(by_samples and len(self.levels)) or USUAL_SAMPLES,
+            other_samples="" if self.preset == "published" else "its confidence may be off",
+            pipeline="budgeted",
+        )
+
+    @property
+    def facts(self) -> Facts:
+        """How it was built, and thresholds that change nothing."""
+        return Facts(
+            name="ab-rag-corrected" if self.preset == "corrected" else "ab-rag",
+            summary=self._summary,
+            fitted_on=self.fitted_on,
+            notes=(*self.notes, *map(str, self.plateaus)),
+            threshold=self.threshold,
+        )
+
+    @property
+    def _summary(self) -> str:
         terms = [
             f"{weight:.3g} {name}"
             + (f" (undefined: {self.undefined[name]:.3g})" if name in self.undefined else "")
@@ -264,11 +294,6 @@ class ABRagPolicy:
             if most < least:
                 found.append(Plateau(most, least, name, level))
         return tuple(found)
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What whoever uses it should know: how it was built, and thresholds that change nothing."""
-        return (*self.notes, *map(str, self.plateaus))
 
     # --- deciding --------------------------------------------------------------------------------
     def _linked(self, total: float) -> float:

@@ -93,7 +93,9 @@ def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> G
     )
 
 
-def fit_gate_policy(traces: TraceSet | Measures, split: str, costs: GateCosts = DEFAULT_COSTS) -> GatePolicy:
+def fit_gate_policy(
+    traces: TraceSet | Measures, split: str, costs: GateCosts = DEFAULT_COSTS
+) -> GatePolicy:
     """Learn P(EM = 1) from SC, CD and DR on a split of question traces (corrected).
 
     Rounds whose SC or CD is undefined are left out; each other round of a question weighs one over

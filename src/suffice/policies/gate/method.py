@@ -89,7 +89,6 @@ class GateMethod(Method):
     )
     fitted = frozenset({"corrected"})
     main_field = "settings"
-    names_preset = True
 
     def settings(self, preset: Preset) -> type[Any]:
         """What the thresholds are made of."""

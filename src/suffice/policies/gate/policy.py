@@ -15,13 +15,18 @@ from suffice.numbers.logistic import sigmoid
 from suffice.policies.gate.gate import chosen_action
 from suffice.policies.gate.risk import remaining_share
 from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction
-from suffice.protocols import Action, Decision, PolicyTable, PolicyView
+from suffice.policies.needs import loop_needs
+from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.spec import SignalSpec
 
 _REMAINING = "remaining_share"
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)
 PUBLISHED_CANDIDATES = 2
+_FOR_PLANS = (
+    "this gate was fitted on plan traces and guides a planning agent; to stop a loop that answers "
+    "questions, fit one on question traces: suffice fit gate TRACES --out policy.json"
+)
 
 
 def executes(
@@ -75,7 +80,7 @@ class GatePolicy:
     ...     RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=1.0),
     ...     GateCosts(retrieval=1, failure=2),
     ... )
-    >>> GatePolicy(settings=settings, rounds=4).summary
+    >>> GatePolicy(settings=settings, rounds=4).facts.summary
     'stop when sigmoid(1 - 3 (1 - SC) - 1 CD - 0.5 DR) > 0.5 and CD <= 0.5'
     """
 
@@ -120,8 +125,26 @@ class GatePolicy:
         return tuple(spec.name for spec in self.specs)
 
     @property
-    def summary(self) -> str:
-        """The rule in one line."""
+    def needs(self) -> LoopNeeds:
+        """The samples of SC; one fitted on plan traces refuses every loop."""
+        return loop_needs(
+            self.specs, samples=self.samples, refusal=_FOR_PLANS if self.rounds is None else ""
+        )
+
+    @property
+    def facts(self) -> Facts:
+        """Its rule, and where it can never stop early."""
+        why = self._never
+        return Facts(
+            name="gate-corrected" if self.preset == "corrected" else "gate",
+            summary=self._summary,
+            fitted_on=self.fitted_on,
+            notes=() if why is None else (f"it equals the full budget: {why}",),
+            max_rounds=self.rounds,
+        )
+
+    @property
+    def _summary(self) -> str:
         chosen, model = self.settings, self.settings.risk
         low, high = chosen.tau_low, chosen.tau_high
         reached = f"> {low:.4g}" if low >= high else f">= {high:.4g}"
@@ -130,12 +153,6 @@ class GatePolicy:
             f"- {model.contradiction:.3g} CD - {model.remaining:.3g} DR) {reached} and "
             f"CD <= {chosen.kappa:.4g}"
         )
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What whoever reads its figures should know: where it can never stop early."""
-        why = self._never
-        return () if why is None else (f"it equals the full budget: {why}",)
 
     @property
     def _never(self) -> str | None:
@@ -171,10 +188,7 @@ class GatePolicy:
             For a gate fitted on plan traces, which stops none.
         """
         if self.rounds is None:
-            raise UsageError(
-                "this gate was fitted on plan traces and guides a planning agent; to stop a loop that "
-                "answers questions, fit one on question traces: suffice fit gate TRACES --out policy.json"
-            )
+            raise UsageError(_FOR_PLANS)
         return self.rounds
 
     def decide(self, view: PolicyView) -> Decision:

@@ -18,19 +18,25 @@ from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.micp.notes import few_notes, filter_notes, tie_notes, unsampled_notes
-from suffice.policies.micp.policy import Clusters, Match, MiCPPolicy
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.relevance_fit import fit_filter, scored_by
 from suffice.policies.micp.samples import read_samples, samples_a_round
 from suffice.policies.micp.search import Allocation, search_allocation
-from suffice.policies.micp.settings import CALIBRATE, DEFAULT_ALPHA_RETRIEVAL, DEFAULT_SHARE, OPTIMIZE, MiCPSettings
+from suffice.policies.micp.settings import (
+    CALIBRATE,
+    DEFAULT_ALPHA_RETRIEVAL,
+    DEFAULT_SHARE,
+    OPTIMIZE,
+    MiCPSettings,
+)
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
     budget_spent,
     calibrate,
 )
-from suffice.scoring import normalize_answer
+from suffice.scoring import Match, normalize_answer
 from suffice.signals.asking.meaning_clusters import clustered_by
 from suffice.signals.samples import Clustering
 from suffice.trace.rounds.table import TraceSet

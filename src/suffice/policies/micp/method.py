@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.numbers.fields import field_of, finite, number, number_or_none, strings_of
 from suffice.policies.method import FIT_SPLIT, FitRun, Method, Preset
-from suffice.policies.micp.policy import Clusters, Match, MiCPPolicy
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.settings import CALIBRATE, OPTIMIZE, MiCPSettings
+from suffice.scoring import Match
 from suffice.signals.samples import CLUSTERINGS
 
 if TYPE_CHECKING:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -58,18 +56,6 @@ def few_notes(sizes: tuple[int, int], alpha: Fraction, thresholds: Stage2) -> li
     return [
         "no division of the error budget is better than no early stop on the questions to optimise on: "
         "the policy takes the full budget"
-    ]
-
-
-def loop_differences(policy: MiCPPolicy, loop: Mapping[str, Any]) -> list[str]:
-    """Where a loop, or a record's, is not the one the policy was calibrated on, each in words.
-
-    ``loop`` says of it what a run document says; what either does not state is passed over.
-    """
-    return [
-        f"{name} {known!r} there, {loop[name]!r} here"
-        for name, known in policy.fitted_on.get("loop", {}).items()
-        if name in loop and loop[name] != known
     ]
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +21,22 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.policies.needs import loop_needs
 from suffice.protocols import (
     Action,
     AnswerSet,
+    ClusterNeeds,
+    CoveragePromise,
     Decision,
+    Facts,
+    LoopNeeds,
     PolicyTable,
     PolicyView,
+    RecordedSets,
     SetMember,
     Signal,
 )
-from suffice.scoring import exact_match, f1_score
+from suffice.scoring import Match
 from suffice.signals.samples import (
     Clustering,
     SampleCluster,
@@ -40,6 +46,9 @@ from suffice.signals.samples import (
 )
 from suffice.signals.table import signal_value
 from suffice.trace.rounds.records import LoopView, Round
+
+if TYPE_CHECKING:  # deciding live must not load pyarrow
+    from suffice.trace.rounds.table import TraceSet
 
 StopOn = Literal["entropy", "top-confidence"]
 STOP_ON: tuple[StopOn, ...] = get_args(StopOn)
@@ -62,29 +71,6 @@ def lot(seed: int, question_id: str, number: int) -> float:
         )
     digest = hashlib.sha256(f"{seed}:{number}:{question_id}".encode()).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2.0**53
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """When a sample is right: equal to a gold answer after normalisation, or of at least this F1."""
-
-    f1: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.f1 is not None and not 0.0 < self.f1 <= 1.0:
-            raise UsageError(f"an F1 to match by lies in (0, 1], found {self.f1!r}")
-
-    def __call__(self, sample: str, gold_answers: Iterable[str]) -> bool:
-        """Whether the sample is right; one that normalises to nothing never is."""
-        if self.f1 is None:
-            return exact_match(sample, gold_answers) == 1.0
-        return f1_score(sample, gold_answers) >= self.f1
-
-    def cluster(self, cluster: SampleCluster, gold_answers: Sequence[str]) -> bool:
-        """Whether any member is right."""
-        return cluster.is_answer and any(
-            self(member, gold_answers) for member in cluster.members if member
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +186,40 @@ class MiCPPolicy:
         return tuple(make[name](self.clusters.by) for name in self.signals)
 
     @property
-    def summary(self) -> str:
-        """The thresholds in one line."""
+    def needs(self) -> LoopNeeds:
+        """Samples as it was calibrated on, clustered alike, after its passage filter."""
+        by_meaning = self.clusters.by == "embedding"
+        return loop_needs(
+            self.specs,
+            samples=self.samples,
+            other_samples="it promises nothing",
+            clusters=ClusterNeeds(cosine=self.clusters.cosine, encoder=self.clusters.encoder)
+            if by_meaning
+            else None,
+            filter=self.filter if self.filtered else None,
+        )
+
+    @property
+    def facts(self) -> Facts:
+        """Its thresholds and its promise."""
+        return Facts(
+            summary=self._summary,
+            fitted_on=self.fitted_on,
+            notes=self.notes,
+            promise=self._promise,
+            coverage=CoveragePromise(
+                alpha=self.alpha,
+                match=self.match,
+                shows_all=self.clusters.by == "string",
+                stop_on=self.stop_on,
+                penalty=self.penalty,
+            ),
+            max_rounds=self.rounds,
+            loop=self.fitted_on.get("loop", {}),
+        )
+
+    @property
+    def _summary(self) -> str:
         name = "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
         rounds = "; ".join(
             f"round {number}: {_shown(each, name)}" for number, each in enumerate(self.stops, 1)
@@ -210,8 +228,7 @@ class MiCPPolicy:
         return f"{rounds or 'no early stop'}; answer set: {enters}"
 
     @property
-    def promise(self) -> str:
-        """What it promises, and on what that rests."""
+    def _promise(self) -> str:
         held = (
             "for questions drawn like those it was calibrated on, with this model, prompt and retriever"
             if self.preset == "corrected"
@@ -221,11 +238,6 @@ class MiCPPolicy:
             f'the answer set holds the right answer, or "Can\'t Answer" where none was sampled, with '
             f"probability at least {1 - self.alpha:.10g}, {held}"
         )
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What whoever uses it should know."""
-        return self.notes
 
     # --- deciding --------------------------------------------------------------------------------
     def _score(self, values: Mapping[str, float]) -> float:
@@ -319,6 +331,14 @@ class MiCPPolicy:
         members = tuple(member for member, _ in confident_clusters(self, rounds))
         early = stopped and len(rounds) < self.rounds
         return AnswerSet(answers=members, cannot_answer=not early)
+
+    def recorded_sets(
+        self, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
+    ) -> RecordedSets:
+        """The sets of recorded questions at these stop rounds (n_questions,), scored."""
+        from suffice.policies.micp.recorded_sets import recorded_sets
+
+        return recorded_sets(self, traces, table, stops)
 
     def document(self) -> dict[str, Any]:
         """What its file says."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import Relevance, RelevanceFilter
+from suffice.protocols import Retention
 from suffice.trace.rounds.table import TraceSet
 
 _NAMES: tuple[Relevance, ...] = ("rerank_score", "score")
@@ -44,30 +45,6 @@ def gold_relevance(traces: TraceSet, relevance: Relevance) -> list[NDArray[np.fl
         gold = dict.fromkeys(traces.gold[index].passage_ids)
         found.append(np.array([best[each] for each in gold if each in best], np.float64))
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """What a filter does to recorded passages.
-
-    ``passages`` is the mean share of right passages kept, over questions that retrieved one; ``all``
-    the share of those questions that keep every one; ``shown`` the share of all passages kept.
-    ``questions`` counts those questions. Undefined parts are ``None``.
-    """
-
-    passages: float | None
-    all: float | None
-    shown: float | None
-    questions: int
-
-    def to_json(self) -> dict[str, float | int | None]:
-        """As JSON."""
-        return {
-            "passages": self.passages,
-            "all": self.all,
-            "shown": self.shown,
-            "questions": self.questions,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

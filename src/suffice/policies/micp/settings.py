@@ -9,8 +9,9 @@ from typing import Annotated
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import exact_level
 from suffice.options import Option
-from suffice.policies.micp.policy import STOP_ON, Match, StopOn
+from suffice.policies.micp.policy import STOP_ON, StopOn
 from suffice.policies.micp.stage2 import OBJECTIVES, Objective
+from suffice.scoring import Match
 from suffice.signals.samples import CLUSTERINGS, Clustering
 
 OPTIMIZE, CALIBRATE = "optimize", "calibrate"
@@ -47,7 +48,7 @@ class MiCPSettings:
         Objective,
         Option(
             help="what the division of the error budget minimises: composite (rounds, and stopping "
-            "where questions can be answered), mean rounds, or answer-rate (\"Can't Answer\" least "
+            'where questions can be answered), mean rounds, or answer-rate ("Can\'t Answer" least '
             "often; default: composite)",
         ),
     ] = "composite"
@@ -96,9 +97,7 @@ class MiCPSettings:
     ] = "string"
     match_f1: Annotated[
         float | None,
-        Option(
-            help="a sample of at least this F1 is right (default: exact match)", metavar="F"
-        ),
+        Option(help="a sample of at least this F1 is right (default: exact match)", metavar="F"),
     ] = None
     seed: Annotated[int, Option(help="of the division and of the lots", at_least=0)] = 42
 
@@ -109,12 +108,14 @@ class MiCPSettings:
             raise UsageError(f"rounds must be at least 1, found {self.rounds}")
         if self.steps < 1:
             raise UsageError(f"the grid needs at least 1 step, found {self.steps}")
-        if self.objective not in OBJECTIVES:
-            raise UsageError(f"no objective {self.objective!r}; known: {', '.join(OBJECTIVES)}")
-        if self.stop_on not in STOP_ON:
-            raise UsageError(f"no stop_on {self.stop_on!r}; known: {', '.join(STOP_ON)}")
-        if self.clusters not in CLUSTERINGS:
-            raise UsageError(f"no clusters by {self.clusters!r}; known: {', '.join(CLUSTERINGS)}")
+        for name, known in (
+            ("objective", OBJECTIVES),
+            ("stop_on", STOP_ON),
+            ("clusters", CLUSTERINGS),
+        ):
+            if getattr(self, name) not in known:
+                by = "clusters by" if name == "clusters" else name
+                raise UsageError(f"no {by} {getattr(self, name)!r}; known: {', '.join(known)}")
         if not 0.0 < self.share < 1.0:
             raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
         if not math.isfinite(self.weight):
@@ -122,3 +123,11 @@ class MiCPSettings:
         if not all(0.0 <= level <= 1.0 for level in self.allocation or ()):
             raise UsageError(f"levels of an allocation lie in [0, 1], found {self.allocation!r}")
         Match(f1=self.match_f1)
+        self._refuse_search_beside_levels()
+
+    def _refuse_search_beside_levels(self) -> None:
+        for searched, default in (("objective", "composite"), ("steps", 10)):
+            if self.allocation is not None and getattr(self, searched) != default:
+                raise UsageError(
+                    f"an allocation by hand is not searched for; leave {searched} or allocation out"
+                )

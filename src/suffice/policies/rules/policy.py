@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.registry import calibrator_document
+from suffice.policies.needs import loop_needs
 from suffice.policies.rules.meaning import check_reachable, compile_rule, operands
 from suffice.policies.rules.syntax import (
     BaseRate,
@@ -23,7 +24,7 @@ from suffice.policies.rules.syntax import (
     SignalRef,
     parse,
 )
-from suffice.protocols import Action, Decision, PolicyTable, PolicyView
+from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec
@@ -124,9 +125,19 @@ class RulePolicy:
         return tuple(self._with_settings(spec) for spec in found)
 
     @property
-    def summary(self) -> str:
-        """What it does, in one line: the rule."""
-        return self.rule
+    def needs(self) -> LoopNeeds:
+        """What its signals need of a loop."""
+        return loop_needs(self.specs)
+
+    @property
+    def facts(self) -> Facts:
+        """The rule, and what was certified of it."""
+        return Facts(
+            name=f"{self.kind}-corrected" if self.preset == "corrected" else self.kind,
+            summary=self.rule,
+            fitted_on=self.fitted_on,
+            guarantee=self.guarantee,
+        )
 
     def _with_settings(self, spec: SignalSpec) -> SignalSpec:
         if spec.name != "abstained" or self.abstention is None:

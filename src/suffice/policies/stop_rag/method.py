@@ -69,7 +69,8 @@ class StopRAG(Method):
         features = network.get("features")
         if features not in _MODELS:
             raise DataError(
-                f"must be one of {', '.join(_MODELS)}, found {features!r}", column="network.features"
+                f"must be one of {', '.join(_MODELS)}, found {features!r}",
+                column="network.features",
             )
         data = _weights(weights_beside(file), network.get("weights_sha256"))
         return StopRAGPolicy(

@@ -12,9 +12,18 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.policies.method import Preset
+from suffice.policies.needs import loop_needs
 from suffice.policies.stop_rag.settings import TARGETS, Target
 from suffice.policies.stop_rag.threshold import stop_rounds
-from suffice.protocols import Action, Decision, PolicyTable, PolicyView, Signal
+from suffice.protocols import (
+    Action,
+    Decision,
+    Facts,
+    LoopNeeds,
+    PolicyTable,
+    PolicyView,
+    Signal,
+)
 
 
 class ValueModel(Protocol):
@@ -103,17 +112,20 @@ class StopRAGPolicy:
         return tuple(spec.name for spec in self.model.specs)
 
     @property
-    def summary(self) -> str:
-        """The rule in words."""
-        return (
-            f"stop when q_stop - q_cont > {self.threshold:.6g}, learned towards {self.target} by "
-            f"{self.model.summary}"
-        )
+    def needs(self) -> LoopNeeds:
+        """What its network's signals need of a loop."""
+        return loop_needs(self.specs)
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """What whoever reads its figures should know."""
-        return self.notes
+    def facts(self) -> Facts:
+        """Its threshold, and what training left to say."""
+        return Facts(
+            summary=f"stop when q_stop - q_cont > {self.threshold:.6g}, learned towards {self.target} "
+            f"by {self.model.summary}",
+            fitted_on=self.fitted_on,
+            notes=self.notes,
+            max_rounds=self.rounds,
+        )
 
     def decide(self, view: PolicyView) -> Decision:
         """Stop when the difference of the values exceeds the threshold, or the budget is spent."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.policies.method import Preset
+from suffice.policies.stop_rag.states import REWARDS
 
 Target = Literal["q-lambda", "mc", "q0", "binary"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -18,8 +19,6 @@ Mode = Literal["separate", "joined"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Features = Literal["text", "signals"]
 FEATURES: tuple[Features, ...] = get_args(Features)
-Reward = Literal["f1", "f1-hotpotqa", "em", "acc"]
-REWARD_NAMES: tuple[Reward, ...] = get_args(Reward)
 Precision = Literal["auto", "float32", "bfloat16"]
 PACKAGED_ENCODER = "minilm"
 MIN_WINDOW = 16
@@ -265,7 +264,11 @@ class StopRAGSettings:
         ),
     ] = None
     reward: Annotated[
-        Reward, Option(help="how sampled answers are scored (default: f1, plain SQuAD F1)")
+        str,
+        Option(
+            help="how sampled answers are scored (default: f1, plain SQuAD F1)",
+            choices=tuple(REWARDS),
+        ),
     ] = "f1"
     mode: Annotated[
         Mode | None,
@@ -302,14 +305,17 @@ class StopRAGSettings:
         ),
     ] = None
     seed: Annotated[
-        int, Option(help="of the division into training and validation, and of the training", at_least=0)
+        int,
+        Option(
+            help="of the division into training and validation, and of the training", at_least=0
+        ),
     ] = 42
 
     def __post_init__(self) -> None:
         if self.features not in FEATURES:
             raise UsageError(f"no features {self.features!r}; allowed: {', '.join(FEATURES)}")
-        if self.reward not in REWARD_NAMES:
-            raise UsageError(f"no reward {self.reward!r}; allowed: {', '.join(REWARD_NAMES)}")
+        if self.reward not in REWARDS:
+            raise UsageError(f"no reward {self.reward!r}; allowed: {', '.join(REWARDS)}")
         own = {"text": ("mode", "window", "layers"), "signals": ("inputs",)}
         for features, names in own.items():
             given = [name for name in names if getattr(self, name) is not None]

@@ -15,7 +15,7 @@ from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import torch_module
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.signal_model import SignalNetwork, inputs_of, weight_shapes
-from suffice.policies.stop_rag.training import Fitted, TrainingProgress, RewardTable, train
+from suffice.policies.stop_rag.training import Fitted, RewardTable, TrainingProgress, train
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
 from suffice.numbers.fields import strings_of
 from suffice.protocols import Signal
-from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP, Q_CONT, Q_STOP
+from suffice.signals.available import given_signals
+from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.table import signal_table
 
@@ -110,7 +111,6 @@ def weight_shapes(signals: int, width: int) -> dict[str, tuple[int, ...]]:
 
 
 _PURPOSE = "Stop-RAG's network over signals"
-_VERDICTS = frozenset({JUDGE_SUPPORT.name, LLM_STOP.name})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,20 +209,14 @@ def free_inputs(traces: TraceSet, wanted: Sequence[str] | None = None) -> tuple[
     """
     if wanted is not None:
         return tuple(resolve(name, also=traces.signal_names).name for name in wanted)
-    possible = []
-    for name, spec in SIGNALS.items():
-        stored = name in traces.signal_names
-        given = stored or (not spec.recorded_only and all(map(traces.has, spec.needs)))
-        if given and not _costs(name):
-            possible.append(name)
+    own = (Q_STOP.name, Q_CONT.name)
+    possible = [
+        name
+        for name in given_signals(traces)
+        if name in SIGNALS and name not in own and not SIGNALS[name].charges
+    ]
     table = signal_table(traces, possible)
     return tuple(name for name in possible if _varies(table.signal(name)))
-
-
-def _costs(name: str) -> bool:
-    spec = SIGNALS[name]
-    own = name in (Q_STOP.name, Q_CONT.name)
-    return own or name in _VERDICTS or "samples" in spec.needs or name.startswith("rerank_")
 
 
 def _varies(values: NDArray[np.float64]) -> bool:

@@ -251,6 +251,7 @@ def _specs(lazy: _Lazy) -> tuple[Signal, ...]:
             name=named.name,
             summary=named.summary,
             needs=("passages",),
+            answers=False,
             compute=lambda view: lazy.value(view, which),
             own_settings=True,
         )

@@ -16,7 +16,15 @@ from suffice.policies.fitting import (
 )
 from suffice.policies.method import Preset
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.thresholds import FLOORS, MARGIN, PUBLISHED_FLOOR, TEMPLATE, cheapest_within_one_error, fill, sweep_rule
+from suffice.policies.thresholds import (
+    FLOORS,
+    MARGIN,
+    PUBLISHED_FLOOR,
+    TEMPLATE,
+    cheapest_within_one_error,
+    fill,
+    sweep_rule,
+)
 from suffice.protocols import Signal
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve

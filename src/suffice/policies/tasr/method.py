@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.policies.method import CalibratedSettings, FitRun, Method, NoSettings, Preset
+from suffice.policies.method import (
+    CalibratedSettings,
+    CalibratorKind,
+    FitRun,
+    Method,
+    NoSettings,
+    Preset,
+)
 from suffice.policies.rules.method import read_rule
 from suffice.policies.rules.policy import RulePolicy
 
@@ -21,7 +28,6 @@ class TASR(Method):
     summary = "stop when the answer repeats and its calibrated margin clears a floor"
     source = "paper 0, Eq. 1"
     main_field = "rule"
-    names_preset = True
 
     def settings(self, preset: Preset) -> type[Any]:
         """How the margin is calibrated, which the published preset settles."""
@@ -42,7 +48,7 @@ class TASR(Method):
         del run
         gold = gold_of(measures.only_split(split).traces)
         data = fit_data(measures, tasr_signals(preset, gold), split=split)
-        calibrator = settings.calibrator if preset == "corrected" else "isotonic"
+        calibrator: CalibratorKind = settings.calibrator if preset == "corrected" else "isotonic"
         return fit_tasr(data, preset, gold=gold, calibrator=calibrator)
 
     def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:

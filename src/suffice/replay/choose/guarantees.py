@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from suffice.costs.usage import COSTS
-from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import Facts
 from suffice.replay.run.results import ReplayResult
 
 
@@ -69,30 +69,30 @@ _KNOWN = frozenset({*_TEXTS, *_NUMBERS, "fell_back", "questions", "seed"})
 def guarantees(result: ReplayResult) -> tuple[Guarantee, ...]:
     """The promise of every replayed policy that carries one, in the replay's order."""
     return tuple(
-        _guarantee(each.name, each.policy, result.source)
-        for each in result.policies
-        if isinstance(each.policy, RulePolicy) and each.policy.guarantee
+        _guarantee(one.name, one.policy.facts, result.source)
+        for one in result.policies
+        if one.policy is not None and one.policy.facts.guarantee
     )
 
 
-def _guarantee(name: str, policy: RulePolicy, replayed: str) -> Guarantee:
-    terms = policy.guarantee
+def _guarantee(name: str, facts: Facts, replayed: str) -> Guarantee:
+    terms = facts.guarantee
     halves = terms.get("questions")
     sizes = halves if isinstance(halves, Mapping) else {}
     fell_back = terms.get("fell_back")
-    source = _text(policy.fitted_on.get("source"))
+    source = _text(facts.fitted_on.get("source"))
     texts = {key: _text(terms.get(key)) for key in _TEXTS}
     numbers = {key: _number(terms.get(key)) for key in _NUMBERS}
     known: dict[str, Any] = {**texts, **numbers}
     cost = COSTS.get(texts["cost"] or "")
     return Guarantee(
         policy=name,
-        rule=policy.rule,
+        rule=facts.summary,
         fell_back=fell_back if isinstance(fell_back, bool) else None,
         learn=_number(sizes.get("learn")),
         test=_number(sizes.get("test")),
         source=source,
-        split=_text(policy.fitted_on.get("split")),
+        split=_text(facts.fitted_on.get("split")),
         cost_label=texts["cost"] if cost is None else cost.label,
         elsewhere=source is not None and source != replayed,
         more={str(key): str(value) for key, value in terms.items() if key not in _KNOWN},

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.measures.costs import CostAxis, CostBook, mean_costs
+from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.policies.rules.columns import RuleColumns
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.formulas import Formula
-from suffice.replay.choose.rules_as_bits import RuleBatch, pack, stop_rounds_of
+from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas
 from suffice.replay.choose.thresholded_signals import Operand, condition_fires
 from suffice.replay.run.frontier import interpolate
 from suffice.trace.rounds.table import TraceSet
@@ -28,10 +29,15 @@ Array = NDArray[np.float64]
 class Side:
     """One split, ready to evaluate rules on: operands, scores, recorded rounds and costs."""
 
-    traces: TraceSet
+    measures: Measures
     columns: RuleColumns
     scored: Outcomes
     book: CostBook
+
+    @property
+    def traces(self) -> TraceSet:
+        """Its questions."""
+        return self.measures.traces
 
 
 class RuleScorer:
@@ -56,18 +62,7 @@ class RuleScorer:
 
     def stops(self, formulas: Sequence[Formula]) -> NDArray[np.int16]:
         """(n_formulas, n_questions)."""
-        stops = np.empty((len(formulas), self.side.traces.n_questions), np.int16)
-        shapes: dict[tuple[tuple[int, ...], int], list[int]] = {}
-        for number, formula in enumerate(formulas):
-            sizes = tuple(len(clause) for clause in formula.clauses)
-            shapes.setdefault((sizes, formula.votes), []).append(number)
-        for (sizes, votes), numbers in shapes.items():
-            conditions = np.array(
-                [[each for clause in formulas[n].clauses for each in clause] for n in numbers]
-            )
-            batch = RuleBatch(conditions, sizes, votes)
-            stops[numbers] = stop_rounds_of(self._packed, batch, self.last)
-        return stops
+        return stop_rounds_of_formulas(self._packed, formulas, self.last)
 
     def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> NDArray[np.int16]:
         """(n_thresholds, n_questions); a threshold at the end of the range never fires."""

@@ -7,11 +7,14 @@ every eight questions, so no rule's stop rounds need to be written out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
+
+from suffice.replay.choose.formulas import Formula
 
 _Words = NDArray[np.uint64]
 _CELLS = 1 << 14  # words of one condition in flight: what stays in cache
@@ -101,6 +104,21 @@ def stop_rounds_of(
         )
         running = packed.n_rounds - bits.sum(axis=1, dtype=np.int16)
         np.minimum(running, last, out=stops[rows])
+    return stops
+
+
+def stop_rounds_of_formulas(
+    packed: PackedConditions, formulas: Sequence[Formula], last: NDArray[np.int16]
+) -> NDArray[np.int16]:
+    """The same for formulas of any shapes, (n_formulas, n_questions)."""
+    stops = np.empty((len(formulas), packed.n_questions), np.int16)
+    shapes: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    for number, formula in enumerate(formulas):
+        sizes = tuple(map(len, formula.clauses))
+        shapes.setdefault((sizes, formula.votes), []).append(number)
+    for (sizes, votes), numbers in shapes.items():
+        conditions = np.array([list(chain(*formulas[number].clauses)) for number in numbers])
+        stops[numbers] = stop_rounds_of(packed, RuleBatch(conditions, sizes, votes), last)
     return stops
 
 

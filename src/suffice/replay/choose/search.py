@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import CostBook, cost_reads, shared_axis
-from suffice.measures.scores import outcomes
+from suffice.measures.costs import cost_reads, shared_axis
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import Band, paired_p_values, simultaneous_bands
 from suffice.numbers.tests.p_values import holm
@@ -29,10 +29,8 @@ from suffice.replay.choose.thresholded_signals import (
 )
 from suffice.replay.diagnose.signal_flags import refuse_unusable
 from suffice.replay.run.candidates import candidates
-from suffice.replay.run.engine import stop_rounds
 from suffice.replay.run.frontier import pareto_front
 from suffice.scoring import F1Kind
-from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
 _BLOCK = 512
@@ -90,7 +88,7 @@ class SearchSettings:
             )
 
 
-def search(traces: TraceSet, settings: SearchSettings) -> SearchResult:
+def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResult:
     """Evaluate every formula of the form over the signals.
 
     Each signal first gets one threshold: the one of its grid that is best on the tune split by the
@@ -105,29 +103,30 @@ def search(traces: TraceSet, settings: SearchSettings) -> SearchResult:
     DataError
         When a split is missing.
     """
-    operands = operands_of(settings.signals, traces)
+    measures = Measures.of(traces)
+    operands = operands_of(settings.signals, measures.traces)
     formulas = enumerate_formulas(settings.form, len(operands))
     names = tuple(dict.fromkeys(each.spec.name for each in operands))
-    refuse_unusable(traces, names, tune_split=settings.tune_split)
-    tune_traces = traces.only_split(settings.tune_split)
-    eval_traces = traces.only_split(settings.eval_split)
-    data = fit_data(traces, names, split=settings.tune_split, f1_kind=settings.f1_kind)
-    if not any(each.answers for each in eval_traces.gold):
+    refuse_unusable(measures, names, tune_split=settings.tune_split)
+    on_tune = measures.only_split(settings.tune_split)
+    on_eval = measures.only_split(settings.eval_split)
+    data = fit_data(measures, names, split=settings.tune_split, f1_kind=settings.f1_kind)
+    if not any(gold.answers for gold in on_eval.traces.gold):
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
-    books = [CostBook(each, settings.cost_model) for each in (tune_traces, eval_traces)]
+    books = [part.costs(settings.cost_model) for part in (on_tune, on_eval)]
     axis = shared_axis(
         books, settings.cost, {each.text: cost_reads((each.spec,)) for each in operands}
     )
     tune = Side(
-        traces=tune_traces,
+        measures=on_tune,
         columns=tuning_columns(data, operands),
         scored=data.outcomes,
         book=books[0],
     )
     held = Side(
-        traces=eval_traces,
-        columns=scoring_columns(signal_table(eval_traces, names), calibrators_of(data, operands)),
-        scored=outcomes(eval_traces, settings.f1_kind),
+        measures=on_eval,
+        columns=scoring_columns(on_eval.signals(names), calibrators_of(data, operands)),
+        scored=on_eval.scores(settings.f1_kind),
         book=books[1],
     )
     found = _Found(
@@ -136,11 +135,11 @@ def search(traces: TraceSet, settings: SearchSettings) -> SearchResult:
         operands=operands,
         formulas=formulas,
     )
-    budget = max(tune_traces.n_rounds, eval_traces.n_rounds)
+    budget = max(on_tune.traces.n_rounds, on_eval.traces.n_rounds)
     chosen = tuple(_choose(found.tune, each, settings, budget) for each in operands)
     for scorer in (found.tune, found.scored):
         scorer.use([each.condition for each in chosen])
-    return _result(traces, replace(found, chosen=chosen), settings)
+    return _result(measures, replace(found, chosen=chosen), settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +231,7 @@ def _on_tune(found: _Found, reads: Sequence[CostReads], settings: SearchSettings
     )
 
 
-def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> SearchResult:
+def _result(measures: Measures, found: _Found, settings: SearchSettings) -> SearchResult:
     reads = [
         cost_reads(
             found.operands[each].spec
@@ -244,7 +243,7 @@ def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> Search
     ]
     tune, scored = found.tune, found.scored
     stops = scored.stops(found.formulas)
-    baseline_name, baseline = _baseline(traces, scored, settings)
+    baseline_name, baseline = _baseline(measures, scored, settings)
     family = np.concatenate([stops, *_tried_stops(found)])
     bands, p_holm = _corrected(scored, family, baseline, settings)
     rules = _rules(found, _on_tune(found, reads, settings), stops, (bands, p_holm), reads)
@@ -262,7 +261,7 @@ def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> Search
         max_rounds=scored.side.traces.n_rounds,
         cost=scored.axis,
         settings=settings,
-        source=traces.origin.source,
+        source=measures.traces.origin.source,
         notes=tuple(_notes(found, settings, rules)),
     )
 
@@ -310,12 +309,14 @@ def _tried_stops(found: _Found) -> list[NDArray[np.int16]]:
     ]
 
 
-def _baseline(traces: TraceSet, scored: RuleScorer, settings: SearchSettings) -> tuple[str, Array]:
+def _baseline(
+    measures: Measures, scored: RuleScorer, settings: SearchSettings
+) -> tuple[str, Array]:
     name = settings.baseline or f"fixed-{min(3, scored.side.traces.n_rounds)}"
-    candidate = candidates(traces, [name])[0]
+    candidate = candidates(measures, [name])[0]
     if candidate.policy is None:
         raise UsageError(f"baseline {name!r} is no policy a rule can be compared with; use fixed-K")
-    stops = stop_rounds(candidate.policy, scored.side.traces)
+    stops = scored.side.measures.stop_rounds(candidate.policy)
     if candidate.max_rounds is not None:
         stops = np.minimum(stops, candidate.max_rounds).astype(np.int16)
     return name, scored.at(scored.side.scored.f1, stops[None, :])[:, 0]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import UsageError
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.fitting import (
     EVAL_SPLIT,
@@ -23,8 +24,8 @@ from suffice.policies.fitting import (
     folds,
 )
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import FLOORS
 from suffice.policies.thresholds import (
+    FLOORS,
     ThresholdScore,
     cheapest_within_one_error,
     fill,
@@ -33,7 +34,7 @@ from suffice.policies.thresholds import (
 )
 from suffice.replay.choose.thresholded_signals import grid_of
 from suffice.scoring import F1Kind
-from suffice.signals.table import SignalTable, signal_table
+from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
@@ -155,7 +156,7 @@ class SweepResult:
         }
 
 
-def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
+def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
     """Sweep on tune out of fold, score on eval, cross-validate the choice.
 
     Raises
@@ -167,8 +168,9 @@ def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
         When a split is missing.
     """
     needs = rule_needs(fill(settings.rule, 0.5))
-    tune = traces.only_split(settings.tune_split)
-    data = fit_data(traces, needs.signals, split=settings.tune_split, f1_kind=settings.f1_kind)
+    measures = Measures.of(traces)
+    tune = measures.only_split(settings.tune_split)
+    data = fit_data(measures, needs.signals, split=settings.tune_split, f1_kind=settings.f1_kind)
     if data.outcomes.labelled.sum() < 2:
         raise UsageError(
             f"a sweep needs at least 2 labelled questions in split {settings.tune_split!r}, found 1"
@@ -176,11 +178,11 @@ def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
     thresholds = _thresholds(settings, data)
     on_tune = sweep_rule(settings.rule, data, thresholds, calibrator=settings.calibrator)
     chosen = cheapest_within_one_error(on_tune)
-    evaluated = traces.only_split(settings.eval_split)
-    scored = outcomes(evaluated, settings.f1_kind)
+    evaluated = measures.only_split(settings.eval_split)
+    scored = evaluated.scores(settings.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
-    on_eval = _on_eval(settings, thresholds, data, evaluated, scored)
+    on_eval = _on_eval(settings, thresholds, data, evaluated)
     choices, held_out = _cross_validate(settings, data, thresholds)
     f1 = _f1_at(data.outcomes, chosen.stops)
     eval_f1 = _f1_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
@@ -195,8 +197,8 @@ def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
         split_gap=split,
         questions=(int(data.outcomes.labelled.sum()), int(scored.labelled.sum())),
         settings=settings,
-        source=traces.origin.source,
-        notes=tuple(_notes(settings, (tune, evaluated))),
+        source=measures.traces.origin.source,
+        notes=tuple(_notes(settings, (tune.traces, evaluated.traces))),
     )
 
 
@@ -234,26 +236,21 @@ def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
 
 
 def _on_eval(
-    settings: SweepSettings,
-    thresholds: Sequence[float],
-    data: FitData,
-    evaluated: TraceSet,
-    scored: Outcomes,
+    settings: SweepSettings, thresholds: Sequence[float], data: FitData, evaluated: Measures
 ) -> list[ThresholdScore]:
     """Every threshold on eval, with maps fitted on all of ``data``."""
-    own = tuple(evaluated.signal_names)
+    last, scored = evaluated.traces.last_rounds, evaluated.scores(settings.f1_kind)
     fitted = fit_rule(
         fill(settings.rule, thresholds[0]),
         data,
-        own_signals=own,
+        own_signals=evaluated.traces.signal_names,
         calibrator=settings.calibrator,
     )
     policies = [replace(fitted, rule=fill(settings.rule, each)) for each in thresholds]
-    table = signal_table(evaluated, fitted.specs)
-    stops = [np.minimum(each.stop_rounds(table), evaluated.last_rounds) for each in policies]
+    table = evaluated.signals(fitted.specs)
     return [
-        score_stops(threshold, each, scored)
-        for threshold, each in zip(thresholds, stops, strict=True)
+        score_stops(threshold, np.minimum(policy.stop_rounds(table), last), scored)
+        for threshold, policy in zip(thresholds, policies, strict=True)
     ]
 
 

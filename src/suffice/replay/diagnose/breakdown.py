@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.replay.run.references import of_rounds
+from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.trace.rounds.table import TraceSet
 
@@ -71,7 +71,7 @@ class TypeBreakdown:
         }
 
 
-def breakdown(traces: TraceSet, result: ReplayResult) -> tuple[TypeBreakdown, ...]:
+def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[TypeBreakdown, ...]:
     """The replay ``result`` of ``traces`` by question type, types sorted, untyped questions last.
 
     The closed book is left out: it takes none of the rounds.
@@ -83,14 +83,10 @@ def breakdown(traces: TraceSet, result: ReplayResult) -> tuple[TypeBreakdown, ..
     UsageError
         When the traces are not those replayed, or the baseline is the closed book.
     """
-    if traces.question_ids != result.question_ids:
-        raise UsageError(
-            f"the replay has {result.questions} questions and these traces {traces.n_questions} "
-            "others; pass the traces that were replayed"
-        )
+    measures = replayed(traces, result)
     result = of_rounds(result)
-    scored = outcomes(traces, result.f1_kind)
-    types = [question.type for question in traces.questions]
+    scored = measures.scores(result.f1_kind)
+    types = [question.type for question in measures.traces.questions]
     names = sorted({each for each in types if each is not None})
     return tuple(
         _of_type(kind, np.array([each == kind for each in types], bool), scored, result)

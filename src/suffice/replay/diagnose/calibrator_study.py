@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.maps.quality import expected_calibration_error, log_loss, squared_errors
 from suffice.policies.fitting import (
@@ -24,8 +25,14 @@ from suffice.policies.fitting import (
     out_of_fold,
 )
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import FLOORS, MARGIN, TEMPLATE
-from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+from suffice.policies.thresholds import (
+    FLOORS,
+    MARGIN,
+    TEMPLATE,
+    cheapest_within_one_error,
+    fill,
+    sweep_rule,
+)
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet
 
@@ -127,7 +134,7 @@ class CalibratorStudy:
 
 
 def calibrator_study(
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     *,
     signal: str = MARGIN,
     rule: str = TEMPLATE,
@@ -161,15 +168,16 @@ def calibrator_study(
     needs = rule_needs(fill(rule, 0.0))
     if signal not in needs.calibrated:
         raise UsageError(f"rule {rule!r} must read calibrated({signal}), which the study is about")
-    tune = fit_data(traces, needs.signals, split=tune_split)
-    held_out = fit_data(traces, needs.signals, split=eval_split)
+    measures = Measures.of(traces)
+    tune = fit_data(measures, needs.signals, split=tune_split)
+    held_out = fit_data(measures, needs.signals, split=eval_split)
     own = tuple(name for name in needs.signals if name not in SIGNALS)
     fitted = [_Fitted(kind, rule, signal, tune, own) for kind in kinds]
     results = _results(fitted, signal, tune, held_out)
     return CalibratorStudy(
         signal=signal,
         rule=rule,
-        source=traces.origin.source,
+        source=measures.traces.origin.source,
         tune_split=tune_split,
         eval_split=eval_split,
         tune_questions=int(tune.outcomes.labelled.sum()),

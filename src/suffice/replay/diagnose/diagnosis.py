@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.errors import UsageError, attempt
-from suffice.policies.tasr.fit import MARGIN
+from suffice.measures.measures import Measures
+from suffice.policies.thresholds import MARGIN
 from suffice.replay.diagnose.breakdown import TypeBreakdown, breakdown
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
 from suffice.replay.diagnose.selective import (
@@ -72,7 +73,7 @@ class Diagnosis:
         }
 
 
-def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Diagnosis:
+def diagnosis(traces: TraceSet | Measures, settings: DiagnosisSettings | None = None) -> Diagnosis:
     """Diagnose the signals, and replay the policies on the eval split, or on all questions.
 
     Raises
@@ -81,24 +82,25 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
         For an unknown signal or policy, or one that the record cannot give.
     """
     settings = DiagnosisSettings() if settings is None else settings
-    signals = diagnose(traces, settings.signals)
+    measures = Measures.of(traces)
+    signals = diagnose(measures, settings.signals)
     policies = settings.policies
     if not policies and not settings.rules:
-        policies = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
+        policies = tuple(f"fixed-{k}" for k in range(1, measures.traces.n_rounds + 1))
     wanted = settings.signals.eval_split
     comparison = compare(
-        traces,
+        measures,
         ComparisonSettings(
             policies=policies,
             rules=settings.rules,
-            split=wanted if wanted in traces.splits else None,
+            split=wanted if wanted in measures.traces.splits else None,
             f1_kind=settings.f1_kind,
             resamples=settings.signals.resamples,
             seed=settings.signals.seed,
         ),
     )
     selective = selective_prediction(
-        comparison.traces,
+        comparison.measures,
         comparison.result,
         SelectiveSettings(
             confidence=settings.confidence,
@@ -116,11 +118,11 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
             for each in comparison.result.policies
             if each.name not in confident and each.name != comparison.result.baseline
         ]
-    calibrators, no_calibrators = attempt(lambda: _calibrators(traces, settings.signals))
+    calibrators, no_calibrators = attempt(lambda: _calibrators(measures, settings.signals))
     return Diagnosis(
         signals=signals,
         replayed=comparison.result,
-        types=breakdown(comparison.traces, comparison.result),
+        types=breakdown(comparison.measures, comparison.result),
         selective=selective,
         calibrators=calibrators,
         no_calibrators=no_calibrators,
@@ -128,7 +130,9 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
     )
 
 
-def _calibrators(traces: TraceSet, settings: DiagnosticsSettings) -> CalibratorStudy:
+def _calibrators(measures: Measures, settings: DiagnosticsSettings) -> CalibratorStudy:
     if settings.signals is not None and MARGIN not in settings.signals:
         raise UsageError(f"{MARGIN} is not among the signals asked for")
-    return calibrator_study(traces, tune_split=settings.tune_split, eval_split=settings.eval_split)
+    return calibrator_study(
+        measures, tune_split=settings.tune_split, eval_split=settings.eval_split
+    )

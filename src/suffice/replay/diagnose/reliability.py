@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.measures.scores import Outcomes
 from suffice.numbers.maps.quality import equal_size_edges
-from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import CalibratedPolicy
 from suffice.signals.table import SignalTable
 
 _Z = 1.959963984540054  # 97.5% quantile of the standard normal
@@ -74,7 +74,9 @@ def buckets(
     return tuple(found)
 
 
-def reliability(policy: RulePolicy, table: SignalTable, scored: Outcomes) -> Sequence[Reliability]:
+def reliability(
+    policy: CalibratedPolicy, table: SignalTable, scored: Outcomes
+) -> Sequence[Reliability]:
     """Every calibrated signal of the policy in every round that has labelled answers."""
     found = []
     for signal, calibrator in policy.calibrators.items():

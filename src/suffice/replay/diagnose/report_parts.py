@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, attempt
 from suffice.measures.costs import CostAxis
+from suffice.measures.measures import Measures
 from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
-from suffice.policies.tasr.fit import TEMPLATE
+from suffice.policies.thresholds import TEMPLATE
 from suffice.replay.choose.guarantees import Guarantee, guarantees
 from suffice.replay.choose.search import SearchSettings, search
 from suffice.replay.choose.search_results import SearchResult
@@ -83,7 +84,7 @@ class ReportParts:
 
 
 def report_parts(
-    traces: TraceSet, comparison: Comparison, settings: PartsSettings | None = None
+    traces: TraceSet | Measures, comparison: Comparison, settings: PartsSettings | None = None
 ) -> ReportParts:
     """Compute what the record allows.
 
@@ -96,7 +97,7 @@ def report_parts(
     settings
         Which parts (default: all but a search).
     """
-    gathered = _Gathered(traces, comparison, settings or PartsSettings())
+    gathered = _Gathered(Measures.of(traces), comparison, settings or PartsSettings())
     return ReportParts(
         guarantees=gathered.part("guarantees", gathered.guarantees) or (),
         calibrators=gathered.part("calibrators", gathered.calibrators),
@@ -120,8 +121,8 @@ def _costs() -> tuple[CostAxis, ...]:
 class _Gathered:
     """Parts one by one, with the reasons of those that cannot be had."""
 
-    def __init__(self, traces: TraceSet, comparison: Comparison, settings: PartsSettings) -> None:
-        self.traces = traces
+    def __init__(self, measures: Measures, comparison: Comparison, settings: PartsSettings) -> None:
+        self.measures = measures
         self.comparison = comparison
         self.settings = settings
         self.left_out: dict[str, str] = {}
@@ -146,7 +147,7 @@ class _Gathered:
         return found
 
     def calibrators(self) -> CalibratorStudy:
-        return calibrator_study(self.traces, eval_split=self.eval_split)
+        return calibrator_study(self.measures, eval_split=self.eval_split)
 
     def sweep(self) -> SweepResult:
         result = self.comparison.result
@@ -157,7 +158,7 @@ class _Gathered:
             resamples=result.resamples,
             seed=result.seed,
         )
-        return sweep(self.traces, settings)
+        return sweep(self.measures, settings)
 
     def search(self) -> SearchResult:
         result, wanted = self.comparison.result, self.settings.search
@@ -170,19 +171,19 @@ class _Gathered:
             resamples=max(2, result.resamples),
             seed=result.seed,
         )
-        return search(self.traces, settings)
+        return search(self.measures, settings)
 
     def diagnostics(self) -> Diagnostics:
         result = self.comparison.result
         settings = DiagnosticsSettings(
             eval_split=self.eval_split, resamples=result.resamples, seed=result.seed
         )
-        return diagnose(self.traces, settings)
+        return diagnose(self.measures, settings)
 
     def types(self) -> tuple[TypeBreakdown, ...]:
         if not any(each.type is not None for each in self.comparison.traces.questions):
             raise UsageError("no question has a type")
-        return breakdown(self.comparison.traces, self.comparison.result)
+        return breakdown(self.comparison.measures, self.comparison.result)
 
     def selective(self) -> tuple[SelectiveResult, ...]:
         result = self.comparison.result
@@ -191,7 +192,7 @@ class _Gathered:
         settings = SelectiveSettings(
             confidence=self.settings.confidence, resamples=result.resamples, seed=result.seed
         )
-        found = selective_prediction(self.comparison.traces, result, settings)
+        found = selective_prediction(self.comparison.measures, result, settings)
         if not found:
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"

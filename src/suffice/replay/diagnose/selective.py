@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts, resampled_means
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
 from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_coverage
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.run.references import of_rounds
+from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.registry import resolve
-from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
 OWN_CONFIDENCE = "policy"
@@ -154,7 +154,7 @@ class SelectiveResult:
 
 
 def selective_prediction(
-    traces: TraceSet, result: ReplayResult, settings: SelectiveSettings | None = None
+    traces: TraceSet | Measures, result: ReplayResult, settings: SelectiveSettings | None = None
 ) -> tuple[SelectiveResult, ...]:
     """Every policy of a replay of ``traces`` that has a confidence.
 
@@ -165,58 +165,53 @@ def selective_prediction(
         give the signal named.
     """
     settings = SelectiveSettings() if settings is None else settings
-    if traces.question_ids != result.question_ids:
-        raise UsageError(
-            f"the replay has {result.questions} questions and these traces {traces.n_questions} "
-            "others; pass the traces that were replayed"
-        )
+    measures = replayed(traces, result)
     result = of_rounds(result)
-    scored = outcomes(traces, result.f1_kind)
+    scored = measures.scores(result.f1_kind)
     if not scored.labelled.any():
         return ()
     shown = settings.confidence or OWN_CONFIDENCE
-    found = []
-    for each in result.policies:
-        sign, confidence = _confidence(traces, each, settings.confidence)
+    results = []
+    for policy in result.policies:
+        sign, confidence = _confidence(measures, policy, settings.confidence)
         if confidence is None:
             continue
-        at_stop = _at_stop(traces, each, scored)
-        found.append(
+        results.append(
             selective(
-                (each.name, shown),
+                (policy.name, shown),
                 confidence[scored.labelled],
-                at_stop,
-                _with_own_threshold(settings, each),
+                _at_stop(measures, policy, scored),
+                _with_own_threshold(settings, policy),
                 sign=sign,
             )
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def _with_own_threshold(settings: SelectiveSettings, result: PolicyResult) -> SelectiveSettings:
     """A policy that stops at a confidence is split there, unless another threshold is asked for."""
-    own = getattr(result.policy, "threshold", None)
+    own = None if result.policy is None else result.policy.facts.threshold
     if settings.threshold is not None or settings.confidence is not None or own is None:
         return settings
     return replace(settings, threshold=own)
 
 
 def _confidence(
-    traces: TraceSet, result: PolicyResult, signal: str | None
+    measures: Measures, result: PolicyResult, signal: str | None
 ) -> tuple[float, NDArray[np.float64] | None]:
     if signal is None:
         return 1.0, result.confidence
-    spec = resolve(signal, also=traces.signal_names)
-    values = signal_table(traces, [spec]).signal(signal)
+    spec = resolve(signal, also=measures.traces.signal_names)
+    values = measures.signals([spec]).signal(signal)
     sign = -1.0 if spec.direction == "low" else 1.0
     return sign, values[np.arange(len(result.stops)), result.stops - 1]
 
 
-def _at_stop(traces: TraceSet, result: PolicyResult, scored: Outcomes) -> AtStop:
+def _at_stop(measures: Measures, result: PolicyResult, scored: Outcomes) -> AtStop:
     """Scores at a policy's stops; an abstention is what the policy itself takes for one."""
     specs = () if result.policy is None else result.policy.specs
     spec = next((each for each in specs if each.name == ABSTAINED.name), ABSTAINED)
-    abstained = signal_table(traces, [spec]).signal(spec.name)
+    abstained = measures.signals([spec]).signal(spec.name)
     rows, columns = np.flatnonzero(scored.labelled), result.stops[scored.labelled] - 1
     return AtStop(
         em=scored.em[rows, columns],

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import UsageError
-from suffice.measures.scores import score_rounds
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.estimate import Estimate, difference
 from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.replay.diagnose.signal_correlation import Correlations, correlations
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
 from suffice.replay.diagnose.signal_separation import Draws, Rows, Separation, separations
-from suffice.scoring import exact_match
+from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import Direction
-from suffice.signals.table import SignalTable, missing_inputs, signal_table
+from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -211,7 +211,9 @@ class _Data:
     names: tuple[str, ...]
 
 
-def diagnose(traces: TraceSet, settings: DiagnosticsSettings | None = None) -> Diagnostics:
+def diagnose(
+    traces: TraceSet | Measures, settings: DiagnosticsSettings | None = None
+) -> Diagnostics:
     """Look at every signal on both splits, or on all questions where the trace lacks one of them.
 
     Raises
@@ -220,32 +222,34 @@ def diagnose(traces: TraceSet, settings: DiagnosticsSettings | None = None) -> D
         For an empty trace set, an unknown signal, or one that the record cannot give.
     """
     settings = DiagnosticsSettings() if settings is None else settings
-    if traces.n_questions == 0:
-        raise UsageError(f"{traces.origin.source} holds no question; record some first")
-    names, skipped = signals_to_diagnose(traces, settings.signals)
-    table = signal_table(traces, names)
+    measures = Measures.of(traces)
+    record = measures.traces
+    if record.n_questions == 0:
+        raise UsageError(f"{record.origin.source} holds no question; record some first")
+    names, skipped = signals_to_diagnose(record, settings.signals)
+    table = measures.signals(names)
     if settings.signals is None:
         empty = [name for name in names if np.isnan(table.signal(name)).all()]
         skipped |= dict.fromkeys(empty, "undefined in every round")
         names = tuple(name for name in names if name not in empty)
     data = _Data(
         table=table,
-        em=score_rounds(traces, exact_match),
-        types=np.array([each.type for each in traces.questions], object),
+        em=measures.score("em"),
+        types=np.array([question.type for question in record.questions], object),
         names=names,
     )
-    chosen, notes = _choose_parts(traces, settings)
+    chosen, notes = _choose_parts(record, settings)
     seeds = {part: settings.seed + len(chosen) - 1 - n for n, part in enumerate(chosen)}
     found = {
         part: _diagnose_part(data, rows, settings.resamples, seeds[part])
         for part, rows in chosen.items()
     }
-    flags = signal_flags(traces, names, tune_split=settings.tune_split, table=table)
+    flags = signal_flags(measures, names, tune_split=settings.tune_split)
     return Diagnostics(
-        source=traces.origin.source,
+        source=record.origin.source,
         parts=tuple(_part(data, part, rows) for part, rows in chosen.items()),
         signals=tuple(
-            _signal(name, traces, {part: of[name] for part, of in found.items()}, flags)
+            _signal(name, record, {part: of[name] for part, of in found.items()}, flags)
             for name in names
         ),
         skipped=skipped,
@@ -261,18 +265,9 @@ def signals_to_diagnose(
     """The signals that the record holds or allows to compute, and why others are left out."""
     if wanted is not None:
         return tuple(dict.fromkeys(wanted)), {}
-    names, skipped = [], {}
-    for name, spec in SIGNALS.items():
-        missing = missing_inputs(spec, traces)
-        if not missing:
-            names.append(name)
-        elif spec.recorded_only:
-            by = f" (suffice signals {spec.asks})" if spec.asks else ""
-            skipped[name] = f"needs a model{by}, and is not recorded"
-        else:
-            skipped[name] = f"the trace has no {' and no '.join(missing)}"
-    names += [name for name in traces.signal_names if name not in SIGNALS]
-    return tuple(names), skipped
+    lacks = {name: lack(spec, traces) for name, spec in SIGNALS.items()}
+    skipped = {name: why.why for name, why in lacks.items() if why is not None}
+    return given_signals(traces), skipped
 
 
 def _choose_parts(

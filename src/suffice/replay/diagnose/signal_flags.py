@@ -20,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.measures.scores import score_rounds
+from suffice.measures.measures import Measures
 from suffice.policies.fitting import FIT_SPLIT
-from suffice.scoring import exact_match
+from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import SignalSpec
-from suffice.signals.table import SignalTable, missing_inputs, signal_table
 from suffice.trace.rounds.table import TraceSet
 
 FlagKind = Literal[
@@ -56,11 +55,10 @@ class Flag:
 
 
 def signal_flags(
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     names: Iterable[str],
     *,
     tune_split: str = FIT_SPLIT,
-    table: SignalTable | None = None,
 ) -> dict[str, tuple[Flag, ...]]:
     """What speaks against each of the named signals.
 
@@ -72,8 +70,6 @@ def signal_flags(
         Signals that the record defines or stores.
     tune_split
         Where a signal must vary to be of use; all questions where there is no such split.
-    table
-        Their values, where they are at hand.
 
     Raises
     ------
@@ -81,27 +77,27 @@ def signal_flags(
         For an unknown name, or a signal that the record cannot give.
     """
     names = tuple(dict.fromkeys(names))
-    table = signal_table(traces, names) if table is None else table
-    chosen, where = _tune_rows(traces, tune_split)
-    again = _computed_again(traces, names)
-    elsewhere = [name for name in names if name in traces.signal_names and name not in again]
-    honest = {**_honest(traces, table), **again} if elsewhere else {}
-    em = score_rounds(traces, exact_match) if elsewhere else np.full(traces.exists.shape, np.nan)
-    found: dict[str, tuple[Flag, ...]] = {}
+    measures = Measures.of(traces)
+    record, table = measures.traces, measures.signals(names)
+    chosen, where = _tune_rows(record, tune_split)
+    again = _computed_again(measures, names)
+    elsewhere = [name for name in names if name in record.signal_names and name not in again]
+    honest = {**_honest(measures), **again} if elsewhere else {}
+    flags_of: dict[str, tuple[Flag, ...]] = {}
     for name in names:
         values = table.signal(name)
         flags = [*_variation(values, chosen, where)]
         if name in again:
-            flags += _differs(name, values, again[name], traces)
+            flags += _differs(name, values, again[name], record)
         elif name in elsewhere:
-            flags += _from_elsewhere(values, honest, traces, name)
-            flags += _equals_gold(values, em)
-        found[name] = tuple(flags)
-    return found
+            flags += _from_elsewhere(values, honest, record, name)
+            flags += _equals_gold(values, measures.score("em"))
+        flags_of[name] = tuple(flags)
+    return flags_of
 
 
 def refuse_unusable(
-    found: TraceSet | Mapping[str, Sequence[Flag]],
+    found: TraceSet | Measures | Mapping[str, Sequence[Flag]],
     names: Iterable[str],
     *,
     tune_split: str = FIT_SPLIT,
@@ -117,7 +113,7 @@ def refuse_unusable(
     """
     names = tuple(dict.fromkeys(names))
     flags = (
-        signal_flags(found, names, tune_split=tune_split) if isinstance(found, TraceSet) else found
+        found if isinstance(found, Mapping) else signal_flags(found, names, tune_split=tune_split)
     )
     told = [
         f"signal {name!r} {flag.message}"
@@ -167,29 +163,28 @@ def _changes(values: Array) -> NDArray[np.bool_]:
     return np.asarray(highest != np.fmin.reduce(values, axis=1))
 
 
-def _computed_again(traces: TraceSet, names: Sequence[str]) -> dict[str, Array]:
+def _computed_again(measures: Measures, names: Sequence[str]) -> dict[str, Array]:
     """Recorded signals that the record allows to compute, computed from rounds 1..t."""
     specs = [
         replace(resolve(name), own_settings=True)  # own settings: never read from the map
         for name in names
-        if name in traces.signal_names and name in SIGNALS and not SIGNALS[name].recorded_only
+        if name in measures.traces.signal_names
+        and name in SIGNALS
+        and not SIGNALS[name].recorded_only
     ]
-    computable = [spec for spec in specs if not missing_inputs(spec, traces)]
-    return dict(signal_table(traces, computable).values) if computable else {}
+    computable = [spec for spec in specs if lack(spec, measures.traces) is None]
+    return dict(measures.signals(computable).values)
 
 
-def _honest(traces: TraceSet, table: SignalTable) -> dict[str, Array]:
-    """Every signal computed here from rounds 1..t, from ``table`` where it is there."""
+def _honest(measures: Measures) -> dict[str, Array]:
+    """Every signal computed here from rounds 1..t."""
+    traces = measures.traces
     computable = [
         name
         for name, spec in SIGNALS.items()
-        if not spec.recorded_only
-        and name not in traces.signal_names
-        and not missing_inputs(spec, traces)
+        if not spec.recorded_only and name not in traces.signal_names and lack(spec, traces) is None
     ]
-    absent = [name for name in computable if name not in table.values]
-    computed = signal_table(traces, absent).values if absent else {}
-    return {name: computed[name] if name in computed else table.signal(name) for name in computable}
+    return dict(measures.signals(computable).values)
 
 
 def _equal(first: Array, second: Array) -> NDArray[np.bool_]:

@@ -1,25 +1,16 @@
-"""Answer sets of MiCP on recorded rounds: how often they hold the right answer, and how large they are."""
+"""Answer sets on recorded rounds: how often they hold the right answer, and how large they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.policies.micp.notes import loop_differences
-from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.micp.relevance_fit import Retention, retention, scored_by
-from suffice.policies.micp.samples import read_samples
-from suffice.policies.micp.stage2 import evaluate_stops
-from suffice.protocols import AnswerSet
-from suffice.signals.samples import sample_counts
-from suffice.signals.table import SignalTable
-from suffice.trace.rounds.table import TraceSet
+from suffice.protocols import AnswerSet, CoveragePolicy, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +39,7 @@ class AnswerSetResult:
     answer_rate
         Share of sets without "Can't Answer".
     objective
-        The composite of paper 3, Eq. 14, over labelled questions; low is good.
+        What the policy was fitted to make small, over labelled questions.
     retention
         What the policy's passage filter would do to the recorded passages; ``None``: it has none, the
         passages lack its relevance, or a filter dropped some of them unrecorded.
@@ -85,105 +76,29 @@ class AnswerSetResult:
 
 
 def answer_sets(
-    policy: MiCPPolicy,
-    traces: TraceSet,
-    table: SignalTable,
-    stops: NDArray[np.int16],
-    draws: Draws,
-) -> AnswerSetResult:
-    """The sets of every question at its stop round (n_questions,), and what they are worth."""
-    fired = policy.fired(table)
-    sets = tuple(_sets(policy, traces, stops, (fired > 0) & (fired <= stops)))
-    sizes = np.array([float(each.size) for each in sets])
-    labelled = np.array([bool(each.answers) for each in traces.gold], bool)
-    coverage = objective = None
-    if labelled.any():
-        data = read_samples(traces.take(labelled), policy)
-        # a record that ends before the budget is no stop: nothing is sampled after it
-        cut = np.where(stops < traces.last_rounds, stops, policy.rounds)
-        found = evaluate_stops(data, fired[labelled], policy.final, at_most=cut[labelled])
-        coverage = _interval(found.covered.astype(np.float64), draws)
-        objective = found.composite(float(policy.budget.get("weight", 1.0)))
-    chosen = policy.filter
+    policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16], draws: Draws
+) -> AnswerSetResult | None:
+    """The sets of every question at its stop round (n_questions,), and what they are worth.
+
+    ``None``: this one promises no coverage.
+    """
+    promise = policy.facts.coverage
+    if promise is None:
+        return None
+    recorded = policy.recorded_sets(measures.traces, measures.signals(policy.specs), stops)
+    covered = recorded.covered
     return AnswerSetResult(
-        alpha=policy.alpha,
-        sets=sets,
-        coverage=coverage,
-        set_size=_interval(sizes, draws),
-        answer_rate=float(np.mean([not each.cannot_answer for each in sets])),
-        objective=objective,
-        retention=None
-        if chosen is None or _dropped(traces) or scored_by(traces) != chosen.relevance
-        else retention(traces, chosen),
-        notes=tuple(_notes(policy, traces, table)),
+        alpha=promise.alpha,
+        sets=recorded.sets,
+        coverage=None if covered is None else _interval(covered.astype(np.float64), draws),
+        set_size=_interval(np.array([float(one.size) for one in recorded.sets]), draws),
+        answer_rate=float(np.mean([not one.cannot_answer for one in recorded.sets])),
+        objective=recorded.objective,
+        retention=recorded.retention,
+        notes=recorded.notes,
     )
-
-
-def _dropped(traces: TraceSet) -> bool:
-    """Whether a filter dropped passages when these rounds were recorded."""
-    return traces.origin.run.get("passage_filter") is not None
-
-
-def _dropped_by(traces: TraceSet, chosen: RelevanceFilter) -> bool:
-    """Whether it was this filter."""
-    stated, wanted = traces.origin.run.get("passage_filter"), chosen.to_json()
-    return isinstance(stated, dict) and all(
-        stated.get(name) == wanted[name] for name in ("threshold", "relevance")
-    )
-
-
-def _sets(
-    policy: MiCPPolicy, traces: TraceSet, stops: NDArray[np.int16], early: NDArray[np.bool_]
-) -> Iterator[AnswerSet]:
-    columns = ["samples", "sample_clusters", "signals"]
-    for index, views in enumerate(traces.views(columns)):
-        rounds = views[int(stops[index]) - 1].rounds
-        yield policy.answer_set(rounds, stopped=bool(early[index]))
 
 
 def _interval(values: NDArray[np.float64], draws: Draws) -> Interval:
     means = resampled_means(values[:, None], resamples=draws.resamples, seed=draws.seed)
     return percentile_interval(float(values.mean()), means[:, 0])
-
-
-def _notes(policy: MiCPPolicy, traces: TraceSet, table: SignalTable) -> Iterator[str]:
-    short = int((traces.last_rounds < policy.rounds).sum())
-    if short:
-        yield (
-            f"{short} questions hold fewer than the {policy.rounds} rounds it expects; they end "
-            'with "Can\'t Answer" unless an earlier round stops them'
-        )
-    counts = sample_counts(traces)[:, : policy.rounds]
-    counts = np.unique(counts[~np.isnan(counts)]).astype(int)
-    if counts.tolist() != [policy.samples]:
-        found = ", ".join(map(str, counts.tolist()))
-        yield (
-            f"rounds hold {found} samples and it was calibrated on {policy.samples}: its promise does "
-            "not hold here"
-        )
-    for each in loop_differences(policy, traces.origin.run):
-        yield f"its promise may not hold here: {each}"
-    if policy.filter is not None and policy.filtered:
-        if not _dropped_by(traces, policy.filter):
-            yield (
-                "it was calibrated on filtered passages and these rounds were recorded without that "
-                "filter: its promise does not hold here"
-            )
-    elif _dropped(traces):
-        yield (
-            "it was calibrated on unfiltered passages and these rounds were recorded with a filter: "
-            "its promise does not hold here"
-        )
-    tied = _ties(policy, table)
-    if policy.preset == "published" and tied:
-        yield f"ties prevented a stop in {tied} rounds: the published rule is strict"
-
-
-def _ties(policy: MiCPPolicy, table: SignalTable) -> int:
-    """Rounds, before the stop, that lie exactly on their threshold."""
-    scores, fired = policy.scores(table), policy.fired(table)
-    count = 0
-    for number, threshold in enumerate(policy.stops[: table.n_rounds], start=1):
-        running = (fired == 0) | (fired >= number)
-        count += int((running & (scores[:, number - 1] == threshold.value)).sum())
-    return count

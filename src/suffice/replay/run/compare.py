@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
-from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import CalibratedPolicy
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
@@ -45,8 +47,13 @@ def transfer_notes(
 
 
 def _fitted_there(candidate: Candidate, source: str) -> bool:
-    fitted_on = getattr(candidate.policy, "fitted_on", {})
+    fitted_on = _fitting(candidate)
     return fitted_on.get("source") == source and fitted_on.get("split") == FIT_SPLIT
+
+
+def _fitting(candidate: Candidate) -> Mapping[str, Any]:
+    """What its policy says it was fitted on; empty: nothing."""
+    return {} if candidate.policy is None else candidate.policy.facts.fitted_on
 
 
 def _keys(traces: TraceSet) -> set[tuple[str, str]]:
@@ -57,7 +64,7 @@ def _keys(traces: TraceSet) -> set[tuple[str, str]]:
 def _rounds_notes(fitted: Sequence[Candidate], n_rounds: int) -> list[str]:
     notes = []
     for each in fitted:
-        if not isinstance(each.policy, RulePolicy):
+        if not isinstance(each.policy, CalibratedPolicy):
             continue
         for signal, calibrator in each.policy.calibrators.items():
             last = len(calibrator.maps)
@@ -95,28 +102,36 @@ class ComparisonSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The replay with the questions it was made on."""
+    """The replay with the questions it was made on, measured."""
 
-    traces: TraceSet
+    measures: Measures
     result: ReplayResult
 
+    @property
+    def traces(self) -> TraceSet:
+        """Those questions."""
+        return self.measures.traces
 
-def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
+
+def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:
     """Replay what the settings name, in the order given, then the baseline if it is not among them."""
-    chosen, split, notes = _choose_split(traces, settings.split)
-    baseline = settings.baseline or f"fixed-{min(3, chosen.n_rounds)}"
+    measures = Measures.of(traces)
+    chosen, split, notes = _choose_split(measures, settings.split)
+    baseline = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
     names = [*settings.policies]
     if not names and not settings.rules:
         raise UsageError("name at least one --policy or --stop-when")
-    fit_on = settings.fit_on
-    built = list(candidates(traces, names, settings.rules, fit_on=fit_on))
-    baseline = _include(traces, baseline, built, fit_on)
-    if fit_on is None or fit_on.origin.source != traces.origin.source:
-        notes += _in_sample_notes(built, traces.origin.source, split)
+    fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
+    built = list(candidates(measures, names, settings.rules, fit_on=fit_on))
+    baseline = _include(measures, baseline, built, fit_on)
+    source = measures.traces.origin.source
+    if fit_on is None or fit_on.traces.origin.source != source:
+        notes += _in_sample_notes(built, source, split)
     if fit_on is not None:
-        notes += transfer_notes(built, fit_on, chosen)
+        notes += transfer_notes(built, fit_on.traces, chosen.traces)
     for each in built:
-        notes += [f"{each.name}: {remark}" for remark in getattr(each.policy, "remarks", ())]
+        said = () if each.policy is None else each.policy.facts.notes
+        notes += [f"{each.name}: {note}" for note in said]
     result = replay(
         chosen,
         built,
@@ -131,16 +146,16 @@ def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
             cost_model=settings.cost_model,
         ),
     )
-    return Comparison(traces=chosen, result=result)
+    return Comparison(measures=chosen, result=result)
 
 
 def _include(
-    traces: TraceSet, baseline: str, built: list[Candidate], fit_on: TraceSet | None
+    measures: Measures, baseline: str, built: list[Candidate], fit_on: Measures | None
 ) -> str:
     """The baseline's name among the candidates, where it is added unless one of them is the same."""
     if baseline in (each.name for each in built):
         return baseline
-    wanted = candidates(traces, [baseline], fit_on=fit_on)[0]
+    wanted = candidates(measures, [baseline], fit_on=fit_on)[0]
     alike = [
         each.name
         for each in built
@@ -158,12 +173,13 @@ def _include(
     return name
 
 
-def _choose_split(traces: TraceSet, wanted: str | None) -> tuple[TraceSet, str | None, list[str]]:
+def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str | None, list[str]]:
     if wanted is not None:
-        return traces.only_split(wanted), wanted, []
-    if EVAL_SPLIT in traces.splits:
-        return traces.only_split(EVAL_SPLIT), EVAL_SPLIT, ["replayed on split eval, the default"]
-    return traces, None, ["no split is named eval: all questions are replayed"]
+        return measures.only_split(wanted), wanted, []
+    if EVAL_SPLIT in measures.traces.splits:
+        chosen = measures.only_split(EVAL_SPLIT)
+        return chosen, EVAL_SPLIT, ["replayed on split eval, the default"]
+    return measures, None, ["no split is named eval: all questions are replayed"]
 
 
 def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None) -> list[str]:
@@ -176,6 +192,6 @@ def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None)
 
 def _fitted_on(candidate: Candidate, source: str, split: str | None) -> bool:
     """Whether the policy says it was fitted on questions of this source and split (``None``: all)."""
-    fitted_on = getattr(candidate.policy, "fitted_on", {})
+    fitted_on = _fitting(candidate)
     splits = fitted_on.get("splits", [fitted_on.get("split")])
     return fitted_on.get("source") == source and split in (None, *splits)

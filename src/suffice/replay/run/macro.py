@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.measures.scores import outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import at_stop
@@ -131,10 +130,10 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
 
 
 def _set(comparison: Comparison) -> _Set:
-    traces, result = comparison.traces, comparison.result
+    result = comparison.result
     if any(each.kind == CLOSED_BOOK for each in result.policies):
         raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
-    scored = outcomes(traces, result.f1_kind)
+    scored = comparison.measures.scores(result.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no replayed question of {result.source} has gold answers")
     columns = [
@@ -143,7 +142,7 @@ def _set(comparison: Comparison) -> _Set:
         for each in result.policies
     ]
     return _Set(
-        keys=_keys(traces, scored.labelled),
+        keys=_keys(comparison.traces, scored.labelled),
         columns=np.stack(columns, axis=1),
         rounds=np.array([each.mean_rounds for each in result.policies]),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suffice.numbers.intervals.bootstrap import Interval
+from suffice.protocols import Facts
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.report.draw.marks import Marked, label, short_name
 from suffice.report.page.section import Section, plain, two_lines, with_interval
@@ -95,7 +96,8 @@ def _decimals(interval: Interval) -> Html:
 
 
 def _rounds(each: Marked) -> str:
-    budget = getattr(each.result.policy, "rounds", None)
+    policy = each.result.policy
+    budget = None if policy is None else policy.facts.max_rounds
     taken = decimal(each.result.mean_rounds)
     return taken if budget is None else f"{taken} of {budget}"
 
@@ -128,14 +130,14 @@ def _kept(found: _Found) -> Html:
 def _notes(each: Marked, sets: AnswerSetResult) -> Html:
     """The promise in words, and what goes with it."""
     policy = each.result.policy
-    promise = getattr(policy, "promise", None)
-    said = [*sets.notes, *getattr(policy, "remarks", ())]
+    facts = Facts() if policy is None else policy.facts
+    said = [*sets.notes, *facts.notes]
     items = (element("li", shorten(visible(note), _LONGEST)) for note in dict.fromkeys(said))
     return element(
         "div",
         element("h3", label(each)),
-        element("p", element("code", getattr(policy, "summary", UNKNOWN))),
-        element("p", _sentence(promise), class_="promise") if promise else "",
+        element("p", element("code", facts.summary or UNKNOWN)),
+        element("p", _sentence(facts.promise), class_="promise") if facts.promise else "",
         element("ul", *items, class_="notes small") if said else "",
         class_="guarantee",
     )

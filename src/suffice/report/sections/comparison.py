@@ -141,7 +141,9 @@ def _identities(policies: Sequence[Marked]) -> Html:
             each.result.kind,
             each.result.preset or UNKNOWN,
             element("code", each.result.hash),
-            element("code", getattr(each.result.policy, "summary", UNKNOWN)),
+            element(
+                "code", UNKNOWN if each.result.policy is None else each.result.policy.facts.summary
+            ),
             each.result.beyond_record,
         )
         for each in policies

@@ -15,7 +15,7 @@ from suffice.protocols import ChatModel, GenerationRequest, Message
 from suffice.signals.asking.whole_record import Asked, Replies, RoundQuestion, ask_rounds
 from suffice.signals.evidence import evidence_text, one_line, seen_passages
 from suffice.signals.recorded import JUDGE_SUPPORT
-from suffice.signals.spec import UNDEFINED
+from suffice.signals.spec import UNDEFINED, VERDICTS
 from suffice.trace.rounds.records import LoopView, Round, Usage
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ _EXAMPLES = (
 )
 _RATING = re.compile(r"\s*(?:Rating:)?\s*([1-5])\s*\.?\s*")
 _MAX_TOKENS = 8
-JUDGE_TOKENS = ("judge_prompt_tokens", "judge_cached_tokens", "judge_completion_tokens")
+JUDGE_TOKENS = VERDICTS.tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.concurrency import side_by_side
 from suffice.errors import BackendError
 from suffice.trace.rounds.records import LoopView
 
@@ -24,7 +24,8 @@ _GIVE_UP_AFTER = 5
 
 _What = Literal["judged", "encoded", "checked", "clustered", "reranked"]
 _Reply = TypeVar("_Reply")
-_Batch = list[tuple[int, _Reply | BackendError]]  # of one question, by row
+_Rounds = Sequence[tuple[int, LoopView]]  # of one question, by row
+_Batch = Sequence[tuple[int, _Reply | BackendError]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,13 @@ def ask_rounds(
         When every call failed.
     """
     session = _Session(question, int(wanted.sum()), on_progress)
-    session.run(_questions(traces, wanted, question.columns))
+    session.interrupted = side_by_side(
+        session,
+        _questions(traces, wanted, question.columns),
+        concurrency=question.concurrency,
+    )
+    if session.interrupted:
+        session.report()
     replies = session.replies()
     answered = any(map(question.called, replies.found.values()))
     if replies.failures and not answered and not replies.interrupted:
@@ -116,7 +123,7 @@ def ask_rounds(
 
 def _questions(
     traces: TraceSet, wanted: NDArray[np.bool_], columns: tuple[str, ...]
-) -> Iterator[tuple[tuple[int, LoopView], ...]]:
+) -> Iterator[_Rounds]:
     """For each question with a wanted round: (row, view) of these rounds."""
     row = 0
     for views in traces.views(columns):
@@ -128,6 +135,8 @@ def _questions(
 
 
 class _Session(Generic[_Reply]):
+    """Fulfils :class:`suffice.concurrency.Work`: a question's rounds are a piece of it."""
+
     def __init__(
         self,
         question: RoundQuestion[_Reply],
@@ -137,81 +146,57 @@ class _Session(Generic[_Reply]):
         self._question = question
         self._planned = planned
         self._on_progress = on_progress
-        self._stop = threading.Event()
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
         self._allowed = _GIVE_UP_AFTER
         self._found: dict[int, _Reply] = {}
         self._failures: dict[int, str] = {}
-        self._interrupted = False
+        self.interrupted = False
 
     def replies(self) -> Replies[_Reply]:
         return Replies(
             found=dict(sorted(self._found.items())),
             failures=dict(sorted(self._failures.items())),
             left=self._planned - len(self._found) - len(self._failures),
-            interrupted=self._interrupted,
+            interrupted=self.interrupted,
         )
 
-    def run(self, questions: Iterator[tuple[tuple[int, LoopView], ...]]) -> None:
-        pending: set[Future[_Batch[_Reply]]] = set()
-        with ThreadPoolExecutor(self._question.concurrency) as pool:
-            try:
-                for each in questions:
-                    if self._stop.is_set():
-                        break
-                    pending.add(pool.submit(self._ask, each))
-                    if len(pending) >= self._question.concurrency:
-                        pending = self._take(pending)
-                while pending:
-                    pending = self._take(pending)
-            except KeyboardInterrupt:
-                self._stop.set()
-                self._interrupted = True
-                done, _ = wait(pending)
-                self._keep(done)
-            except BaseException:
-                self._stop.set()
-                raise
-
-    def _ask(self, rounds: tuple[tuple[int, LoopView], ...]) -> _Batch[_Reply]:
-        replies: _Batch[_Reply] = []
-        for row, view in rounds:
-            if self._stop.is_set():
+    def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
+        replies: list[tuple[int, _Reply | BackendError]] = []
+        for row, view in task:
+            if stop.is_set():
                 break
             try:
                 reply = self._question.ask(view)
             except BackendError as error:
                 replies.append((row, error))
-                self._failed()
+                self._failed(stop)
             else:
                 replies.append((row, reply))
                 if self._question.called(reply):
                     self._answered()
         return replies
 
-    def _failed(self) -> None:
+    def _failed(self, stop: threading.Event) -> None:
         with self._lock:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= self._allowed:
-                self._stop.set()
+                stop.set()
 
     def _answered(self) -> None:
         with self._lock:
             self._failed_in_a_row = 0
             self._allowed = _GIVE_UP_AFTER * self._question.concurrency
 
-    def _take(self, pending: set[Future[_Batch[_Reply]]]) -> set[Future[_Batch[_Reply]]]:
-        done, waiting = wait(pending, return_when=FIRST_COMPLETED)
-        self._keep(done)
-        return waiting
-
-    def _keep(self, done: set[Future[_Batch[_Reply]]]) -> None:
-        for row, reply in (each for future in done for each in future.result()):
+    def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
+        del broken
+        for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
                 self._failures[row] = str(reply)
             else:
                 self._found[row] = reply
+
+    def report(self) -> None:
         self._on_progress(
             Asked(
                 what=self._question.what,

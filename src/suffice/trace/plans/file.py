@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, cast
 
 from suffice.errors import DataError, UsageError
-from suffice.trace.durable import FailureFile, check_same_run, locked
 from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanKey, PlanRecord
+from suffice.trace.plans.records import PlanRecord
 from suffice.trace.plans.rows import (
     PLAN_COLUMNS,
     PLAN_ROWS,
@@ -27,11 +23,9 @@ from suffice.trace.plans.rows import (
     task_from_row,
 )
 from suffice.trace.rounds.reader import count_failures, first_error, parquet_files, read_file
-from suffice.trace.rounds.writer import Shards, rows_to_table, write_table
+from suffice.trace.writer import Recorded, TraceWriter, write_table
 
 _NEVER_NULL = ("task_id", "agent", "seed", "step", "goal", "total_steps")
-# said of a run, and no part of what was recorded
-_MAY_DIFFER = frozenset({"version"})
 
 
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
@@ -218,104 +212,20 @@ def write_plans(
     if root.suffix != ".parquet" and any(root.glob("*.parquet")):
         raise UsageError(f"{root} holds trace files already; choose another --out")
     target = root if root.suffix == ".parquet" else root / "part-00000.parquet"
-    table = rows_to_table(PLAN_ROWS, records, run or {})
+    table = PLAN_ROWS.table(records, run or {})
     target.parent.mkdir(parents=True, exist_ok=True)
     write_table(table, target)
 
 
-class PlanWriter:
-    """Adds finished runs to a plan trace; a context manager that keeps a second writer out.
-
-    A kill at any moment loses no run that was added and leaves none in part. Called from one thread.
-
-    Parameters
-    ----------
-    path
-        A directory, written in shards, or a ``.parquet`` file, which is rewritten as it grows.
-    run
-        The ``suffice.run`` document; to go on with a trace it must be the same, but for ``version``.
-    shard_runs
-        Runs in a full shard of a directory.
-
-    Raises
-    ------
-    DataError
-        When what stands at ``path`` is no valid plan trace.
-    UsageError
-        When it was recorded with other settings, or another writer is at it.
-    """
-
-    def __init__(self, path: str | Path, *, run: Mapping[str, Any], shard_runs: int = 64) -> None:
-        root = Path(path)
-        # through JSON, since that is what the files hold: tuples come back as lists
-        stated = json.loads(json.dumps(run))
-        with ExitStack() as stack:
-            stack.enter_context(locked(root))
-            done = _recorded(root, stated)
-            self._shards = Shards(PLAN_ROWS, root, run=stated, shard_records=shard_runs)
-            self._failures = FailureFile(root, RUN_KEY_COLUMNS)
-            # a kill between the rows and the failures leaves a failure that has since been mended
-            self._failures.clear(done)
-            self._done = set(done)
-            self._closing = stack.pop_all()
-
-    @property
-    def done(self) -> frozenset[PlanKey]:
-        """Keys of the runs the trace holds."""
-        return frozenset(self._done)
-
-    @property
-    def failed(self) -> frozenset[PlanKey]:
-        """Keys of the runs that failed and were not finished since."""
-        return cast("frozenset[PlanKey]", self._failures.keys)
-
-    def add(self, records: Sequence[PlanRecord]) -> None:
-        """Make these runs durable; on return a kill no longer loses them.
-
-        Raises
-        ------
-        UsageError
-            When a run is there already; nothing is added then.
-        DataError
-            When a value cannot be stored, such as text that is not Unicode; nothing is added then.
-        BackendError
-            When the disk is full or refuses; what was there before is intact.
-        """
-        keys = [record.key for record in records]
-        for position, key in enumerate(keys):
-            if key in self._done or key in keys[:position]:
-                raise UsageError(f"the run {key} is recorded already; leave out the runs in 'done'")
-        self._shards.add(records)
-        self._done.update(keys)
-        self._failures.clear(keys)
-
-    def fail(self, key: PlanKey, reason: str) -> None:
-        """Note in ``failures.jsonl`` that a run could not be finished; the next recording tries it again."""
-        self._failures.add(key, reason)
-
-    def close(self) -> None:
-        """Let other writers in."""
-        self._closing.close()
-
-    def __enter__(self) -> PlanWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+def plan_writer(
+    path: str | Path, *, run: Mapping[str, Any], shard_runs: int = 64
+) -> TraceWriter[PlanRecord]:
+    """A writer of finished runs; see :class:`suffice.trace.writer.TraceWriter`."""
+    return TraceWriter(PLAN_ROWS, path, run=run, recorded=_recorded, shard_records=shard_runs)
 
 
-def _recorded(root: Path, run: Mapping[str, Any]) -> frozenset[PlanKey]:
-    """Keys of the runs at ``root``, which must be of the same settings."""
-    has_rows = root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet"))
-    if not has_rows:
-        return frozenset()
+def _recorded(root: Path) -> Recorded:
     plans = inspect_plans(root)
     if plans.skipped:
         raise first_error(plans.skipped)
-    check_same_run(plans.run, run, root, may_differ=_MAY_DIFFER)
-    return frozenset(record.key for record in plans.records)
+    return Recorded(plans.run, frozenset(record.key for record in plans.records))

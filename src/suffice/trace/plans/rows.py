@@ -29,7 +29,7 @@ from suffice.trace.rounds.convert import (
 )
 from suffice.trace.rounds.records import Usage
 from suffice.trace.rounds.schema import COLUMNS, PASSAGE, Column, TableSchema
-from suffice.trace.rounds.writer import RowSet
+from suffice.trace.writer import RowSet
 
 PLAN_SCHEMA_VERSION = 1
 PLAN_SCHEMA_KEY = b"suffice.plan_schema"
@@ -180,7 +180,9 @@ PLAN_ROWS = RowSet(
     schema=PLANS,
     rows=plan_to_rows,
     key=RUN_KEY_COLUMNS,
+    key_of=lambda record: record.key,
     place=lambda row: f"task {row['task_id']!r}, agent {row['agent']!r}, step {row['step']}",
+    noun="run",
 )
 
 

@@ -17,10 +17,12 @@ from suffice.bench.micp.page import micp_page
 from suffice.bench.micp.run import divide, micp_study
 from suffice.bench.micp.table import micp_tables
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
-from suffice.policies.micp.policy import Match, MiCPPolicy
+from suffice.measures.measures import Measures
+from suffice.policies.micp.fit import FitParts, fit_on
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_fit import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import OBJECTIVES, Objective, calibrate_without_stopping
 from suffice.replay.run.answer_sets import AnswerSetResult, Draws, answer_sets
 from suffice.signals.table import signal_table
@@ -71,7 +73,9 @@ def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float
     """The answer sets and mean rounds of a replay."""
     table = signal_table(test, policy.specs)
     stops = np.minimum(policy.stop_rounds(table), test.last_rounds)
-    return answer_sets(policy, test, table, stops, Draws(resamples=5)), float(stops.mean())
+    found = answer_sets(policy, Measures(test), stops, Draws(resamples=5))
+    assert found is not None
+    return found, float(stops.mean())
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float
     [
         MiCPSettings(steps=4),
         MiCPSettings(steps=4, stop_on="top-confidence", penalty=0.1, weight=0.5),
-        MiCPSettings(steps=3, clusters="embedding", match=Match(f1=0.5), rounds=2),
+        MiCPSettings(steps=3, clusters="embedding", match_f1=0.5, rounds=2),
     ],
 )
 def test_a_cell_is_what_fitting_and_replaying_its_parts_gives(fit: MiCPSettings) -> None:

@@ -30,8 +30,8 @@ from suffice.bench.stop_rag.run import stop_rag_study
 from suffice.bench.stop_rag.table import stop_rag_tables
 from suffice.errors import DataError, UsageError
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
-from suffice.policies.stop_rag.fit import StopRAGSettings
 from suffice.policies.stop_rag.policy import StopRAGPolicy
+from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.replay.run.compare import ComparisonSettings, compare
 from suffice.testing.stop_rag_traces import World, stop_rag_records
 from suffice.testing.traces import to_trace_set

@@ -13,7 +13,7 @@ import pytest
 from suffice.cli.main import main
 from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
-from suffice.trace.plans.file import PlanWriter
+from suffice.trace.plans.file import plan_writer
 from suffice.trace.plans.rows import PLANS, plan_to_rows
 from suffice.trace.rounds.writer import write_traces
 
@@ -36,7 +36,7 @@ def test_validate_checks_a_trace_of_questions(
 
 
 def test_validate_checks_a_plan_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with PlanWriter(tmp_path / "p", run={}) as writer:
+    with plan_writer(tmp_path / "p", run={}) as writer:
         writer.add([make_plan("a"), make_plan("b", ("EXECUTE",))])
         writer.fail(("c", "gate", None, 0), "no reply")
     assert main(["traces", "validate", str(tmp_path / "p")]) == 0

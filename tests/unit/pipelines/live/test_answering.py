@@ -21,7 +21,9 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import (
     Action,
     Decision,
+    Facts,
     GenerationRequest,
+    LoopNeeds,
     PolicyTable,
     PolicyView,
     StopPolicy,
@@ -208,8 +210,11 @@ class Scores:
     """Stops after ``rounds``; its confidence is one number a round, ``None``: undefined."""
 
     kind = "scores"
+    preset = None
     signals = ()
     specs = ()
+    needs = LoopNeeds()
+    facts = Facts()
 
     def __init__(self, *values: float | None, rounds: int = 99) -> None:
         self._values = values

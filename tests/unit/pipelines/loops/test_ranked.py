@@ -21,8 +21,8 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import StopPolicy
 from suffice.replay.run.engine import stop_rounds
+from suffice.signals.asking.reranking import rerank_variance
 from suffice.signals.model_confidence import token_probability
-from suffice.signals.rerank_scores import rerank_variance
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces

@@ -148,7 +148,7 @@ _KILLED = """
     import sys
     from pathlib import Path
     sys.path.insert(0, sys.argv[2])
-    from test_plan_recorder import RUN, ScriptedModel, jobs, record_plans, reply, PlanRecorderSettings
+    from test_recorder import RUN, ScriptedModel, jobs, record_plans, reply, PlanRecorderSettings
     model = ScriptedModel(reply, api="chat", delay_s=0.02)
     settings = PlanRecorderSettings(run=RUN, on_progress=lambda p: print(p.finished, flush=True))
     record_plans(jobs(model, 200), Path(sys.argv[1]), settings)

@@ -13,7 +13,7 @@ from suffice.errors import DataError, UsageError
 from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.pipelines.loops.sources import Retrieval, pooled_passages
 from suffice.pipelines.record.dataset_run import Recording, record_examples
-from suffice.pipelines.record.recorder import RecordSummary
+from suffice.pipelines.record.session import RecordSummary
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from suffice.errors import BackendError, DataError, SufficeError, UsageError
-from suffice.pipelines.record.recorder import RecorderSettings, RecordSummary, Task, record
-from suffice.pipelines.record.session import Progress
+from suffice.pipelines.record.recorder import RecorderSettings, Task, record
+from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.protocols import Retriever
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round
-from suffice.trace.rounds.writer import ShardWriter
+from suffice.trace.writer import StoredRecord, TraceWriter
 
 
 class Nothing:
@@ -337,19 +337,19 @@ def test_an_interrupt_during_a_write_does_not_lose_it(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write goes on in its own thread while the interrupted one waits for it."""
-    plain_add = ShardWriter.add
+    plain_add = TraceWriter.add_stored
     main = threading.main_thread().ident
     assert main is not None
     interrupted: list[str] = []
 
-    def slow_add(self: ShardWriter, records: Sequence[QuestionRecord]) -> None:
+    def slow_add(self: TraceWriter[QuestionRecord], records: Sequence[StoredRecord]) -> None:
         if records and not interrupted:
-            interrupted.append(records[0].question.id)
+            interrupted.append(str(records[0].key[0]))
             signal.pthread_kill(main, signal.SIGINT)
             time.sleep(0.05)
         plain_add(self, records)
 
-    monkeypatch.setattr(ShardWriter, "add", slow_add)
+    monkeypatch.setattr(TraceWriter, "add_stored", slow_add)
     summary = recorded(out, Scripted(), count=8, concurrency=1)
     assert summary.interrupted
     found = read_traces(out).question_ids

@@ -176,7 +176,7 @@ class TestChoiceOfS1:
         policy = fit_method("ab-rag", simulated(6), "published", "no such split")
         assert isinstance(policy, ABRagPolicy)
         assert next(iter(policy.weights)) == "self_consistency"
-        assert "no token probabilities" in policy.remarks[0]
+        assert "no token probabilities" in policy.facts.notes[0]
         assert policy.levels == pytest.approx((1 / 3, 2 / 3, 1.0))
 
     def test_token_probabilities_come_first(self) -> None:
@@ -242,7 +242,7 @@ class TestCorrected:
         assert policy.weights["answer_in_evidence"] > 1.0
         assert policy.weights["rerank_variance"] == 0.0  # constant there
         assert policy.undefined["answer_in_evidence"] > 1.0  # every yes was right
-        assert "S2 is answer_in_evidence" in policy.remarks[1]
+        assert "S2 is answer_in_evidence" in policy.facts.notes[1]
 
     def test_an_abstention_has_confidence_0(self) -> None:
         policy = fitted(simulated(60), support="evidence_consistency")
@@ -300,7 +300,7 @@ class TestCorrected:
         ]
         policy = fitted(to_trace_set(bare), threshold=0.5)
         assert tuple(policy.weights)[1] == "evidence_consistency"
-        assert any("needs the passages' texts" in remark for remark in policy.remarks)
+        assert any("needs the passages' texts" in remark for remark in policy.facts.notes)
 
     @pytest.mark.parametrize("preset", ["published", "corrected"])
     def test_a_signal_that_is_nowhere_defined_is_refused(self, preset: Preset) -> None:
@@ -324,7 +324,7 @@ class TestCorrected:
         records[0] = replace(records[0], rounds=(holed, *records[0].rounds[1:]))
         policy = fit_method("ab-rag", to_trace_set(records), "published", "")
         assert isinstance(policy, ABRagPolicy)
-        assert any("undefined in 1.7% of the rounds" in remark for remark in policy.remarks)
+        assert any("undefined in 1.7% of the rounds" in remark for remark in policy.facts.notes)
 
     def test_a_threshold_can_be_given(self) -> None:
         policy = fitted(simulated(40), support="evidence_consistency", threshold=0.37)

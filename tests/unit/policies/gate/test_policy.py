@@ -120,7 +120,7 @@ class TestPublished:
         policy = published()
         made = record([AGREE] * 4)
         assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
-        (remark,) = policy.remarks
+        (remark,) = policy.facts.notes
         assert "it equals the full budget: EXECUTE can never be chosen" in remark
         assert "confidence is at most 0.438 there and tau_high is 0.75" in remark
         for _, why in decisions(policy, made):
@@ -132,14 +132,14 @@ class TestPublished:
         assert found == pytest.approx([1 / (1 + math.exp(1.5)), 0.5])
 
     def test_one_round_leaves_nothing_to_say(self) -> None:
-        assert published(rounds=1).remarks == ()
+        assert published(rounds=1).facts.notes == ()
 
     def test_without_the_remaining_share_the_last_round_but_one_can_stop(self) -> None:
         """The remark goes by what confidence can reach before the last round, not in it."""
         model = RiskModel(disagreement=1.0, contradiction=1.0, remaining=4.0, intercept=1.5)
         chosen = GateSettings.corrected(model, EVEN)
-        assert "full budget" in GatePolicy(settings=chosen, rounds=2).remarks[0]
-        assert GatePolicy(settings=chosen, rounds=3).remarks == ()
+        assert "full budget" in GatePolicy(settings=chosen, rounds=2).facts.notes[0]
+        assert GatePolicy(settings=chosen, rounds=3).facts.notes == ()
 
 
 @pytest.mark.filterwarnings("ignore:.*can never be chosen")

@@ -12,8 +12,9 @@ from suffice.errors import DataError, UsageError
 from suffice.numbers.conformal.order_statistics import NEVER, Threshold
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
-from suffice.policies.micp.policy import Clusters, Match, MiCPPolicy, lot
+from suffice.policies.micp.policy import Clusters, MiCPPolicy, lot
 from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.scoring import Match
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.records import Round
 

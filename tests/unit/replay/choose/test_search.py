@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.measures.scores import outcomes
+from suffice.measures.measures import Measures
 from suffice.replay.choose.search import SearchSettings, search
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
 from suffice.replay.run.candidates import candidates
@@ -63,7 +63,7 @@ class Twin:
         self.part = part
         table = signal_table(part, NAMES)
         self.values = {name: table.signal(name) for name in NAMES}
-        scored = outcomes(part)
+        scored = Measures(part).scores()
         self.f1, self.em, self.labelled = scored.f1, scored.em, scored.labelled
         self.last = part.last_rounds
 

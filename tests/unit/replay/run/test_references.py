@@ -16,7 +16,8 @@ from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round, Usage
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import records_to_table, write_table, write_traces
+from suffice.trace.rounds.writer import records_to_table, write_traces
+from suffice.trace.writer import write_table
 
 CLOSED = Usage(
     llm_calls=1,
@@ -122,7 +123,7 @@ def test_gold_is_that_of_the_question_whatever_row_0_says(tmp_path: Path) -> Non
     rows[0]["gold_answers"] = None
     write_table(type(table).from_pylist(rows, schema=table.schema), tmp_path / "t.parquet")
     found = read_traces(tmp_path / "t.parquet")
-    assert closed_book_rounds(found).gold == found.gold
+    assert closed_book_rounds(found).traces.gold == found.gold
     assert compared(found, "closed-book").result.policies[0].em == 1.0
 
 

@@ -79,8 +79,8 @@ def test_the_table_holds_what_the_sets_are_worth(read_tables: Any) -> None:
     assert row[4] == "50.0"
     assert row[6] == "2.00 of 3"
     assert str(section.finding) == "sets: 75.0% covered, 80% promised; 1.50 answers a set"
-    assert POLICY.summary.replace("<", "&lt;").replace(">", "&gt;") in section.html()
-    assert POLICY.promise[1:].replace('"', "&quot;").replace("'", "&#x27;") in section.html()
+    assert POLICY.facts.summary.replace("<", "&lt;").replace(">", "&gt;") in section.html()
+    assert POLICY.facts.promise[1:].replace('"', "&quot;").replace("'", "&#x27;") in section.html()
     assert "a note &lt;b&gt;" in section.html()
 
 

@@ -52,7 +52,7 @@ def test_the_finding_says_what_the_best_confidence_is_worth(gathered: Any) -> No
     finding = str(selective_section(found, ()).finding)
     assert finding.startswith(f"highest AUROC: {best.policy}, {estimated(best.auroc)}")
     assert f"EM {percent(best.above.em.estimate)}% where it is confident" in finding
-    blank = [replace(each, auroc=replace(each.auroc, value=None)) for each in found]
+    blank = [replace(each, auroc=replace(each.auroc, estimate=None)) for each in found]
     assert "none with an AUROC" in str(selective_section(blank, ()).finding)
 
 

@@ -115,7 +115,7 @@ def _flag(found: Any) -> Any:
 def test_one_part_without_gold_has_no_drift_and_no_numbers(gathered: Any, read_tables: Any) -> None:
     found = gathered.parts.diagnostics
     part = found.parts[-1].name
-    blank = replace(found.signals[0].parts[part].pooled.auroc, value=None, low=None, high=None)
+    blank = replace(found.signals[0].parts[part].pooled.auroc, estimate=None, low=None, high=None)
     signals = tuple(
         replace(
             each,

@@ -22,7 +22,7 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.writer import (
-    ShardWriter,
+    question_writer,
     records_to_table,
     write_trace_set,
     write_traces,
@@ -188,22 +188,25 @@ def shards(folder: Path) -> dict[str, int]:
 
 
 def test_a_writer_fills_shards_and_resumes_the_last(tmp_path: Path) -> None:
-    writer = ShardWriter(tmp_path, run={"a": 1}, shard_questions=3)
+    writer = question_writer(tmp_path, run={"a": 1}, shard_questions=3)
     for number in range(4):
         writer.add([record_of(number)])
         assert read_traces(tmp_path).n_questions == number + 1
     assert shards(tmp_path) == {"part-00000.parquet": 3, "part-00001.parquet": 1}
-    again = ShardWriter(tmp_path, run={"a": 1}, shard_questions=3)
+    writer.close()
+    again = question_writer(tmp_path, run={"a": 1}, shard_questions=3)
     again.add([record_of(4)])
     again.add([])
     again.add([record_of(5)])
     assert list(shards(tmp_path).values()) == [3, 3]
-    third = ShardWriter(tmp_path, run={"a": 1}, shard_questions=3)
+    again.close()
+    third = question_writer(tmp_path, run={"a": 1}, shard_questions=3)
     third.add([record_of(6)])
     assert list(shards(tmp_path).values()) == [3, 3, 1]
     third.add([record_of(number) for number in (7, 8, 9)])
     third.add([record_of(10)])
     assert list(shards(tmp_path).values()) == [3, 3, 4, 1]
+    third.close()
     traces = read_traces(tmp_path)
     assert traces.question_ids == tuple(f"q{n:03d}" for n in range(11))
     assert traces.origin.run == {"a": 1}
@@ -212,10 +215,11 @@ def test_a_writer_fills_shards_and_resumes_the_last(tmp_path: Path) -> None:
 
 def test_a_single_file_grows(tmp_path: Path) -> None:
     file = tmp_path / "sub" / "t.parquet"
-    ShardWriter(file, run={}).add([record_of(1)])
-    ShardWriter(file, run={}).add([record_of(0)])
+    for number in (1, 0):
+        with question_writer(file, run={}) as writer:
+            writer.add([record_of(number)])
     assert read_traces(file).question_ids == ("q000", "q001")
-    assert [each.name for each in file.parent.iterdir()] == ["t.parquet"]
+    assert [each.name for each in file.parent.glob("*.parquet")] == ["t.parquet"]
 
 
 def test_shards_of_another_shape_are_left_alone(tmp_path: Path) -> None:
@@ -223,24 +227,25 @@ def test_shards_of_another_shape_are_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "part-00000.parquet"
     pq.write_table(pq.read_table(file).drop_columns(["latency_s"]), file)
     before = file.read_bytes()
-    ShardWriter(tmp_path, run={}).add([record_of(1)])
+    with question_writer(tmp_path, run={}) as writer:
+        writer.add([record_of(1)])
     assert file.read_bytes() == before
     assert read_traces(tmp_path).n_questions == 2
     with pytest.raises(DataError, match="not written by this recorder"):
-        ShardWriter(file, run={})
+        question_writer(file, run={})
 
 
 def test_leftovers_of_a_kill_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".part-00000.parquet.4242.tmp").write_bytes(b"half")
     (tmp_path / ".t.parquet.4242.tmp").write_bytes(b"half")
     (tmp_path / "mine.tmp").write_text("kept")
-    ShardWriter(tmp_path / "t.parquet", run={})
-    assert sorted(each.name for each in tmp_path.iterdir()) == [
+    question_writer(tmp_path / "t.parquet", run={}).close()
+    assert sorted(each.name for each in tmp_path.glob("*tmp")) == [
         ".part-00000.parquet.4242.tmp",
         "mine.tmp",
     ]
-    ShardWriter(tmp_path, run={})
-    assert [each.name for each in tmp_path.iterdir()] == ["mine.tmp"]
+    question_writer(tmp_path, run={}).close()
+    assert [each.name for each in tmp_path.glob("*tmp")] == ["mine.tmp"]
 
 
 def full(*_: object) -> None:
@@ -251,7 +256,7 @@ def full(*_: object) -> None:
 def test_a_full_disk_loses_nothing_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    writer = ShardWriter(tmp_path, run={}, shard_questions=2)
+    writer = question_writer(tmp_path, run={}, shard_questions=2)
     for number in range(3):
         writer.add([record_of(number)])
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
@@ -263,13 +268,14 @@ def test_a_full_disk_loses_nothing_and_leaves_nothing(
             writer.add([record_of(3)])
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     writer.add([record_of(3)])  # room again
+    writer.close()
     assert read_traces(tmp_path).n_questions == 4
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="choose another --out"):
-        ShardWriter(tmp_path / "file" / "sub", run={})
+        question_writer(tmp_path / "file" / "sub", run={})
 
 
 # --- whole sets -----------------------------------------------------------------------------------

@@ -14,20 +14,20 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
-from suffice.trace.plans.file import PlanWriter, inspect_plans, read_plans, write_plans
+from suffice.trace.plans.file import inspect_plans, plan_writer, read_plans, write_plans
 from suffice.trace.rounds.writer import write_traces
 
 
 @pytest.mark.parametrize("name", ["plans", "plans.parquet"])
 def test_a_recording_goes_on_where_it_ended(tmp_path: Path, name: str) -> None:
-    with PlanWriter(tmp_path / name, run={"m": (1,)}, shard_runs=2) as writer:
+    with plan_writer(tmp_path / name, run={"m": (1,)}, shard_runs=2) as writer:
         assert writer.done == frozenset()
         writer.add([make_plan("a"), make_plan("b")])
         writer.fail(("c", "gate", None, 0), "no reply")
         writer.fail(("c", "gate", None, 0), "no reply again")
         assert writer.done == {("a", "gate", "bm25", 0), ("b", "gate", "bm25", 0)}
     assert read_plans(tmp_path / name).failures == 1
-    with PlanWriter(tmp_path / name, run={"m": [1], "version": "2"}, shard_runs=2) as writer:
+    with plan_writer(tmp_path / name, run={"m": [1], "version": "2"}, shard_runs=2) as writer:
         assert len(writer.done) == 2
         assert writer.failed == {("c", "gate", None, 0)}
         with pytest.raises(UsageError, match=r"'b', 'gate', 'bm25', 0.*recorded already"):
@@ -49,14 +49,14 @@ def test_a_recording_goes_on_where_it_ended(tmp_path: Path, name: str) -> None:
 
 def test_a_shard_counts_runs_with_and_without_a_retriever(tmp_path: Path) -> None:
     for seed in range(4):
-        with PlanWriter(tmp_path, run={}, shard_runs=3) as writer:
+        with plan_writer(tmp_path, run={}, shard_runs=3) as writer:
             writer.add([make_plan("a", seed=seed, retriever="bm25" if seed % 2 else None)])
     sizes = [len(inspect_plans(each).records) for each in sorted(tmp_path.glob("*.parquet"))]
     assert sizes == [3, 1]
 
 
 def test_a_failure_line_names_the_run(tmp_path: Path) -> None:
-    with PlanWriter(tmp_path, run={}) as writer:
+    with plan_writer(tmp_path, run={}) as writer:
         writer.fail(("t", "gate", None, 3), "no reply")
     assert json.loads((tmp_path / "failures.jsonl").read_text()) == {
         "task_id": "t",
@@ -69,32 +69,32 @@ def test_a_failure_line_names_the_run(tmp_path: Path) -> None:
 
 
 def test_a_kill_between_rows_and_failures_leaves_no_failure(tmp_path: Path) -> None:
-    with PlanWriter(tmp_path, run={}) as writer:
+    with plan_writer(tmp_path, run={}) as writer:
         writer.fail(make_plan("a").key, "no reply")
     write_plans([make_plan("a")], tmp_path)
-    with PlanWriter(tmp_path, run={}) as writer:
+    with plan_writer(tmp_path, run={}) as writer:
         assert writer.failed == frozenset()
     assert read_plans(tmp_path).failures == 0
 
 
 def test_what_cannot_be_gone_on_with_is_refused(tmp_path: Path) -> None:
-    with PlanWriter(tmp_path / "p", run={"model": "a"}) as writer:
+    with plan_writer(tmp_path / "p", run={"model": "a"}) as writer:
         writer.add([make_plan("a")])
         with pytest.raises(UsageError, match="another recorder is writing"):
-            PlanWriter(tmp_path / "p", run={"model": "a"})
+            plan_writer(tmp_path / "p", run={"model": "a"})
     with pytest.raises(UsageError, match="model was 'a', now 'b'"):
-        PlanWriter(tmp_path / "p", run={"model": "b"})
-    with PlanWriter(tmp_path / "p", run={"model": "a"}):
+        plan_writer(tmp_path / "p", run={"model": "b"})
+    with plan_writer(tmp_path / "p", run={"model": "a"}):
         pass  # a refusal leaves no lock behind
     write_traces([make_record("q", ["Oslo"])], tmp_path / "q.parquet")
     with pytest.raises(DataError, match="not a plan trace"):
-        PlanWriter(tmp_path / "q.parquet", run={})
+        plan_writer(tmp_path / "q.parquet", run={})
 
 
 def test_what_cannot_be_stored_is_named_and_nothing_is_added(tmp_path: Path) -> None:
     broken = make_plan("a")
     broken = replace(broken, outcome=replace(broken.outcome, response="\ud800"))
-    with PlanWriter(tmp_path, run={}) as writer:
+    with plan_writer(tmp_path, run={}) as writer:
         with pytest.raises(
             DataError, match="task 'a', agent 'gate', step 3: cannot be stored"
         ) as error:
@@ -108,9 +108,9 @@ def test_what_cannot_be_stored_is_named_and_nothing_is_added(tmp_path: Path) -> 
 SCRIPT = """
 import sys
 from suffice.testing.plans import make_plan
-from suffice.trace.plans.file import PlanWriter
+from suffice.trace.plans.file import plan_writer
 
-with PlanWriter(sys.argv[1], run={"m": 1}, shard_runs=7) as writer:
+with plan_writer(sys.argv[1], run={"m": 1}, shard_runs=7) as writer:
     print("started", len(writer.done), flush=True)
     for number in range(1000):
         made = make_plan(f"t{number:04d}")

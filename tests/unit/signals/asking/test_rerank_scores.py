@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.signals.rerank_scores import (
+from suffice.signals.asking.reranking import (
     RERANK_MEAN,
     RERANK_TOP_SCORE,
     RERANK_VARIANCE,

@@ -1,0 +1,304 @@
+"""Add records to a trace set so that a kill at any moment loses none that is finished and duplicates none.
+
+A directory is written shard by shard. Every finished record rewrites the current shard aside and
+renames it over the old one, so a reader always sees whole records, each once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from suffice.errors import DataError, UsageError
+from suffice.trace.durable import FailureFile, check_same_run, locked, replace_file
+from suffice.trace.rounds.schema import RUN_KEY, TableSchema
+
+_SHARD = re.compile(r"part-(\d{5})\.parquet")
+
+_Record = TypeVar("_Record")
+RecordKey = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet(Generic[_Record]):
+    """How records of one kind are kept as rows.
+
+    Parameters
+    ----------
+    schema
+        Of the rows.
+    rows
+        The rows of a record, keyed by column.
+    key
+        The columns that tell records apart.
+    key_of
+        The values of these columns for a record.
+    place
+        Names a row in messages.
+    noun
+        What a record is called in messages.
+    """
+
+    schema: TableSchema
+    rows: Callable[[_Record], Sequence[Mapping[str, Any]]]
+    key: tuple[str, ...]
+    key_of: Callable[[_Record], RecordKey]
+    place: Callable[[Mapping[str, Any]], str]
+    noun: str
+
+    def stamped(self, run: Mapping[str, Any]) -> pa.Schema:
+        """The Arrow schema with the metadata of a file."""
+        return self.schema.arrow.with_metadata(
+            {
+                self.schema.key: str(self.schema.version).encode(),
+                RUN_KEY: json.dumps(run, sort_keys=True).encode(),
+            }
+        )
+
+    def table(self, records: Iterable[_Record], run: Mapping[str, Any]) -> pa.Table:
+        """Rows of the records in the schema, with its metadata.
+
+        Raises
+        ------
+        DataError
+            Naming the column, when a value cannot be stored in it: text that is not Unicode, another
+            type.
+        """
+        rows = [row for record in records for row in self.rows(record)]
+        try:
+            return pa.Table.from_pylist(rows, schema=self.stamped(run))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise self._unstorable(rows, error) from error
+
+    def _unstorable(self, rows: Sequence[Mapping[str, Any]], error: Exception) -> DataError:
+        for row in rows:
+            for column in self.schema.columns:
+                try:
+                    pa.array([row.get(column.name)], column.type)
+                except (pa.ArrowException, ValueError, TypeError, OverflowError) as reason:
+                    return DataError(
+                        f"{self.place(row)}: cannot be stored as {column.type}: {reason}",
+                        column=column.name,
+                    )
+        return DataError(f"cannot be stored: {error}")
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write one Parquet file, atomically."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    replace_file(path, sink.getvalue().to_pybytes())
+
+
+class _Shards:
+    """The files of a trace set, of which the last one grows."""
+
+    def __init__(
+        self,
+        root: Path,
+        schema: pa.Schema,
+        key: tuple[str, ...],
+        *,
+        shard_records: int,
+    ) -> None:
+        self._root = root
+        self._schema = schema
+        self._key = key
+        self._single = self._root.suffix == ".parquet"
+        self._limit = None if self._single else shard_records
+        folder = self._root.parent if self._single else self._root
+        self._remove_leftovers(folder)
+        self._number, self._table, self._count = self._open_last()
+
+    def _remove_leftovers(self, folder: Path) -> None:
+        """Files written aside by a run that was killed."""
+        pattern = f".{self._root.name}.*.tmp" if self._single else ".*.tmp"
+        for leftover in folder.glob(pattern):
+            leftover.unlink(missing_ok=True)
+
+    def _open_last(self) -> tuple[int, pa.Table | None, int]:
+        shards = self._shards()
+        if not shards:
+            return 0, None, 0
+        number, file = shards[-1]
+        table = pq.read_table(file)
+        if table.schema.remove_metadata() != self._schema.remove_metadata():
+            if self._single:
+                raise DataError(
+                    "the file was not written by this recorder, so it is not added to; choose another --out",
+                    file=str(file),
+                )
+            return number + 1, None, 0
+        count = table.group_by(list(self._key)).aggregate([]).num_rows
+        if self._limit is not None and count >= self._limit:
+            return number + 1, None, 0
+        return number, table.replace_schema_metadata(self._schema.metadata), count
+
+    def _shards(self) -> list[tuple[int, Path]]:
+        if self._single:
+            return [(0, self._root)] if self._root.exists() else []
+        named = ((_SHARD.fullmatch(file.name), file) for file in self._root.glob("part-*.parquet"))
+        return sorted((int(match.group(1)), file) for match, file in named if match)
+
+    def add(self, records: Sequence[pa.Table]) -> None:
+        """Make records durable, each the rows of one."""
+        if not records:
+            return
+        before = [] if self._table is None else [self._table]
+        table = pa.concat_tables([*before, *records])
+        write_table(table.combine_chunks(), self._file())
+        self._table, self._count = table, self._count + len(records)
+        if self._limit is not None and self._count >= self._limit:
+            self._number, self._table, self._count = self._number + 1, None, 0
+
+    def _file(self) -> Path:
+        return self._root if self._single else self._root / f"part-{self._number:05d}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record in the form in which a file holds it."""
+
+    key: RecordKey
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a trace set holds already: the ``suffice.run`` document, and the keys of its records."""
+
+    run: Mapping[str, Any]
+    keys: frozenset[RecordKey]
+
+
+class TraceWriter(Generic[_Record]):
+    """Adds finished records to a trace set; a context manager that keeps a second writer out.
+
+    A kill at any moment loses no record that was added and leaves none in part. Called from one
+    thread, but for :meth:`stored`.
+
+    Parameters
+    ----------
+    kind
+        How records are kept.
+    path
+        A directory, written in shards, or a ``.parquet`` file, which is rewritten as it grows.
+    run
+        The ``suffice.run`` document; to go on with a trace set it must be the same.
+    recorded
+        Reads what stands at ``path``; asked when something does.
+    may_differ
+        Entries of ``run`` that are said of a run, and no part of what was recorded.
+    shard_records
+        Records in a full shard of a directory.
+
+    Raises
+    ------
+    DataError
+        When what stands at ``path`` is no valid trace set of this kind.
+    UsageError
+        When it was recorded with other settings, or another writer is at it.
+    """
+
+    def __init__(
+        self,
+        kind: RowSet[_Record],
+        path: str | Path,
+        *,
+        run: Mapping[str, Any],
+        recorded: Callable[[Path], Recorded],
+        may_differ: frozenset[str] = frozenset({"version"}),
+        shard_records: int = 64,
+    ) -> None:
+        root = Path(path)
+        self._kind = kind
+        # through JSON, since that is what the files hold: tuples come back as lists
+        self._run = json.loads(json.dumps(run))
+        done: frozenset[RecordKey] = frozenset()
+        with ExitStack() as stack:
+            stack.enter_context(locked(root))
+            if root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet")):
+                before = recorded(root)
+                check_same_run(before.run, self._run, root, may_differ=may_differ)
+                done = before.keys
+            self._shards = _Shards(
+                root, kind.stamped(self._run), kind.key, shard_records=shard_records
+            )
+            self._failures = FailureFile(root, kind.key)
+            # a kill between the rows and the failures leaves a failure that has since been mended
+            self._failures.clear(done)
+            self._done = set(done)
+            self._closing = stack.pop_all()
+
+    @property
+    def done(self) -> frozenset[RecordKey]:
+        """Keys of the records the trace set holds."""
+        return frozenset(self._done)
+
+    @property
+    def failed(self) -> frozenset[RecordKey]:
+        """Keys of what failed and was not finished since."""
+        return self._failures.keys
+
+    def stored(self, record: _Record) -> StoredRecord:
+        """The record as it is kept; in any thread.
+
+        Raises
+        ------
+        DataError
+            When a value cannot be stored, such as text that is not Unicode.
+        """
+        return StoredRecord(self._kind.key_of(record), self._kind.table([record], self._run))
+
+    def add(self, records: Iterable[_Record]) -> None:
+        """Make these records durable, as :meth:`add_stored`; nothing is added when one cannot be stored."""
+        self.add_stored([self.stored(record) for record in records])
+
+    def add_stored(self, records: Sequence[StoredRecord]) -> None:
+        """Make these records durable; on return a kill no longer loses them.
+
+        Raises
+        ------
+        UsageError
+            When a record is there already; nothing is added then.
+        BackendError
+            When the disk is full or refuses; what was there before is intact.
+        """
+        keys = [record.key for record in records]
+        for position, key in enumerate(keys):
+            if key in self._done or key in keys[:position]:
+                raise UsageError(
+                    f"the {self._kind.noun} {key} is recorded already; leave out the {self._kind.noun}s in "
+                    "'done'"
+                )
+        self._shards.add([record.rows for record in records])
+        self._done.update(keys)
+        self._failures.clear(keys)
+
+    def fail(self, key: RecordKey, reason: str) -> None:
+        """Note in ``failures.jsonl`` what could not be finished; the next recording tries it again."""
+        self._failures.add(key, reason)
+
+    def close(self) -> None:
+        """Let other writers in."""
+        self._closing.close()
+
+    def __enter__(self) -> TraceWriter[_Record]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
