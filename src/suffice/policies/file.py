@@ -66,7 +66,7 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
         document["max_rounds"] = max_rounds
     target.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(policy, Weighted):  # before the file, which names their digest
-        replace_file(weights_beside(target), policy.weights())
+        replace_file(weights_beside(target), policy.weights_file())
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     replace_file(target, text.encode())
     return target

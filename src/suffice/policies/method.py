@@ -119,8 +119,8 @@ class PolicyKind(ABC):
 class Method(PolicyKind):
     """A stopping method: how it is set, fitted and read. One object a folder, named in the registry.
 
-    Its policies have a kind of its name, a ``document()`` that :meth:`read` reads, and ``weights()`` where
-    a file of weights lies beside (:class:`Weighted`).
+    Its policies have a kind of its name, a ``document()`` that :meth:`read` reads, and ``weights_file()``
+    where a file of weights lies beside (:class:`Weighted`).
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class TellingMethod(Protocol):
 class Weighted(Protocol):
     """A policy whose file has a file of weights beside it."""
 
-    def weights(self) -> bytes:
+    def weights_file(self) -> bytes:
         """The weights as a safetensors file."""
 
 

@@ -170,7 +170,7 @@ class StopRAGPolicy:
         """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
         return self.model.values({name: table.signal(name) for name in self.signals})
 
-    def weights(self) -> bytes:
+    def weights_file(self) -> bytes:
         """Its network's, as a safetensors file."""
         return self.model.weights()
 
