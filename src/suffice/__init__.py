@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from suffice.costs.usage import CostModel
     from suffice.errors import BackendError, DataError, SufficeError, SufficeWarning, UsageError
     from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
+    from suffice.pipelines.live.answering import Answered
+    from suffice.pipelines.live.ask import AskSettings, ask
+    from suffice.pipelines.live.budgets import Budgets
     from suffice.pipelines.live.controller import Controller
     from suffice.pipelines.planning.agent import PlanningAgent
     from suffice.policies.ab_rag.policy import ABRagPolicy
@@ -59,7 +62,10 @@ __all__ = [
     "ABRagPolicy",
     "Action",
     "AnswerSet",
+    "Answered",
+    "AskSettings",
     "BackendError",
+    "Budgets",
     "CertifiedSettings",
     "CertifySettings",
     "ComparisonSettings",
@@ -95,6 +101,7 @@ __all__ = [
     "TraceSet",
     "Usage",
     "UsageError",
+    "ask",
     "compare",
     "diagnosis",
     "fit_certified",
@@ -115,7 +122,10 @@ _HOMES = {
     "ABRagPolicy": "policies.ab_rag.policy",
     "Action": "protocols",
     "AnswerSet": "protocols",
+    "Answered": "pipelines.live.answering",
+    "AskSettings": "pipelines.live.ask",
     "BackendError": "errors",
+    "Budgets": "pipelines.live.budgets",
     "CertifiedSettings": "replay.choose.certified_fit",
     "CertifySettings": "replay.choose.certified",
     "ComparisonSettings": "replay.run.compare",
@@ -151,6 +161,7 @@ _HOMES = {
     "TraceSet": "trace.rounds.table",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
+    "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
     "fit_certified": "replay.choose.certified_fit",

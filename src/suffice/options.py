@@ -32,6 +32,8 @@ class Option:
         Whether a tuple is given one value at a time.
     goes_with
         A field of the same settings and the value without which this one has no meaning.
+    otherwise
+        Added to the refusal where several settings share options and the chosen one has not this one.
     """
 
     help: str
@@ -42,3 +44,4 @@ class Option:
     at_least: int | None = None
     repeats: bool = False
     goes_with: tuple[str, str] | None = None
+    otherwise: str | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.browser.test_micp_pages import CHECK, OPEN, SEEN
 from tests.browser.test_report import DESK, PHONE, Visit
-from tests.unit.bench.hidden_constraints.test_table import made_study
+from tests.studies.hidden_constraints import made_study
 from tests.unit.report.sections.test_answer_sets import HOSTILE
 
 from suffice.bench.hidden_constraints.page import hidden_constraints_page

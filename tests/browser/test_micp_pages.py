@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.browser.test_report import DESK, PHONE, Visit
-from tests.unit.bench.micp.test_run import sampled_records
+from tests.studies.micp import sampled_records
 from tests.unit.report.sections.test_answer_sets import AGREE, HOSTILE, RECORDS, drawn, told
 
 from suffice.bench.micp.found import MiCPStudySettings

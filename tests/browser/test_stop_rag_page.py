@@ -12,7 +12,7 @@ pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
 from tests.browser.test_micp_pages import CHECK, OPEN, SEEN
 from tests.browser.test_report import DESK, PHONE, Visit
-from tests.unit.bench.stop_rag.test_run import ALONE, study_traces
+from tests.studies.stop_rag import ALONE, study_traces
 from tests.unit.report.sections.test_answer_sets import HOSTILE
 
 from suffice.bench.stop_rag.page import stop_rag_page

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.commands import run, run_json
 
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
@@ -21,20 +20,7 @@ from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.signals.store import SignalModels, with_signals
 from suffice.trace.rounds.reader import read_traces
 
-SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
 RECORD = ("record", "--dataset", "generated", "--rounds", "3")
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SUFFICE, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-
-
-def run_json(*arguments: str | Path) -> Any:
-    done = run(*arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.replay.run.engine import stop_rounds
-from suffice.signals.asking.judge_support import JUDGE_TOKENS
+from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
@@ -50,7 +50,7 @@ VERDICTS = st.sampled_from(
 
 def rounds_of(made: FollowUpSettings, model: ScriptedModel, number: int) -> list[Round]:
     example = EXAMPLES[number]
-    pipeline = make_pipeline(model, made)  # type: ignore[arg-type]
+    pipeline = make_pipeline(model, made)
     return list(pipeline.rounds(example.question, OwnParagraphs(example.passages)))
 
 

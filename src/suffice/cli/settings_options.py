@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -143,9 +143,105 @@ def said_with(option: FieldOption) -> str:
     return f"with --{other.replace('_', '-')} {value} only"
 
 
+# --- several settings, of which one is chosen by another option ------------------------------------
+def add_shared_options(
+    parser: Any, settings: Mapping[str, type], *, without: Collection[str] = ()
+) -> None:
+    """Add the options of several settings dataclasses, each once; the help says whose it is.
+
+    Parameters
+    ----------
+    settings
+        By the name they are chosen by.
+    without
+        Fields to leave to the caller.
+    """
+    for having in _shared(settings).values():
+        first = next(iter(having.values()))
+        if first.field not in without:
+            parser.add_argument(
+                first.flag,
+                dest=first.dest,
+                default=None,
+                help=_shared_help(having, len(settings)),
+                **_argument(first),
+            )
+
+
+def chosen_options(
+    arguments: argparse.Namespace, settings: Mapping[str, type], chosen: str, *, by: str
+) -> dict[str, Any]:
+    """The options of the chosen settings that were given, by field.
+
+    Raises
+    ------
+    UsageError
+        For an option that the chosen settings do not have; ``by`` is the option that chooses.
+    """
+    values: dict[str, Any] = {}
+    for dest, having in _shared(settings).items():
+        value = getattr(arguments, dest, None)
+        if value is None:
+            continue
+        first = next(iter(having.values()))
+        if chosen not in having:
+            why = first.option.otherwise
+            raise UsageError(
+                f"{first.flag} is for {by} {listed(having, 'or')}{'' if why is None else f': {why}'}"
+            )
+        values[first.field] = value
+    return values
+
+
+def _shared(settings: Mapping[str, type]) -> dict[str, dict[str, FieldOption]]:
+    """By destination and name of the settings."""
+    shared: dict[str, dict[str, FieldOption]] = {}
+    for name, kind in settings.items():
+        for option in field_options(kind):
+            shared.setdefault(option.dest, {})[name] = option
+    return shared
+
+
+def _shared_help(having: Mapping[str, FieldOption], settings: int) -> str:
+    """``budgeted: TEXT (default: 5); chain, react: TEXT (default: 3)``, of an option of some."""
+    parts = []
+    for text in dict.fromkeys(option.option.help for option in having.values()):
+        saying = {name: option for name, option in having.items() if option.option.help == text}
+        whose = "" if len(saying) == settings else f"{listed(saying, 'and')}: "
+        parts.append(f"{whose}{text.replace('%', '%%')}{_shared_default(saying)}")
+    return "; ".join(parts)
+
+
+def _shared_default(having: Mapping[str, FieldOption]) -> str:
+    first, *_ = having.values()
+    if "default:" in first.option.help or first.default is None or isinstance(first.default, bool):
+        return ""
+    others: dict[Any, list[str]] = {}
+    for name, option in having.items():
+        if option.default != first.default:
+            others.setdefault(option.default, []).append(name)
+    told = ", ".join(f"{listed(names, 'and')} {default}" for default, names in others.items())
+    return f" (default: {first.default}{'; ' if told else ''}{told})"
+
+
+def listed(names: Iterable[str], last: str) -> str:
+    """``a, b or c``.
+
+    >>> listed(["a", "b", "c"], "or")
+    'a, b or c'
+    """
+    *others, end = names
+    return f"{', '.join(others)} {last} {end}" if others else end
+
+
 # --- what a field's annotation says --------------------------------------------------------------
 def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
     annotations = get_type_hints(settings, include_extras=True)
+    for base in settings.__mro__[1:-1]:
+        # a subclass that only states another default keeps the option
+        for name, annotation in get_type_hints(base, include_extras=True).items():
+            if _option_of(annotation) is not None and _option_of(annotations[name]) is None:
+                annotations[name] = annotation
     for field in dataclasses.fields(settings):
         if field.init:
             yield field, annotations[field.name]

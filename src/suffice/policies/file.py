@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from suffice.errors import DataError, UsageError
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
-from suffice.protocols import StopPolicy
+from suffice.protocols import FilteringPolicy, StatedFilter, StopPolicy
 from suffice.trace.durable import replace_file
 
 POLICY_VERSION = 1
@@ -122,6 +122,28 @@ def load_policy(path: str | Path) -> PolicyFile:
     except UsageError as error:
         raise DataError(str(error), file=str(file), column=kind.main_field) from error
     return PolicyFile(policy, max_rounds)
+
+
+def load_filter(path: str) -> StatedFilter:
+    """The passage filter of a policy file.
+
+    Raises
+    ------
+    UsageError
+        For a policy without one, with what to type.
+    """
+    policy = load_policy(path).policy
+    if not isinstance(policy, FilteringPolicy):
+        raise UsageError(
+            f"{path} is a policy of kind {policy.kind!r}; only micp has a passage filter: suffice fit "
+            "micp TRACES --out policy.json"
+        )
+    if policy.filter is None:
+        raise UsageError(
+            f"the policy of {path} has no passage filter: it was fitted on traces without relevance of "
+            "passages, or without gold passages"
+        )
+    return policy.filter
 
 
 def _is_whole(value: object) -> bool:

@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
 from suffice.errors import DataError, UsageError
 from suffice.numbers.fields import strings_of
 from suffice.options import Option
-from suffice.protocols import StopPolicy
+from suffice.protocols import Certainty, StopPolicy
 from suffice.signals.abstained import abstained_signal
 
 if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
@@ -137,6 +138,8 @@ class Method(PolicyKind):
         no split.
     reads
         Splits it is fitted on: the first of these sets that the traces have.
+    unfitted
+        Presets that run live without being fitted: the policy for what a model gives.
     """
 
     name: str
@@ -146,6 +149,7 @@ class Method(PolicyKind):
     presets: tuple[Preset, ...] = PRESETS
     fitted: frozenset[Preset] = frozenset(PRESETS)
     reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
+    unfitted: Mapping[Preset, Callable[[Certainty], StopPolicy]] = MappingProxyType({})
 
     @abstractmethod
     def settings(self, preset: Preset) -> type[Any]:

@@ -18,7 +18,6 @@ from suffice.policies.ab_rag.policy import (
     SPREAD,
     SUPPORTS,
     ABRagPolicy,
-    Certainty,
     Combination,
     Support,
     combined_confidence,
@@ -30,7 +29,7 @@ from suffice.policies.thresholds import (
     first_stops,
     score_stops,
 )
-from suffice.protocols import Signal
+from suffice.protocols import Certainty, Signal
 from suffice.signals.abstained import ABSTAINED, abstained_signal
 from suffice.signals.available import lack, remedy
 from suffice.signals.registry import resolve

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.errors import DataError
 from suffice.numbers.fields import field_of, finite, finite_numbers, numbers, strings_of
 from suffice.options import Option
-from suffice.policies.ab_rag.policy import ABRagPolicy, Certainty, Support
+from suffice.policies.ab_rag.policy import ABRagPolicy, Support
 from suffice.policies.method import FitRun, Method, Preset, read_abstention
+from suffice.protocols import Certainty
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -59,6 +61,7 @@ class ABRag(Method):
     source = "paper 2"
     about = "what its confidence is made of, and where it stops"
     fitted = frozenset({"corrected"})
+    unfitted = MappingProxyType({"published": ABRagPolicy.published})
     main_field = "weights"
 
     def settings(self, preset: Preset) -> type[Any]:

@@ -26,6 +26,7 @@ from suffice.numbers.logistic import sigmoid
 from suffice.policies.needs import USUAL_SAMPLES, loop_needs
 from suffice.protocols import (
     Action,
+    Certainty,
     Decision,
     Facts,
     LoopNeeds,
@@ -36,7 +37,6 @@ from suffice.protocols import (
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 
-Certainty = Literal["token_probability", "self_consistency"]
 Support = Literal["answer_in_evidence", "evidence_entailment", "evidence_consistency"]
 Link = Literal["clip", "logistic"]
 CERTAINTIES: tuple[Certainty, ...] = get_args(Certainty)

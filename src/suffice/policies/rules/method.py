@@ -9,8 +9,7 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.numbers.fields import field_of, strings_of
-from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.numbers.maps.registry import read_calibrator
+from suffice.numbers.maps.per_round import PerRoundCalibrator, read_calibrator
 from suffice.policies.method import PolicyKind, read_abstention
 from suffice.policies.rules.policy import RulePolicy
 

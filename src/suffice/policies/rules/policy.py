@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.numbers.maps.registry import calibrator_document
+from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document
 from suffice.policies.needs import loop_needs
 from suffice.policies.rules.meaning import check_reachable, compile_rule, operands
 from suffice.policies.rules.syntax import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, attempt
@@ -27,9 +28,6 @@ from suffice.replay.diagnose.signal_diagnostics import Diagnostics, DiagnosticsS
 from suffice.replay.run.compare import Comparison
 from suffice.trace.rounds.table import TraceSet
 
-Found = TypeVar("Found")
-PARTS = ("guarantees", "calibrators", "sweep", "search", "diagnostics", "selective", "costs")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartsSettings:
@@ -40,7 +38,7 @@ class PartsSettings:
     ``confidence`` names a signal that stands in for the policies' own confidence.
     """
 
-    parts: tuple[str, ...] = PARTS
+    parts: tuple[str, ...] = field(default_factory=lambda: PARTS)
     search: SearchSettings | None = None
     naive: bool = False
     confidence: str | None = None
@@ -53,34 +51,32 @@ class PartsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportParts:
-    """The parts found; ``left_out`` says of the others that were wanted why they are not there.
+    """The parts by name; ``left_out`` says of the others that were wanted why they are not there.
 
-    ``types`` go with the diagnostics. ``costs`` are all costs there are, known or not.
+    ``parts["search"]`` is a part, or what stands for it where it is missing: ``None``, or ``()`` for a
+    part of several results.
     """
 
-    guarantees: tuple[Guarantee, ...] = ()
-    calibrators: CalibratorStudy | None = None
-    sweep: SweepResult | None = None
-    search: SearchResult | None = None
-    diagnostics: Diagnostics | None = None
-    types: tuple[TypeBreakdown, ...] = ()
-    selective: tuple[SelectiveResult, ...] = ()
-    costs: tuple[CostAxis, ...] = ()
+    found: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     naive: bool = False
 
+    def __getitem__(self, name: str) -> Any:
+        """The part of this name."""
+        return self.found.get(name, _PARTS[name].missing)
+
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null for what is not there; the costs stand in the replay's own document."""
-        return {
-            "guarantees": [each.to_json() for each in self.guarantees],
-            "calibrators": None if self.calibrators is None else self.calibrators.to_json(),
-            "sweep": None if self.sweep is None else self.sweep.to_json(),
-            "search": None if self.search is None else self.search.to_json(naive=self.naive),
-            "diagnostics": None if self.diagnostics is None else self.diagnostics.to_json(),
-            "types": [each.to_json() for each in self.types],
-            "selective": [each.to_json() for each in self.selective],
-            "left_out": dict(self.left_out),
-        }
+        documents = {name: self._document(name) for name in _PARTS if name != "costs"}
+        return {**documents, "left_out": dict(self.left_out)}
+
+    def _document(self, name: str) -> Any:
+        part = self[name]
+        if isinstance(part, tuple):
+            return [each.to_json() for each in part]
+        if isinstance(part, SearchResult):
+            return part.to_json(naive=self.naive)
+        return None if part is None else part.to_json()
 
 
 def report_parts(
@@ -97,48 +93,27 @@ def report_parts(
     settings
         Which parts (default: all but a search).
     """
-    gathered = _Gathered(Measures.of(traces), comparison, settings or PartsSettings())
-    return ReportParts(
-        guarantees=gathered.part("guarantees", gathered.guarantees) or (),
-        calibrators=gathered.part("calibrators", gathered.calibrators),
-        sweep=gathered.part("sweep", gathered.sweep),
-        search=gathered.part("search", gathered.search),
-        diagnostics=gathered.part("diagnostics", gathered.diagnostics),
-        types=gathered.part("diagnostics", gathered.types, "question types") or (),
-        selective=gathered.part("selective", gathered.selective) or (),
-        costs=gathered.part("costs", _costs) or (),
-        left_out=gathered.left_out,
-        naive=gathered.settings.naive,
-    )
+    gathering = _Gathering(Measures.of(traces), comparison, settings or PartsSettings())
+    found, left_out = {}, {}
+    for name, part in _PARTS.items():
+        if (part.beside or name) in gathering.settings.parts:
+            computed, why = attempt(partial(part.compute, gathering))
+            if why is None:
+                found[name] = computed
+            else:
+                left_out[part.named or name] = why
+    return ReportParts(found=found, left_out=left_out, naive=gathering.settings.naive)
 
 
-def _costs() -> tuple[CostAxis, ...]:
-    return tuple(
-        CostAxis(name=each.name, label=each.label, unit=each.unit) for each in COSTS.values()
-    )
-
-
-class _Gathered:
-    """Parts one by one, with the reasons of those that cannot be had."""
+class _Gathering:
+    """What parts are computed from; one that cannot be had raises an error that says why."""
 
     def __init__(self, measures: Measures, comparison: Comparison, settings: PartsSettings) -> None:
         self.measures = measures
         self.comparison = comparison
         self.settings = settings
-        self.left_out: dict[str, str] = {}
         split = comparison.result.split
         self.eval_split = EVAL_SPLIT if split in (None, FIT_SPLIT) else str(split)
-
-    def part(
-        self, name: str, compute: Callable[[], Found], shown: str | None = None
-    ) -> Found | None:
-        """The part if it is wanted and can be had; ``shown`` names it among what is left out."""
-        if name not in self.settings.parts:
-            return None
-        found, why = attempt(compute)
-        if why is not None:
-            self.left_out[shown or name] = why
-        return found
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         found = guarantees(self.comparison.result)
@@ -198,3 +173,37 @@ class _Gathered:
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"
             )
         return found
+
+    def costs(self) -> tuple[CostAxis, ...]:
+        """All costs there are, known or not."""
+        return tuple(
+            CostAxis(name=each.name, label=each.label, unit=each.unit) for each in COSTS.values()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """How a part is computed, and what stands for it where it is ``missing``.
+
+    One ``beside`` another is wanted with it; ``named`` is what it is called where it is left out.
+    """
+
+    compute: Callable[[_Gathering], Any]
+    missing: Any = None
+    beside: str | None = None
+    named: str | None = None
+
+
+_PARTS: Mapping[str, _Part] = {
+    "guarantees": _Part(compute=_Gathering.guarantees, missing=()),
+    "calibrators": _Part(compute=_Gathering.calibrators),
+    "sweep": _Part(compute=_Gathering.sweep),
+    "search": _Part(compute=_Gathering.search),
+    "diagnostics": _Part(compute=_Gathering.diagnostics),
+    "types": _Part(
+        compute=_Gathering.types, missing=(), beside="diagnostics", named="question types"
+    ),
+    "selective": _Part(compute=_Gathering.selective, missing=()),
+    "costs": _Part(compute=_Gathering.costs, missing=()),
+}
+PARTS: tuple[str, ...] = tuple(name for name, part in _PARTS.items() if part.beside is None)

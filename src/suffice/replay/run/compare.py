@@ -15,6 +15,8 @@ from suffice.protocols import CalibratedPolicy
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind
 from suffice.trace.rounds.table import TraceSet
 
@@ -100,8 +102,8 @@ class ComparisonSettings:
     fit_on: TraceSet | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Tabular):
     """The replay with the questions it was made on, measured."""
 
     measures: Measures
@@ -111,6 +113,10 @@ class Comparison:
     def traces(self) -> TraceSet:
         """Those questions."""
         return self.measures.traces
+
+    def tables(self) -> tuple[Table, ...]:
+        """Those of the replay."""
+        return self.result.tables()
 
 
 def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suffice.replay.diagnose.calibrator_study import CalibratorScore, CalibratorStudy
-from suffice.report.page.section import Section, plain
+from suffice.report.page.section import Section, Shown, listed, plain
 from suffice.results.formats import (
     count,
     decimal,
@@ -15,11 +15,11 @@ from suffice.results.formats import (
 from suffice.results.markup import Html, data_table, element, join
 
 
-def calibration_section(study: CalibratorStudy) -> Section:
+def calibration_section(study: CalibratorStudy) -> Shown:
     """Brier, log loss and ECE of every kind on both splits, and what its rule scores."""
-    notes = (element("li", each[:1].upper() + each[1:] + ".") for each in study.notes)
-    content = join(
-        [
+    return Shown(
+        finding=_finding(study),
+        blocks=[
             plain(
                 f"Several ways to turn {study.signal} into a chance of being right, fitted on "
                 f"{count(study.tune_questions)} labelled questions of split {study.tune_split}. Tune is out "
@@ -27,21 +27,32 @@ def calibration_section(study: CalibratorStudy) -> Section:
                 f"{study.eval_split}. Lower is better for all three scores; intervals are 95%."
             ),
             _probabilities(study),
+            element("h3", "The rule that reads them"),
+            plain(
+                element("code", study.rule),
+                f", its floor chosen on {study.tune_split} out of fold, scored on {study.eval_split} "
+                "with HotpotQA's F1.",
+            ),
             _rules(study),
-            element("ul", *notes, class_="notes") if study.notes else "",
-        ]
+            listed(f"{note[:1].upper()}{note[1:]}." for note in study.notes),
+        ],
     )
-    return Section(
-        name="calibration", heading="Calibration", finding=_finding(study), content=content
-    )
+
+
+SECTION = Section(
+    name="calibration",
+    heading="Calibration",
+    part="calibrators",
+    show=lambda material: calibration_section(material.parts["calibrators"]),
+)
 
 
 def _finding(study: CalibratorStudy) -> str:
-    best = min(study.results, key=lambda each: each.eval.brier.estimate)
+    best = min(study.results, key=lambda score: score.eval.brier.estimate)
     first = study.results[0].kind
     differ = sum(
-        not each.eval.delta_brier.low <= 0.0 <= each.eval.delta_brier.high
-        for each in study.results[1:]
+        not score.eval.delta_brier.low <= 0.0 <= score.eval.delta_brier.high
+        for score in study.results[1:]
     )
     others = len(study.results) - 1
     apart = (
@@ -66,17 +77,17 @@ def _probabilities(study: CalibratorStudy) -> Html:
     )
     rows = [
         (
-            each.kind,
-            fraction(each.tune.brier.estimate),
-            fractions(each.eval.brier),
-            _first(each, study) or fractions(each.eval.delta_brier, sign=True),
-            fraction(each.tune.log_loss),
-            fraction(each.eval.log_loss),
-            fraction(each.tune.ece),
-            fraction(each.eval.ece),
-            count(each.eval.rows),
+            score.kind,
+            fraction(score.tune.brier.estimate),
+            fractions(score.eval.brier),
+            _first(score, study) or fractions(score.eval.delta_brier, sign=True),
+            fraction(score.tune.log_loss),
+            fraction(score.eval.log_loss),
+            fraction(score.tune.ece),
+            fraction(score.eval.ece),
+            count(score.eval.rows),
         )
-        for each in study.results
+        for score in study.results
     ]
     return data_table("Calibrators by their probabilities", head, rows)
 
@@ -86,32 +97,24 @@ def _rules(study: CalibratorStudy) -> Html:
     head = ("calibrator", "floor", "F1 % [95%]", f"against {first} [95%]", "EM %", "rounds")
     rows = [
         (
-            each.kind,
-            f"{each.floor:g}",
+            score.kind,
+            f"{score.floor:g}",
             join(
-                [percent(each.f1.estimate), f" [{percent(each.f1.low)}, {percent(each.f1.high)}]"]
+                [
+                    percent(score.f1.estimate),
+                    f" [{percent(score.f1.low)}, {percent(score.f1.high)}]",
+                ]
             ),
-            _first(each, study) or points(each.delta_f1),
-            percent(each.em),
-            decimal(each.mean_rounds),
+            _first(score, study) or points(score.delta_f1),
+            percent(score.em),
+            decimal(score.mean_rounds),
         )
-        for each in study.results
+        for score in study.results
     ]
-    table = data_table("Calibrators by the rule that reads them", head, rows)
-    return join(
-        [
-            element("h3", "The rule that reads them"),
-            plain(
-                element("code", study.rule),
-                f", its floor chosen on {study.tune_split} out of fold, scored on {study.eval_split} "
-                "with HotpotQA's F1.",
-            ),
-            table,
-        ]
-    )
+    return data_table("Calibrators by the rule that reads them", head, rows)
 
 
-def _first(each: CalibratorScore, study: CalibratorStudy) -> Html | None:
-    if each is study.results[0]:
+def _first(score: CalibratorScore, study: CalibratorStudy) -> Html | None:
+    if score is study.results[0]:
         return element("span", "the first", class_="tag")
     return None

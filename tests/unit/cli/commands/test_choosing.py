@@ -403,6 +403,11 @@ def test_help_states_every_default(command: str, capsys: Say) -> None:
     for part in {
         "search": ("(default: or)", "(default: f1)", "(default: 40)", "(default: tune)"),
         "sweep": ("(default: tune)", "(default: eval)", "0.20:0.35:0.01"),
-        "fit certified": ("(default: 0.02)", "(default: 0.95)", "(default: rule)", "(default: corrected)"),
+        "fit certified": (
+            "(default: 0.02)",
+            "(default: 0.95)",
+            "(default: rule)",
+            "(default: corrected)",
+        ),
     }[command]:
         assert part in text

@@ -22,7 +22,7 @@ from suffice.pipelines.loops.follow_up import (
     SufficiencyAsker,
     parse_verdict,
 )
-from suffice.pipelines.loops.roles import Choice, SearchStep
+from suffice.pipelines.loops.query_loop import QueryChoice, SearchStep
 from suffice.protocols import Generation, GenerationRequest
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Passage, Question, Round
@@ -187,7 +187,9 @@ STEPS = (
 )
 
 
-def choose(*replies: str, api: Api = "completion") -> tuple[Choice, tuple[GenerationRequest, ...]]:
+def choose(
+    *replies: str, api: Api = "completion"
+) -> tuple[QueryChoice, tuple[GenerationRequest, ...]]:
     model = ScriptedModel(list(replies), api=api)
     prompts = FollowUpPrompts(api=api, documents=True, form="answer-first")
     found = FollowUpAgent(model, prompts, max_tokens=48).choose(QUESTION.text, STEPS)

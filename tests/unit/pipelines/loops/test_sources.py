@@ -163,7 +163,7 @@ def test_what_is_missing_is_named_with_what_to_type() -> None:
     for name in ("dense", "hybrid", "hybrid+rerank"):
         with pytest.raises(UsageError, match="--encoder minilm"):
             Retrieval(name=name)
-    with pytest.raises(UsageError, match=r"--reranker PATH.*suffice\.bench\.train_reranker"):
+    with pytest.raises(UsageError, match=r"--reranker PATH.*suffice\.bench\.training\.reranker"):
         Retrieval(name="hybrid+rerank", encoder=ENCODER)
     with pytest.raises(UsageError, match="unknown retriever 'x'; known: bm25"):
         Retrieval(name="x")  # type: ignore[arg-type]

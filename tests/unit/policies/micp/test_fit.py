@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.choice import cluster_cosine
+from suffice.pipelines.live.requirements import cluster_cosine
 from suffice.policies.micp.fit import FitParts, fit_on, fit_parts
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.samples import read_samples
@@ -242,6 +242,6 @@ def test_clusters_of_somebody_elses_making_are_taken_and_not_live() -> None:
     by_string = fit(alpha=0.2)
     assert (policy.stops, policy.final) == (by_string.stops, by_string.final)
     with pytest.raises(UsageError, match="does not state"):
-        cluster_cosine(policy, HashingEncoder(8))
+        cluster_cosine(policy.needs.clusters, HashingEncoder(8))
     with pytest.raises(UsageError, match="--cluster-cosine"):
         fit(clusters="embedding")

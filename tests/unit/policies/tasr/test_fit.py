@@ -133,7 +133,9 @@ def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
 def test_fitting_reads_the_abstentions_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
 
-    def fit(data: FitData, preset: Preset, *, gold: tuple[str, ...], calibrator: CalibratorKind) -> RulePolicy:
+    def fit(
+        data: FitData, preset: Preset, *, gold: tuple[str, ...], calibrator: CalibratorKind
+    ) -> RulePolicy:
         read.append(bool((data.table.signal("abstained") == 1.0).any()))
         return fit_tasr(data, preset, gold=gold, calibrator=calibrator)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import BackendError
-from suffice.signals.asking.vectors import encoded, unit_rows
+from suffice.signals.asking.evidence_models import encoded, unit_rows
 from suffice.testing.encoders import HashingEncoder
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.report.draw.marks import marked
-from suffice.report.page.explorer import explorer
+from suffice.report.sections.questions import explorer
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
 Build = Callable[..., ReportData]

@@ -14,6 +14,7 @@ from suffice.replay.diagnose.question_histories import (
     RoundStory,
 )
 from suffice.report.draw.marks import Marked, short_name
+from suffice.report.page.section import Material, Section, Shown, listed, plain
 from suffice.results.formats import counted
 from suffice.results.markup import Html, element, join, json_for_script, visible
 from suffice.trace.rounds.records import Passage, Usage
@@ -37,11 +38,10 @@ class Explorer:
 
     def html(self) -> Html:
         """The shell and the data."""
-        cuts = element("ul", *(element("li", each) for each in self.cuts), class_="notes small")
         data = element(
             "script", json_for_script(self.document), type="application/json", id="report-data"
         )
-        return join([_SHELL, cuts if self.cuts else "", data])
+        return join([_SHELL, listed(self.cuts, small=True), data])
 
 
 def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
@@ -217,11 +217,7 @@ _SHELL = join(
     [
         element(
             "noscript",
-            element(
-                "p",
-                "The question explorer needs JavaScript; everything above works without it.",
-                class_="plain",
-            ),
+            plain("The question explorer needs JavaScript; everything above works without it."),
         ),
         element(
             "div",
@@ -265,3 +261,19 @@ _SHELL = join(
         ),
     ]
 )
+
+
+def _show(material: Material) -> Shown:
+    return Shown(
+        finding=f"{counted(len(material.data.stories), 'question')}, round by round",
+        blocks=[
+            plain(
+                "Every question, round by round: what was retrieved and answered, and where each policy "
+                "stops and why. In the list, the arrow keys move from question to question."
+            ),
+            explorer(material.data, material.policies).html(),
+        ],
+    )
+
+
+SECTION = Section(name="questions", heading="Questions", show=_show, opened=True)

@@ -9,7 +9,7 @@ from suffice.results.formats import fraction, percent
 
 
 def test_a_row_a_kind_in_both_tables(gathered: Any) -> None:
-    study = gathered.parts.calibrators
+    study = gathered.parts["calibrators"]
     probabilities, rules, *notes = calibrator_tables(study)
     for each in study.results:
         line = next(row for row in probabilities if row.startswith(f"{each.kind} "))

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from suffice.errors import UsageError
-from suffice.pipelines.loops.roles import Choice, Roles, SearchStep, usage_sum
-from suffice.pipelines.loops.searching import SearchingLoop, SearchSettings
+from suffice.pipelines.answers.calls import usage_sum
+from suffice.pipelines.loops.query_loop import (
+    QueryChoice,
+    QueryLoop,
+    QueryLoopSettings,
+    Roles,
+    SearchStep,
+)
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
@@ -21,22 +27,24 @@ COST = Usage(llm_calls=1, prompt_tokens=100, cached_tokens=40, completion_tokens
 FREE = Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
 
 
-def choice(query: str, *, finishes: bool = False, unread: bool = False) -> Choice:
+def choice(query: str, *, finishes: bool = False, unread: bool = False) -> QueryChoice:
     said = f"Finish[{query}]" if finishes else f"Search[{query}]"
-    return Choice(query=query, said=said, action=said, usage=COST, finishes=finishes, unread=unread)
+    return QueryChoice(
+        query=query, said=said, action=said, usage=COST, finishes=finishes, unread=unread
+    )
 
 
 @dataclass
 class Written:
     """Gives its choices in order, and remembers what it was shown."""
 
-    choices: list[Choice]
+    choices: list[QueryChoice]
     seen: list[tuple[SearchStep, ...]] = field(default_factory=list)
-    refused: list[Choice | None] = field(default_factory=list)
+    refused: list[QueryChoice | None] = field(default_factory=list)
 
     def choose(
-        self, question: str, steps: Sequence[SearchStep], *, refused: Choice | None = None
-    ) -> Choice:
+        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
         self.seen.append(tuple(steps))
         self.refused.append(refused)
         return self.choices.pop(0)
@@ -71,7 +79,7 @@ class AtLeast:
 
 
 def run(
-    choices: list[Choice],
+    choices: list[QueryChoice],
     results: dict[str, list[Passage]],
     *,
     passage_filter: Any = None,
@@ -79,9 +87,9 @@ def run(
     **settings: Any,
 ) -> tuple[list[Round], Written, Scripted]:
     chooser, retriever = Written(choices), Scripted(results)
-    loop = SearchingLoop(
+    loop = QueryLoop(
         model or ScriptedModel(),
-        SearchSettings(**{"rounds": 2, "step": 2, **settings}),
+        QueryLoopSettings(**{"rounds": 2, "step": 2, **settings}),
         Roles(chooser=chooser),
         passage_filter=passage_filter,
     )
@@ -195,8 +203,8 @@ def test_without_verdicts_the_chooser_is_asked_only_when_the_loop_goes_on() -> N
 def test_a_loop_that_is_left_asks_nothing_more() -> None:
     for verdicts, calls in ((True, 2), (False, 1)):
         chooser = Written([choice("x"), choice("y")])
-        settings = SearchSettings(verdicts=verdicts)
-        loop = SearchingLoop(ScriptedModel(), settings, Roles(chooser=chooser))
+        settings = QueryLoopSettings(verdicts=verdicts)
+        loop = QueryLoop(ScriptedModel(), settings, Roles(chooser=chooser))
         next(loop.rounds(QUESTION, Scripted({"x": []})))
         assert len(chooser.seen) == calls
 
@@ -211,9 +219,9 @@ def test_rounds_whose_choice_could_not_be_read_are_counted() -> None:
 
 
 def test_signals_beside_the_answer_are_kept() -> None:
-    loop = SearchingLoop(
+    loop = QueryLoop(
         ScriptedModel(),
-        SearchSettings(rounds=1, judge=True),
+        QueryLoopSettings(rounds=1, judge=True),
         Roles(chooser=Written([choice("x"), choice("A", finishes=True)])),
         encoder=HashingEncoder(),
     )
@@ -290,4 +298,4 @@ def test_an_answer_without_evidence_is_asked_for_when_all_is_dropped() -> None:
 def test_settings_out_of_range_are_refused(name: str) -> None:
     out_of_range: Any = {name: 0}
     with pytest.raises(UsageError, match=f"{name} must be at least 1, found 0"):
-        SearchSettings(**out_of_range)
+        QueryLoopSettings(**out_of_range)

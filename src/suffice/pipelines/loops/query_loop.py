@@ -3,21 +3,151 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Protocol
 
 from suffice.errors import InternalError
-from suffice.pipelines.answers.calls import LoopSettings, check_least
+from suffice.options import Option
+from suffice.pipelines.answers.calls import usage_sum
 from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
-from suffice.pipelines.loops.roles import Choice, Roles, SearchStep, Verdict, usage_sum
-from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
-from suffice.signals.asking.judge_support import add_judge_calls
+from suffice.pipelines.loops.settings import LoopSettings, check_least
+from suffice.protocols import ChatModel, Encoder, Message, PassageFilter, Retriever
+from suffice.signals.asking.verdicts import add_judge_calls
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
 
+# --- who does what --------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings(LoopSettings):
+class SearchStep:
+    """A search that was made.
+
+    Parameters
+    ----------
+    said
+        What the chooser said, in the form in which later prompts repeat it.
+    query
+        What was sent.
+    found
+        The passages it found that had not been found before, whatever a filter drops.
+    shown
+        Those that the answerer sees of this round.
+    answer
+        What a reader answered to the query from ``found``; empty without one.
+    """
+
+    said: str
+    query: str
+    found: tuple[Passage, ...]
+    shown: tuple[Passage, ...] = ()
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryChoice:
+    """What a chooser wants.
+
+    Parameters
+    ----------
+    query
+        To be sent.
+    said
+        What it said in the form in which later prompts repeat it.
+    action
+        Everything it generated, as it came.
+    usage
+        Its calls and their tokens.
+    finishes
+        Whether it would end instead.
+    unread
+        Whether nothing it said could be read, so that the query is the question.
+    """
+
+    query: str
+    said: str
+    action: str
+    usage: Usage
+    finishes: bool = False
+    unread: bool = False
+
+
+class QueryChooser(Protocol):
+    """Chooses the next query. Safe to call from several threads."""
+
+    def choose(
+        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
+        """What to do after these steps.
+
+        ``refused`` is the choice to end that was not granted: one that searches is wanted instead.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReading:
+    """What a query's passages answer to it, and what finding that out cost."""
+
+    answer: str
+    usage: Usage
+
+
+class QueryReader(Protocol):
+    """Answers a query from what it found. Safe to call from several threads."""
+
+    def read(self, query: str, found: Sequence[Passage]) -> QueryReading:
+        """The intermediate answer; ``found`` may be empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopVerdict:
+    """Whether the model would end here; ``unread``: nothing it said could be read, so it goes on."""
+
+    stops: bool
+    said: str
+    usage: Usage
+    unread: bool = False
+
+
+class StopAsker(Protocol):
+    """Asks whether what was found suffices. Safe to call from several threads."""
+
+    def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
+        """The verdict after these steps."""
+        ...
+
+
+FinalPrompt = Callable[[str, Sequence[SearchStep]], str | tuple[Message, ...]]
+"""The prompt that asks for the question's answer after these steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Who does what in a loop.
+
+    Parameters
+    ----------
+    chooser
+        Chooses queries.
+    reader
+        Answers each query from what it found; ``None``: nobody does.
+    asker
+        Says after each round whether to end; ``None``: the chooser's own wish to end counts.
+    prompt
+        Asks for the answer from the steps; ``None``: it is asked for from the passages alone.
+    """
+
+    chooser: QueryChooser
+    reader: QueryReader | None = None
+    asker: StopAsker | None = None
+    prompt: FinalPrompt | None = None
+
+
+# --- the loop -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryLoopSettings(LoopSettings):
     """How rounds are made: each sends one query and shows what it finds that is new.
 
     Parameters
@@ -29,16 +159,33 @@ class SearchSettings(LoopSettings):
         ``llm_stop``. Where a chooser says so itself, what it says is then also the next round's choice,
         so this changes no later round.
 
-    The others are those of :class:`suffice.pipelines.answers.calls.LoopSettings`; ``candidates`` is how
+    The others are those of :class:`suffice.pipelines.loops.settings.LoopSettings`; ``candidates`` is how
     many passages each query asks for at least.
     """
 
-    step: int = 3
-    verdicts: bool = True
+    step: Annotated[
+        int, Option(help="at most so many passages more a search", metavar="K", at_least=1)
+    ] = 3
+    verdicts: Annotated[
+        bool,
+        Option(
+            name="llm-stop",
+            help="also ask the model after each round whether it would stop: the signal llm_stop (react "
+            "always says)",
+            otherwise="other loops ask the model nothing about stopping; --judge records its rating of "
+            "the evidence",
+        ),
+    ] = True
 
     def __post_init__(self) -> None:
         LoopSettings.__post_init__(self)  # super() does not reach over slots
         check_least(self, {"step": 1})
+
+    @classmethod
+    def writing(cls, signals: Collection[str]) -> dict[str, Any]:
+        """See :meth:`suffice.pipelines.loops.settings.LoopSettings.writing`."""
+        # LoopSettings by name: super() does not reach over slots
+        return {**LoopSettings.writing(signals), "verdicts": LLM_STOP.name in signals}
 
     @property
     def writes(self) -> frozenset[str]:
@@ -100,7 +247,7 @@ class _Trail:
         self.shown = (*self.shown, *step.shown)
 
 
-class SearchingLoop:
+class QueryLoop:
     """Runs the loop over one question at a time; safe to use from several threads.
 
     A round sends the query the chooser wants, adds at most ``step`` passages, has them read where there
@@ -126,13 +273,14 @@ class SearchingLoop:
     def __init__(
         self,
         model: ChatModel,
-        settings: SearchSettings,
+        settings: QueryLoopSettings,
         roles: Roles,
         *,
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
-        self._loop = settings
+        self.settings = settings
+        self.settled_by: Mapping[str, str] = {}
         self._roles = roles
         self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
 
@@ -146,9 +294,9 @@ class SearchingLoop:
         BackendError
             When the model, the retriever or the encoder fails.
         """
-        loop, trail = self._loop, _Trail()
+        loop, trail = self.settings, _Trail()
         finished: tuple[Round, ...] = ()
-        choice: Choice | None = None
+        choice: QueryChoice | None = None
         for number in range(1, loop.rounds + 1):
             choice = self._searching(question.text, trail.steps, choice)
             latest = self._round(question, retriever, trail, choice)
@@ -165,10 +313,10 @@ class SearchingLoop:
             yield latest
 
     def _round(
-        self, question: Question, retriever: Retriever, trail: _Trail, choice: Choice
+        self, question: Question, retriever: Retriever, trail: _Trail, choice: QueryChoice
     ) -> Round:
         """Search, read, answer."""
-        loop, number = self._loop, len(trail.steps) + 1
+        loop, number = self.settings, len(trail.steps) + 1
         started = time.perf_counter()
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
         found, offered = trail.look(ranked, loop.step)
@@ -206,7 +354,7 @@ class SearchingLoop:
         prompt = self._roles.prompt(question.text, trail.steps)
         return self._answerer.ask(question, number, prompt)
 
-    def _ask(self, question: str, trail: _Trail) -> Verdict:
+    def _ask(self, question: str, trail: _Trail) -> StopVerdict:
         """The asker's verdict, with its seconds."""
         if self._roles.asker is None:
             raise InternalError("nobody is there to be asked")
@@ -227,8 +375,8 @@ class SearchingLoop:
         return self._answerer.closed_book(question)
 
     def _searching(
-        self, question: str, steps: tuple[SearchStep, ...], choice: Choice | None
-    ) -> Choice:
+        self, question: str, steps: tuple[SearchStep, ...], choice: QueryChoice | None
+    ) -> QueryChoice:
         """A choice that searches, and what it took to get it."""
         first = choice or self._choose(question, steps)
         if not first.finishes:
@@ -242,8 +390,8 @@ class SearchingLoop:
         )
 
     def _choose(
-        self, question: str, steps: tuple[SearchStep, ...], *, refused: Choice | None = None
-    ) -> Choice:
+        self, question: str, steps: tuple[SearchStep, ...], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
         """The chooser's choice, with its seconds."""
         started = time.perf_counter()
         choice = self._roles.chooser.choose(question, steps, refused=refused)
@@ -256,7 +404,7 @@ def _untimed(usage: Usage) -> Usage:
     return replace(usage, latency_s=0.0)
 
 
-def _with_wish(finished: Round, choice: Choice, *, last: bool) -> Round:
+def _with_wish(finished: Round, choice: QueryChoice, *, last: bool) -> Round:
     """The round with what the chooser wished after it.
 
     That is a ``judge_call`` where it chose no query: where the chooser would end, and after the last
@@ -272,7 +420,7 @@ def _with_wish(finished: Round, choice: Choice, *, last: bool) -> Round:
     )
 
 
-def _with_asked(finished: Round, verdict: Verdict) -> Round:
+def _with_asked(finished: Round, verdict: StopVerdict) -> Round:
     """The round with the verdict that was asked for after it, whose seconds count with it."""
     usage = _judged(finished.usage, verdict.usage)
     latency = (usage.latency_s or 0.0) + (verdict.usage.latency_s or 0.0)
