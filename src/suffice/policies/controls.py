@@ -18,25 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.policies.defaults import FLOORS, MARGIN, PUBLISHED_FLOOR, CalibratorKind
 from suffice.policies.fitting import FitData, fit_data, fit_rule
-from suffice.policies.method import (
-    CalibratedSettings,
-    CalibratorKind,
-    FitRun,
-    Method,
-    NoSettings,
-    Preset,
-)
+from suffice.policies.method import CalibratedSettings, FitRun, Method, NoSettings, Preset
 from suffice.policies.rules.method import read_rule
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.thresholds import (
-    FLOORS,
-    MARGIN,
-    PUBLISHED_FLOOR,
-    cheapest_within_one_error,
-    fill,
-    sweep_rule,
-)
+from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures

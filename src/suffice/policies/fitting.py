@@ -19,7 +19,7 @@ from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
-from suffice.policies import method
+from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Signal
 from suffice.scoring import F1Kind, normalize_answer
@@ -27,9 +27,6 @@ from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
-FIT_SPLIT = method.FIT_SPLIT
-CalibratorKind = method.CalibratorKind
-EVAL_SPLIT = "eval"  # the default of whatever scores
 N_FOLDS = 5
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, r
 from suffice.errors import DataError, UsageError
 from suffice.numbers.fields import strings_of
 from suffice.options import Option
+from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.protocols import Certainty, StopPolicy
 from suffice.signals.abstained import abstained_signal
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
 Preset = Literal["published", "corrected"]
 """As the paper or its code has it, or with its defects mended."""
 PRESETS: tuple[Preset, ...] = get_args(Preset)
-FIT_SPLIT = "tune"
-CalibratorKind = Literal["isotonic", "isotonic-global", "platt", "shrunken", "venn-abers"]
 
 
 # --- who watches a fit ---------------------------------------------------------------------------

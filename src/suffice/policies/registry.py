@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import UsageError, first_line
-from suffice.policies.method import FIT_SPLIT, PRESETS, FitRun, Method, PolicyKind, Preset
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.method import PRESETS, FitRun, Method, PolicyKind, Preset
 from suffice.protocols import StopPolicy
 
 if TYPE_CHECKING:

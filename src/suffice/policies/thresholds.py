@@ -11,24 +11,14 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
-from suffice.policies.fitting import (
-    CalibratorKind,
-    FitData,
-    base_rates_out_of_fold,
-    out_of_fold,
-)
+from suffice.policies.defaults import CalibratorKind
+from suffice.policies.fitting import FitData, base_rates_out_of_fold, out_of_fold
 from suffice.policies.rules.columns import RuleColumns, rule_fires
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.rules.syntax import Number
 from suffice.signals.registry import resolve
 
 PLACEHOLDER = "?"
-_MOST_THRESHOLDS = 10_000
-MARGIN = "answer_token_margin"
-TEMPLATE = f"answer_stable and not abstained and calibrated({MARGIN}) > {PLACEHOLDER}"
-"""TASR, and the rule that is swept where none is named."""
-FLOORS = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
-PUBLISHED_FLOOR = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,36 +52,6 @@ def fill(template: str, threshold: float) -> str:
     if not math.isfinite(threshold):
         raise UsageError(f"a threshold must be a finite number, found {threshold!r}")
     return template.replace(PLACEHOLDER, str(Number(float(threshold))))
-
-
-def parse_grid(text: str) -> tuple[float, ...]:
-    """LOW:HIGH:STEP, both ends included, or numbers separated by commas.
-
-    Raises
-    ------
-    UsageError
-        For anything else, and more than 10,000 thresholds.
-    """
-    parts = [_finite(part) for part in text.split(":" if ":" in text else ",")]
-    if ":" not in text:
-        return tuple(parts)
-    if len(parts) != 3 or parts[2] <= 0 or parts[1] < parts[0]:
-        raise UsageError(f"must be LOW:HIGH:STEP with LOW <= HIGH and STEP > 0, found {text!r}")
-    low, high, step = parts
-    count = int((high - low) / step + 1e-9) + 1
-    if count > _MOST_THRESHOLDS:
-        raise UsageError(f"at most {_MOST_THRESHOLDS} thresholds, found {count} in {text!r}")
-    return tuple(round(low + step * index, 12) for index in range(count))
-
-
-def _finite(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UsageError(f"must be a finite number, found {text!r}")
-    return value
 
 
 def sweep_rule(

@@ -22,9 +22,9 @@ from suffice.cli.settings_options import (
 )
 from suffice.errors import InternalError, UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.method import (
-    FIT_SPLIT,
     PRESETS,
     FitRun,
     FitStep,

@@ -15,9 +15,8 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import add_format, print_result, say
 from suffice.measures.measures import Measures
-from suffice.replay.run.compare import compare
+from suffice.replay.run.compare import compare, with_q_values
 from suffice.replay.run.macro import macro_means
-from suffice.replay.run.q_values import with_q_values
 from suffice.trace.rounds.writer import write_trace_set
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from suffice.errors import DataError
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.numbers.fields import field_of, finite, number, number_or_none, strings_of
-from suffice.policies.method import FIT_SPLIT, FitRun, Method, Preset
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.method import FitRun, Method, Preset
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.settings import CALIBRATE, OPTIMIZE, MiCPSettings

@@ -8,23 +8,11 @@ abstention, and chooses the floor on the tune split from out-of-fold calibrated 
 
 from __future__ import annotations
 
-from suffice.policies.fitting import (
-    CalibratorKind,
-    FitData,
-    abstention_of,
-    fit_calibrator,
-)
+from suffice.policies.defaults import FLOORS, MARGIN, PUBLISHED_FLOOR, TEMPLATE, CalibratorKind
+from suffice.policies.fitting import FitData, abstention_of, fit_calibrator
 from suffice.policies.method import Preset
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.thresholds import (
-    FLOORS,
-    MARGIN,
-    PUBLISHED_FLOOR,
-    TEMPLATE,
-    cheapest_within_one_error,
-    fill,
-    sweep_rule,
-)
+from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
 from suffice.protocols import Signal
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve

@@ -6,14 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.policies.method import (
-    CalibratedSettings,
-    CalibratorKind,
-    FitRun,
-    Method,
-    NoSettings,
-    Preset,
-)
+from suffice.policies.defaults import CalibratorKind
+from suffice.policies.method import CalibratedSettings, FitRun, Method, NoSettings, Preset
 from suffice.policies.rules.method import read_rule
 from suffice.policies.rules.policy import RulePolicy
 

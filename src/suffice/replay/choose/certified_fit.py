@@ -15,7 +15,7 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
 from suffice.measures.measures import Measures, Metric
 from suffice.options import Option
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import FitRun, Fitted, Method, Preset
 from suffice.policies.rules.method import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs

@@ -17,11 +17,12 @@ from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads
 from suffice.measures.measures import Measures
 from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.options import Option
+from suffice.options import Option, read_grid
+from suffice.policies.defaults import TEMPLATE
 from suffice.policies.fitting import fit_data, fit_rule
 from suffice.policies.rules.columns import RuleColumns
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.thresholds import TEMPLATE, fill, parse_grid, sweep_rule
+from suffice.policies.thresholds import fill, sweep_rule
 from suffice.replay.choose.formulas import over_groups
 from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas
 from suffice.replay.choose.thresholded_signals import (
@@ -68,7 +69,7 @@ class FamilySettings:
             help="with --family thresholds (default: 0:0.95:0.05)",
             metavar="LOW:HIGH:STEP|A,B,...",
             name="grid",
-            parse=parse_grid,
+            parse=read_grid,
             goes_with=("family", "thresholds"),
         ),
     ] = None

@@ -15,7 +15,7 @@ from suffice.results.as_json import as_json, fields_as_json
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class Resampling:
     """How often questions are resampled, and from which seed."""
 
     resamples: int = 1000
@@ -72,7 +72,7 @@ class AnswerSetResult:
 
 
 def answer_sets(
-    policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16], draws: Draws
+    policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16], draws: Resampling
 ) -> AnswerSetResult | None:
     """The sets of every question at its stop round (n_questions,), and what they are worth.
 
@@ -95,6 +95,6 @@ def answer_sets(
     )
 
 
-def _interval(values: NDArray[np.float64], draws: Draws) -> Interval:
+def _interval(values: NDArray[np.float64], draws: Resampling) -> Interval:
     means = resampled_means(values[:, None], resamples=draws.resamples, seed=draws.seed)
     return percentile_interval(float(values.mean()), means[:, 0])
