@@ -16,11 +16,12 @@ from suffice.measures.measures import Measures
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.pipelines.record.session import Progress
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import save_policy
-from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.registry import fit_method
 from suffice.replay.diagnose.report_parts import report_parts
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.compare import compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 
 _FEWEST = 5

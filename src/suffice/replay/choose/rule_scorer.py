@@ -17,7 +17,6 @@ from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas
 from suffice.replay.choose.thresholded_signals import Operand, condition_fires
 from suffice.replay.run.frontier import interpolate
 
-OBJECTIVES = ("f1", "em", "gain-at-cost")
 _BLOCK = 512
 Array = NDArray[np.float64]
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads, shared_axis
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import Band, paired_p_values, simultaneous_bands
 from suffice.numbers.tests.p_values import holm
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT, fit_data
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.fitting import fit_data
 from suffice.replay.choose.formulas import Formula, enumerate_formulas
-from suffice.replay.choose.rule_scorer import OBJECTIVES, RuleScorer
+from suffice.replay.choose.rule_scorer import RuleScorer
 from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
 from suffice.replay.choose.thresholded_signals import (
     Operand,
@@ -30,62 +31,12 @@ from suffice.replay.choose.thresholded_signals import (
 from suffice.replay.diagnose.signal_flags import refuse_unusable
 from suffice.replay.run.candidates import candidates
 from suffice.replay.run.frontier import pareto_front
-from suffice.scoring import F1Kind
+from suffice.replay.settings import SearchSettings
 from suffice.trace.rounds.table import TraceSet
 
 _BLOCK = 512
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
-    """What to search and how.
-
-    Parameters
-    ----------
-    signals
-        Names, or ``calibrated(name)``.
-    form
-        ``or``, ``and``, ``dnf`` (OR of ANDs) or ``vote`` (k of n).
-    grid
-        How many evenly spaced thresholds to try for each signal; ``None``: quantiles.
-    max_cost
-        Cap on the mean cost per question on tune, for thresholds and for rules; ``None``: no cap.
-    objective
-        ``f1``, ``em``, or ``gain-at-cost``: F1 over the fixed-k frontier at the rule's cost.
-    cost, cost_model
-        The cost meant (default: model calls where known, else rounds).
-    baseline
-        ``fixed-K`` or another policy; default fixed-3, or the full budget where that is shorter.
-    """
-
-    signals: tuple[str, ...]
-    form: str = "or"
-    tune_split: str = FIT_SPLIT
-    eval_split: str = EVAL_SPLIT
-    grid: int | None = 40
-    max_cost: float | None = None
-    objective: str = "f1"
-    cost: str | None = None
-    cost_model: CostModel = field(default_factory=CostModel)
-    baseline: str | None = None
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise UsageError(
-                f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}"
-            )
-        if self.grid is not None and self.grid < 1:
-            raise UsageError(f"the grid needs at least 1 threshold, found {self.grid}")
-        if self.resamples < 2 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 2 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
 
 
 def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResult:

@@ -14,17 +14,9 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.policies.fitting import (
-    EVAL_SPLIT,
-    FIT_SPLIT,
-    CalibratorKind,
-    FitData,
-    fit_data,
-    fit_rule,
-    folds,
-)
+from suffice.policies.defaults import FLOORS
+from suffice.policies.fitting import FitData, fit_data, fit_rule, folds
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import FLOORS
 from suffice.policies.thresholds import (
     ThresholdScore,
     cheapest_within_one_error,
@@ -33,30 +25,12 @@ from suffice.policies.thresholds import (
     sweep_rule,
 )
 from suffice.replay.choose.thresholded_signals import grid_of
-from suffice.scoring import F1Kind
+from suffice.replay.settings import SweepSettings
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSettings:
-    """What to sweep.
-
-    ``rule`` holds one ``?``; ``thresholds`` is the grid (``None``: 0.20, 0.21, ... 0.35 as paper 0
-    for a calibrated value, else quantiles on tune of the one signal that is compared with ``?``).
-    """
-
-    rule: str
-    thresholds: tuple[float, ...] | None = None
-    tune_split: str = FIT_SPLIT
-    eval_split: str = EVAL_SPLIT
-    calibrator: CalibratorKind = "isotonic"
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
-    seed: int = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +203,7 @@ def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
         raise UsageError(
             f"which signal '?' is compared with is not plain in {settings.rule!r}; give the grid"
         )
-    grid = grid_of(data.table.signal(name), None)[1:-1]  # the ends never or always hold
+    grid = grid_of(data.table.signal(name), "quantiles")[1:-1]  # the ends never or always hold
     if not grid.size:
         raise UsageError(f"signal {name!r} has too few values on tune to sweep; give the grid")
     return tuple(grid.tolist())

@@ -15,17 +15,16 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.maps.quality import expected_calibration_error, log_loss, squared_errors
-from suffice.policies.fitting import (
+from suffice.policies.defaults import (
     EVAL_SPLIT,
     FIT_SPLIT,
+    FLOORS,
+    MARGIN,
+    TEMPLATE,
     CalibratorKind,
-    FitData,
-    fit_data,
-    fit_rule,
-    out_of_fold,
 )
+from suffice.policies.fitting import FitData, fit_data, fit_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import FLOORS, MARGIN, TEMPLATE
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet

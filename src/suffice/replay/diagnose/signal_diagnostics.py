@@ -13,10 +13,10 @@ from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.estimate import Estimate, difference
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.replay.diagnose.signal_correlation import Correlations, correlations
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
 from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
+from suffice.replay.settings import DiagnosticsSettings
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import Direction
@@ -171,34 +171,6 @@ class Diagnostics:
 
 ALL_QUESTIONS = "all"
 _MOST_VALUES = 12  # a signal with more has no mode worth the name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosticsSettings:
-    """Which signals (``None``: every one that has a value), which splits, how many resamples.
-
-    The draws of the eval split are those of a replay with this seed; tune uses ``seed + 1``, since
-    the two are resampled independently.
-    """
-
-    signals: tuple[str, ...] | None = None
-    tune_split: str = FIT_SPLIT
-    eval_split: str = EVAL_SPLIT
-    resamples: int = 1000
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        if self.resamples < 1 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
-        if self.signals is not None and not self.signals:
-            raise UsageError("no signal is named; name some, or leave the choice out for all")
-        if self.tune_split == self.eval_split:
-            raise UsageError(
-                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
+from suffice.replay.settings import ComparisonSettings
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
-from suffice.scoring import F1Kind
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
 from suffice.trace.rounds.table import TraceSet
@@ -79,29 +78,6 @@ def _rounds_notes(fitted: Sequence[Candidate], n_rounds: int) -> list[str]:
                     f"rounds {last + 1} to {n_rounds}"
                 )
     return notes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonSettings:
-    """What to compare and how.
-
-    ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
-    budget where that is shorter. Both defaults are stated in the result's notes. ``cost`` is what
-    policies are compared at, a name of :data:`suffice.costs.usage.COSTS`, by default model calls where
-    known, else rounds; ``cost_model`` holds prices and energy constants. ``fit_on`` is another trace set,
-    on whose split tune methods and rules are fitted instead; the result's notes say which were.
-    """
-
-    policies: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    split: str | None = None
-    baseline: str | None = None
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
-    seed: int = 42
-    cost: str | None = None
-    cost_model: CostModel = field(default_factory=CostModel)
-    fit_on: TraceSet | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
