@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, get_args
 
 from suffice.cli.output import say
+from suffice.costs.usage import COSTS
 from suffice.options import read_grid
 from suffice.policies.defaults import CalibratorKind
 
