@@ -273,7 +273,7 @@ def _on_eval(
         own_signals=evaluated.traces.signal_names,
         calibrator=settings.calibrator,
     )
-    policies = [replace(fitted, rule=fill(settings.rule, each)) for each in thresholds]
+    policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in thresholds]
     table = evaluated.signals(fitted.specs)
     return [
         score_stops(threshold, np.minimum(policy.stop_rounds(table), last), scored)
