@@ -37,11 +37,17 @@ if TYPE_CHECKING:
     from suffice.replay.choose.certified import CertifySettings
     from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
     from suffice.replay.choose.families import FamilySettings
-    from suffice.replay.choose.search import SearchSettings, search
-    from suffice.replay.choose.sweep import SweepSettings, sweep
-    from suffice.replay.diagnose.diagnosis import DiagnosisSettings, diagnosis
-    from suffice.replay.run.compare import ComparisonSettings, compare
+    from suffice.replay.choose.search import search
+    from suffice.replay.choose.sweep import sweep
+    from suffice.replay.diagnose.diagnosis import diagnosis
+    from suffice.replay.run.compare import compare
     from suffice.replay.run.macro import macro_means
+    from suffice.replay.settings import (
+        ComparisonSettings,
+        DiagnosisSettings,
+        SearchSettings,
+        SweepSettings,
+    )
     from suffice.trace.plans.file import read_plans
     from suffice.trace.plans.records import PlanTask
     from suffice.trace.rounds.reader import read_traces
@@ -128,13 +134,13 @@ _HOMES = {
     "Budgets": "pipelines.live.budgets",
     "CertifiedSettings": "replay.choose.certified_fit",
     "CertifySettings": "replay.choose.certified",
-    "ComparisonSettings": "replay.run.compare",
+    "ComparisonSettings": "replay.settings",
     "Controller": "pipelines.live.controller",
     "CostModel": "costs.usage",
     "CoverageMonitor": "monitor.alarms",
     "DataError": "errors",
     "Decision": "protocols",
-    "DiagnosisSettings": "replay.diagnose.diagnosis",
+    "DiagnosisSettings": "replay.settings",
     "ExchangeabilityMonitor": "monitor.alarms",
     "FamilySettings": "replay.choose.families",
     "FixedPolicy": "policies.fixed",
@@ -152,10 +158,10 @@ _HOMES = {
     "QuestionRecord": "trace.rounds.records",
     "Round": "trace.rounds.records",
     "RulePolicy": "policies.rules.policy",
-    "SearchSettings": "replay.choose.search",
+    "SearchSettings": "replay.settings",
     "SufficeError": "errors",
     "SufficeWarning": "errors",
-    "SweepSettings": "replay.choose.sweep",
+    "SweepSettings": "replay.settings",
     "Token": "trace.rounds.records",
     "TopToken": "trace.rounds.records",
     "TraceSet": "trace.rounds.table",

@@ -15,12 +15,12 @@ import pytest
 from suffice.measures.measures import Measures
 from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
-from suffice.replay.choose.search import SearchSettings
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.settings import SearchSettings
 from suffice.report.page.report import render_report
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord

@@ -10,7 +10,8 @@ import pytest
 
 from suffice.measures.measures import Measures
 from suffice.replay.diagnose.selective import AtStop, SelectiveSettings, selective
-from suffice.replay.diagnose.signal_diagnostics import DiagnosticsSettings, diagnose
+from suffice.replay.diagnose.signal_diagnostics import diagnose
+from suffice.replay.settings import DiagnosticsSettings
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from suffice.measures.measures import Measures
-from suffice.replay.choose.search import SearchSettings, search
+from suffice.replay.choose.search import search
 from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.settings import SearchSettings
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet

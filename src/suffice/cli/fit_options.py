@@ -7,11 +7,11 @@ from typing import Any
 
 from suffice.cli.options import grid, names, natural, number, numbers, positive
 from suffice.policies.ab_rag.policy import CERTAINTIES, SUPPORTS
+from suffice.policies.defaults import TEMPLATE
 from suffice.policies.micp.policy import STOP_ON
 from suffice.policies.micp.stage2 import OBJECTIVES
 from suffice.policies.stop_rag.settings import FEATURES, MODES, TARGETS
 from suffice.policies.stop_rag.states import REWARDS
-from suffice.policies.tasr.fit import TEMPLATE
 from suffice.replay.choose.certified import CORRECTIONS, LOSSES, METRICS
 from suffice.replay.choose.families import FAMILIES
 from suffice.scoring import F1_KINDS

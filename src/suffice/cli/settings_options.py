@@ -29,6 +29,7 @@ class FieldOption:
     type: Any
     default: Any
     option: Option
+    required: bool = False
 
     @property
     def dest(self) -> str:
@@ -58,7 +59,11 @@ def field_options(settings: type) -> Iterator[FieldOption]:
         option = _option_of(annotation)
         if option is not None:
             yield FieldOption(
-                field=field.name, type=_bare(annotation), default=_default(field), option=option
+                field=field.name,
+                type=_bare(annotation),
+                default=_default(field),
+                option=option,
+                required=field.default is MISSING and field.default_factory is MISSING,
             )
         elif _is_settings(annotation):
             yield from field_options(annotation)
@@ -84,9 +89,11 @@ def add_options(
     for each in field_options(settings):
         chosen = (only is None or each.field in only) and each.field not in without
         if chosen and each.flag not in parser._option_string_actions:  # noqa: SLF001 - no other way
-            parser.add_argument(
-                each.flag, dest=each.dest, default=None, help=each.help, **_argument(each)
-            )
+            told = _argument(each)
+            parser.add_argument(each.flag, dest=each.dest, default=None, help=each.help, **told)
+            if each.option.older is not None:
+                hidden = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+                parser.add_argument(f"--{each.option.older}", dest=each.dest, **told, **hidden)
     for field, annotation in _fields(settings):
         taken = field.name not in without and (only is None or field.name in only)
         if annotation is CostModel and taken and "--energy" not in parser._option_string_actions:  # noqa: SLF001
@@ -239,15 +246,25 @@ def listed(names: Iterable[str], last: str) -> str:
 
 # --- what a field's annotation says --------------------------------------------------------------
 def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
-    annotations = get_type_hints(settings, include_extras=True)
+    annotations = _annotations(settings)
     for base in settings.__mro__[1:-1]:
         # a subclass that only states another default keeps the option
-        for name, annotation in get_type_hints(base, include_extras=True).items():
+        for name, annotation in _annotations(base).items():
             if _option_of(annotation) is not None and _option_of(annotations[name]) is None:
                 annotations[name] = annotation
     for field in dataclasses.fields(settings):
         if field.init:
             yield field, annotations[field.name]
+
+
+def _annotations(settings: type) -> dict[str, Any]:
+    """Those of every field; a name imported for the type checker alone stands for no option."""
+    absent: dict[str, Any] = {}
+    while True:
+        try:
+            return get_type_hints(settings, localns=absent, include_extras=True)
+        except NameError as error:
+            absent[str(error.name)] = object
 
 
 def _option_of(annotation: Any) -> Option | None:
@@ -295,6 +312,8 @@ def _argument(each: FieldOption) -> dict[str, Any]:
     option = each.option
     kind = get_args(each.type)[0] if option.repeats else each.type
     told: dict[str, Any] = {"action": "append"} if option.repeats else {}
+    if each.required:
+        told["required"] = True
     choices = get_args(kind) if get_origin(kind) is Literal else option.choices
     if choices is not None:
         told["choices"] = choices

@@ -16,10 +16,11 @@ from types import MappingProxyType
 import numpy as np
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.fitting import CalibratorKind, FitData, fit_rule
+from suffice.policies.defaults import FLOORS, MARGIN, CalibratorKind
+from suffice.policies.fitting import FitData, fit_rule
 from suffice.policies.method import Preset
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr.fit import FLOORS, MARGIN, PUBLISHED_FLOOR
+from suffice.policies.tasr.fit import PUBLISHED_FLOOR
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
 
 _COST_CAP = 3.0

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
+from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Signal
 from suffice.scoring import F1Kind, normalize_answer
@@ -26,9 +27,6 @@ from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
-CalibratorKind = Literal["isotonic", "isotonic-global", "platt", "shrunken", "venn-abers"]
-FIT_SPLIT = "tune"
-EVAL_SPLIT = "eval"  # the default of whatever scores
 N_FOLDS = 5
 
 

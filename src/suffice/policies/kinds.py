@@ -20,8 +20,7 @@ from suffice.numbers.fields import (
     numbers,
     strings_of,
 )
-from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.numbers.maps.registry import calibrator_document, read_calibrator
+from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document, read_calibrator
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.gate.method import read_gate

@@ -11,7 +11,8 @@ from suffice.errors import UsageError
 from suffice.policies.ab_rag.fit import choose_signals, fit_ab_rag, published_ab_rag
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.controls import CONTROLS, Control, fit_control
-from suffice.policies.fitting import FIT_SPLIT, fit_data
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.fitting import fit_data
 from suffice.policies.gate.fit import fit_gate_policy, gate_costs, published_gate_policy
 from suffice.policies.method import PRESETS, Preset
 from suffice.policies.micp.fit import CALIBRATE, OPTIMIZE, MiCPSettings, fit_micp

@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
-from suffice.policies.fitting import (
-    CalibratorKind,
-    FitData,
-    base_rates_out_of_fold,
-    out_of_fold,
-)
+from suffice.policies.defaults import CalibratorKind
+from suffice.policies.fitting import FitData, base_rates_out_of_fold, out_of_fold
 from suffice.policies.rules.columns import RuleColumns, first_stops, rule_fires
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.rules.syntax import Number

@@ -49,6 +49,8 @@ class Column:
         How many letters of a text a terminal shows in a row; longer ones stand in full below.
     once
         Whether a terminal leaves out a text that the row above has too.
+    drop
+        Those of the highest go first where a line is too short, and are named below; 0: never.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Column:
     signed: bool = False
     most: int | None = None
     once: bool = False
+    drop: int = 0
 
     @property
     def heading(self) -> str:
@@ -135,9 +138,9 @@ class Table:
     def text(self, width: int | None = WIDTH) -> str:
         """Title, aligned columns and notes, in lines of at most ``width`` (``None``: as long as needed).
 
-        Where the columns do not fit, long texts are wrapped, then the columns are set in several
-        blocks below each other, then every row is set as a list: no figure is left out. Columns that
-        are empty throughout are not shown.
+        Where the columns do not fit, those that may be are left out and named, long texts are wrapped,
+        the columns are set in several blocks below each other, and at last every row is set as a list.
+        Columns that are empty throughout are not shown.
         """
         limit = None if width is None else max(width, _NARROWEST)
         body, full = _text_body(self, limit)
@@ -302,7 +305,7 @@ def _figure(column: Column, value: float, sign: str = "") -> str:
 
 
 # --- text -------------------------------------------------------------------------------------------
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Shown:
     """A column of a terminal: its lines of heading and cells, a cell being some lines."""
 
@@ -310,6 +313,11 @@ class _Shown:
     cells: list[list[str]]
     left: bool
     wraps: bool
+    drop: int
+
+    @property
+    def name(self) -> str:
+        return " ".join(line for line in self.head if line)
 
     @property
     def width(self) -> int:
@@ -356,15 +364,30 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
                 [[cell] for cell in cells],
                 is_text,
                 is_text and column.most is None and number >= table.names,
+                column.drop,
             )
         )
+    names = min(table.names, len(columns))
+    full = list(dict.fromkeys(full))
     if width is None:
-        return _aligned(columns, 2), list(dict.fromkeys(full))
-    lines = _fitting(columns, min(table.names, len(columns)), width)
+        return _aligned(columns, 2), full
+    kept = _kept(columns, width)
+    lines = _fitting(kept, names, width)
     if lines is None:
         heads = [visible(column.heading).replace("\n", " ") for column in table.columns]
         return list(_stacked(heads, grid, width)), []
-    return lines, [line for text in dict.fromkeys(full) for line in _wrapped(text, width)]
+    if len(kept) < len(columns):
+        gone = ", ".join(column.name for column in columns if column not in kept)
+        full = [*_wrapped(f"Left out for width: {gone}.", width), *full]
+    return lines, full
+
+
+def _kept(columns: list[_Shown], width: int) -> list[_Shown]:
+    """The columns without those that may be left out and have no room."""
+    kept = list(columns)
+    while _total(kept, 1) > width and any(column.drop for column in kept):
+        kept.remove(max(kept, key=lambda column: column.drop))
+    return kept
 
 
 def _fitting(columns: list[_Shown], names: int, width: int) -> list[str] | None:

@@ -15,9 +15,9 @@ from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
 from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
+from suffice.policies.defaults import CalibratorKind
 from suffice.policies.fitting import (
     CALIBRATORS,
-    CalibratorKind,
     fit_calibrator,
     fit_data,
     fit_rule,

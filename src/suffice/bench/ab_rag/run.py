@@ -15,16 +15,17 @@ from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.replay.diagnose.selective import (
     SelectiveResult,
     SelectiveSettings,
     selective_prediction,
 )
 from suffice.replay.run.candidates import Candidate
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import PolicyResult
+from suffice.replay.settings import ComparisonSettings
 from suffice.signals.available import lack
 from suffice.signals.registry import resolve
 from suffice.trace.rounds.table import TraceSet

@@ -22,7 +22,7 @@ from suffice.cli.options import (
     positive,
 )
 from suffice.cli.output import ProgressLine, print_json, say
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import PRESETS
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT, StopRAGSettings
 from suffice.policies.stop_rag.settings import PACKAGED_ENCODER

@@ -26,8 +26,8 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import ProgressLine, print_json, say
 from suffice.errors import UsageError
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
-from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.gate.fit import fit_gate, gate_costs
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateSettings

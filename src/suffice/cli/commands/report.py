@@ -16,12 +16,12 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import print_json, say
 from suffice.measures.measures import Measures
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.replay.choose.formulas import FORMS
-from suffice.replay.choose.search import SearchSettings
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
+from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.report.page.report import render_report
 from suffice.trace.durable import replace_file
 from suffice.trace.rounds.table import TraceSet
@@ -135,7 +135,7 @@ def _parts_settings(arguments: argparse.Namespace, settings: ComparisonSettings)
     if arguments.search is not None:
         wanted = SearchSettings(
             signals=arguments.search,
-            form=arguments.form,
+            form=arguments.form or "or",
             cost=settings.cost,
             cost_model=settings.cost_model,
             baseline=settings.baseline,

@@ -15,8 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from suffice.errors import DataError
 from suffice.numbers.fields import map_fields, number, number_or_none, probability_or_none
 from suffice.numbers.logistic import least_cross_entropy, sigmoid
-from suffice.numbers.maps.fitting_rows import MINIMUM_ROWS, FitRows, fit_rows
-from suffice.numbers.maps.isotonic import IsotonicMap, constant_map
+from suffice.numbers.maps.isotonic import (
+    MINIMUM_ROWS,
+    FitRows,
+    IsotonicMap,
+    constant_map,
+    fit_rows,
+)
 
 _FIELDS = ("kind", "slope", "intercept", "undefined")
 _LARGEST = float(np.finfo(np.float64).max)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.micp.notes import few_notes, filter_notes, tie_notes, unsampled_notes
 from suffice.policies.micp.policy import STOP_ON, Clusters, MiCPPolicy, StopOn

@@ -13,7 +13,7 @@ from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
 from suffice.measures.measures import Measures, Metric
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.certified import (
     METRICS,

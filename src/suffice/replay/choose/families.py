@@ -16,10 +16,10 @@ from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads
 from suffice.measures.measures import Measures
 from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.policies.defaults import TEMPLATE
 from suffice.policies.fitting import fit_data, fit_rule
 from suffice.policies.rules.columns import RuleColumns
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import TEMPLATE
 from suffice.policies.thresholds import fill, sweep_rule
 from suffice.replay.choose.formulas import over_groups
 from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas

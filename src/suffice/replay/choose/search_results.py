@@ -10,7 +10,7 @@ from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
 
 if TYPE_CHECKING:
-    from suffice.replay.choose.search import SearchSettings
+    from suffice.replay.settings import SearchSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,17 +14,9 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.policies.fitting import (
-    EVAL_SPLIT,
-    FIT_SPLIT,
-    CalibratorKind,
-    FitData,
-    fit_data,
-    fit_rule,
-    folds,
-)
+from suffice.policies.defaults import FLOORS
+from suffice.policies.fitting import FitData, fit_data, fit_rule, folds
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import FLOORS
 from suffice.policies.thresholds import (
     ThresholdScore,
     cheapest_within_one_error,
@@ -33,30 +25,12 @@ from suffice.policies.thresholds import (
     sweep_rule,
 )
 from suffice.replay.choose.thresholded_signals import grid_of
-from suffice.scoring import F1Kind
+from suffice.replay.settings import SweepSettings
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSettings:
-    """What to sweep.
-
-    ``rule`` holds one ``?``; ``thresholds`` is the grid (``None``: 0.20, 0.21, ... 0.35 as paper 0
-    for a calibrated value, else quantiles on tune of the one signal that is compared with ``?``).
-    """
-
-    rule: str
-    thresholds: tuple[float, ...] | None = None
-    tune_split: str = FIT_SPLIT
-    eval_split: str = EVAL_SPLIT
-    calibrator: CalibratorKind = "isotonic"
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
-    seed: int = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +203,7 @@ def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
         raise UsageError(
             f"which signal '?' is compared with is not plain in {settings.rule!r}; give the grid"
         )
-    grid = grid_of(data.table.signal(name), None)[1:-1]  # the ends never or always hold
+    grid = grid_of(data.table.signal(name), "quantiles")[1:-1]  # the ends never or always hold
     if not grid.size:
         raise UsageError(f"signal {name!r} has too few values on tune to sweep; give the grid")
     return tuple(grid.tolist())
@@ -261,10 +235,10 @@ def _f1_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:
 def _points(
     on_tune: Sequence[ThresholdScore], on_eval: Sequence[ThresholdScore]
 ) -> tuple[SweptThreshold, ...]:
-    cheaper = sorted(on_tune, key=lambda each: each.mean_rounds)
+    cheaper = sorted(on_tune, key=lambda score: score.mean_rounds)
     points = []
     for tune, held in zip(on_tune, on_eval, strict=True):
-        before = [each for each in cheaper if each.mean_rounds < tune.mean_rounds]
+        before = [score for score in cheaper if score.mean_rounds < tune.mean_rounds]
         gain = None
         if before:
             extra = tune.mean_rounds - before[-1].mean_rounds
@@ -289,13 +263,13 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     """The knee of the tune curve, and how often resampled questions put it there."""
     labelled = scored.labelled
     rows = np.arange(len(labelled))
-    f1 = np.stack([scored.f1[rows, each.stops - 1][labelled] for each in scores], axis=1)
-    rounds = np.stack([each.stops[labelled].astype(float) for each in scores], axis=1)
-    if len({each.mean_rounds for each in scores}) < 3:
+    f1 = np.stack([scored.f1[rows, score.stops - 1][labelled] for score in scores], axis=1)
+    rounds = np.stack([score.stops[labelled].astype(float) for score in scores], axis=1)
+    if len({score.mean_rounds for score in scores}) < 3:
         warning = "fewer than three thresholds differ in cost: there is no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    found = _bend(rounds.mean(axis=0), f1.mean(axis=0))
-    if found is None:
+    bent = _bend(rounds.mean(axis=0), f1.mean(axis=0))
+    if bent is None:
         warning = "no threshold lies above the line from the cheapest to the dearest: no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
     draws = resampled_means(
@@ -303,15 +277,15 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     )
     count = len(scores)
     bends = [_bend(draw[:count], draw[count:]) for draw in draws]
-    near = sum(bend is not None and abs(bend - found) <= 1 for bend in bends)
+    near = sum(bend is not None and abs(bend - bent) <= 1 for bend in bends)
     share = near / len(bends)
     unclear = None
     if share < _CLEAR_SHARE:
         unclear = (
             f"no single knee: only {share:.0%} of the resamples put it at or next to "
-            f"{scores[found].threshold:g}"
+            f"{scores[bent].threshold:g}"
         )
-    return Knee(threshold=scores[found].threshold, share=share, warning=unclear)
+    return Knee(threshold=scores[bent].threshold, share=share, warning=unclear)
 
 
 def _bend(rounds: Array, f1: Array) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,14 +122,14 @@ def calibrators_of(data: FitData, operands: Sequence[Operand]) -> dict[str, PerR
     }
 
 
-def grid_of(values: NDArray[np.float64], grid: int | None) -> NDArray[np.float64]:
-    """Thresholds to try: evenly spaced from least to greatest, or (``None``) distinct quantiles.
+def grid_of(values: NDArray[np.float64], grid: int | Literal["quantiles"]) -> NDArray[np.float64]:
+    """Thresholds to try: so many, evenly spaced from least to greatest, or distinct quantiles.
 
     Quantiles are the 41 from 0 to 1 in steps of 2.5%. Undefined and infinite values are left out.
     """
     finite = values[np.isfinite(values)]
     if not finite.size:
         return np.empty(0)
-    if grid is None:
+    if grid == "quantiles":
         return np.unique(np.quantile(finite, np.linspace(0.0, 1.0, 41)))
     return np.unique(np.linspace(finite.min(), finite.max(), grid))

@@ -15,17 +15,16 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.maps.quality import expected_calibration_error, log_loss, squared_errors
-from suffice.policies.fitting import (
+from suffice.policies.defaults import (
     EVAL_SPLIT,
     FIT_SPLIT,
+    FLOORS,
+    MARGIN,
+    TEMPLATE,
     CalibratorKind,
-    FitData,
-    fit_data,
-    fit_rule,
-    out_of_fold,
 )
+from suffice.policies.fitting import FitData, fit_data, fit_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import FLOORS, MARGIN, TEMPLATE
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet
@@ -245,12 +244,12 @@ def _probability_scores(
     columns = np.stack([*errors, usable.sum(axis=1)], axis=1)[usable.any(axis=1)]
     draws = resampled_means(columns)  # a question is drawn with all its rounds
     means = columns.mean(axis=0)
-    found, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
+    scores, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
     return [
         ProbabilityScore(
-            brier=percentile_interval(float(found[index]), drawn[:, index]),
+            brier=percentile_interval(float(scores[index]), drawn[:, index]),
             delta_brier=percentile_interval(
-                float(found[index] - found[0]), drawn[:, index] - drawn[:, 0]
+                float(scores[index] - scores[0]), drawn[:, index] - drawn[:, 0]
             ),
             log_loss=log_loss(each[usable], em[usable]),
             ece=expected_calibration_error(each[usable], em[usable]),

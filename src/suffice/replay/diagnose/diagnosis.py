@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import UsageError, attempt
 from suffice.measures.measures import Measures
-from suffice.policies.tasr.fit import MARGIN
+from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.breakdown import TypeBreakdown, breakdown
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
 from suffice.replay.diagnose.selective import (
@@ -15,27 +15,11 @@ from suffice.replay.diagnose.selective import (
     SelectiveSettings,
     selective_prediction,
 )
-from suffice.replay.diagnose.signal_diagnostics import Diagnostics, DiagnosticsSettings, diagnose
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
+from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
-from suffice.scoring import F1Kind
+from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
 from suffice.trace.rounds.table import TraceSet
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosisSettings:
-    """What to diagnose.
-
-    Without a policy or rule every fixed-K is broken down by type. ``confidence`` and ``threshold`` are
-    those of :class:`suffice.replay.diagnose.selective.SelectiveSettings`.
-    """
-
-    signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
-    policies: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    confidence: str | None = None
-    threshold: float | None = None
-    f1_kind: F1Kind = "hotpotqa"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,11 @@ from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, attempt
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
-from suffice.policies.tasr.fit import TEMPLATE
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
 from suffice.replay.choose.guarantees import Guarantee, guarantees
-from suffice.replay.choose.search import SearchSettings, search
+from suffice.replay.choose.search import search
 from suffice.replay.choose.search_results import SearchResult
-from suffice.replay.choose.sweep import SweepResult, SweepSettings, sweep
+from suffice.replay.choose.sweep import SweepResult, sweep
 from suffice.replay.diagnose.breakdown import TypeBreakdown, breakdown
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
 from suffice.replay.diagnose.selective import (
@@ -24,8 +23,9 @@ from suffice.replay.diagnose.selective import (
     SelectiveSettings,
     selective_prediction,
 )
-from suffice.replay.diagnose.signal_diagnostics import Diagnostics, DiagnosticsSettings, diagnose
+from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
 from suffice.replay.run.compare import Comparison
+from suffice.replay.settings import DiagnosticsSettings, SearchSettings, SweepSettings
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -116,10 +116,10 @@ class _Gathering:
         self.eval_split = EVAL_SPLIT if split in (None, FIT_SPLIT) else str(split)
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        found = guarantees(self.comparison.result)
-        if not found:
+        promises = guarantees(self.comparison.result)
+        if not promises:
             raise UsageError("no policy replayed here carries a guarantee (suffice fit certified)")
-        return found
+        return promises
 
     def calibrators(self) -> CalibratorStudy:
         return calibrator_study(self.measures, eval_split=self.eval_split)
@@ -167,12 +167,12 @@ class _Gathering:
         settings = SelectiveSettings(
             confidence=self.settings.confidence, resamples=result.resamples, seed=result.seed
         )
-        found = selective_prediction(self.comparison.measures, result, settings)
-        if not found:
+        results = selective_prediction(self.comparison.measures, result, settings)
+        if not results:
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"
             )
-        return found
+        return results
 
     def costs(self) -> tuple[CostAxis, ...]:
         """All costs there are, known or not."""

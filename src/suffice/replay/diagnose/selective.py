@@ -47,8 +47,8 @@ def confidence_auroc(confidence: NDArray[np.float64], em: NDArray[np.float64]) -
     Over labelled questions with a defined confidence; ``None`` when all of them are right or wrong.
     """
     usable = ~np.isnan(confidence) & ~np.isnan(em)
-    found = auroc(confidence[usable], em[usable] == 1.0)
-    return None if math.isnan(found) else found
+    area = auroc(confidence[usable], em[usable] == 1.0)
+    return None if math.isnan(area) else area
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

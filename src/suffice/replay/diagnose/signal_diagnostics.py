@@ -13,10 +13,10 @@ from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.estimate import Estimate, difference
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.replay.diagnose.signal_correlation import Correlations, correlations
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
-from suffice.replay.diagnose.signal_separation import Draws, Rows, Separation, separations
+from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
+from suffice.replay.settings import DiagnosticsSettings
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import Direction
@@ -174,34 +174,6 @@ _MOST_VALUES = 12  # a signal with more has no mode worth the name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosticsSettings:
-    """Which signals (``None``: every one that has a value), which splits, how many resamples.
-
-    The draws of the eval split are those of a replay with this seed; tune uses ``seed + 1``, since
-    the two are resampled independently.
-    """
-
-    signals: tuple[str, ...] | None = None
-    tune_split: str = FIT_SPLIT
-    eval_split: str = EVAL_SPLIT
-    resamples: int = 1000
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        if self.resamples < 1 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
-        if self.signals is not None and not self.signals:
-            raise UsageError("no signal is named; name some, or leave the choice out for all")
-        if self.tune_split == self.eval_split:
-            raise UsageError(
-                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
     """All questions: signals, exact match (n_questions, n_rounds), question types."""
 
@@ -240,7 +212,7 @@ def diagnose(
     )
     chosen, notes = _choose_parts(record, settings)
     seeds = {part: settings.seed + len(chosen) - 1 - n for n, part in enumerate(chosen)}
-    found = {
+    measured = {
         part: _diagnose_part(data, rows, settings.resamples, seeds[part])
         for part, rows in chosen.items()
     }
@@ -249,7 +221,7 @@ def diagnose(
         source=record.origin.source,
         parts=tuple(_part(data, part, rows) for part, rows in chosen.items()),
         signals=tuple(
-            _signal(name, record, {part: of[name] for part, of in found.items()}, flags)
+            _signal(name, record, {part: of[name] for part, of in measured.items()}, flags)
             for name in names
         ),
         skipped=skipped,
@@ -296,12 +268,12 @@ def _part(data: _Data, name: str, rows: NDArray[np.bool_]) -> Part:
     )
 
 
-_Found = tuple[SignalPart, Draws]
+_PartAndDraws = tuple[SignalPart, SeparationDraws]
 
 
 def _diagnose_part(
     data: _Data, rows: NDArray[np.bool_], resamples: int, seed: int
-) -> dict[str, _Found]:
+) -> dict[str, _PartAndDraws]:
     """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
     em, exists, types = data.em[rows], data.table.exists[rows], data.types[rows]
     labelled = np.isfinite(em).any(axis=1)
@@ -325,20 +297,20 @@ def _diagnose_part(
             )
             for question, t in cells
         ]
-        found = separations(parts, int(labelled.sum()), resamples=resamples, seed=seed)
-        apart = [each for each, _ in found]
+        separated = separations(parts, int(labelled.sum()), resamples=resamples, seed=seed)
+        apart = [separation for separation, _ in separated]
         n_pooled = 1 + em.shape[1]
         part = _signal_part(
             values, exists, apart[:n_pooled], dict(zip(kinds, apart[n_pooled:], strict=True))
         )
-        result[name] = (part, found[0][1])
+        result[name] = (part, separated[0][1])
     return result
 
 
 def _signal_part(
     values: NDArray[np.float64],
     exists: NDArray[np.bool_],
-    found: Sequence[Separation],
+    separated: Sequence[Separation],
     types: Mapping[str, Separation],
 ) -> SignalPart:
     defined = exists & ~np.isnan(values)
@@ -347,14 +319,14 @@ def _signal_part(
         defined=_share(defined, exists),
         distinct=len(distinct),
         concentration=_concentration(distinct, counts),
-        pooled=found[0],
+        pooled=separated[0],
         rounds=tuple(
             RoundSeparation(
                 round=number,
                 defined=_share(defined[:, number - 1], exists[:, number - 1]),
-                separation=each,
+                separation=separation,
             )
-            for number, each in enumerate(found[1:], start=1)
+            for number, separation in enumerate(separated[1:], start=1)
         ),
         types=types,
     )
@@ -381,14 +353,14 @@ def _concentration(
 def _signal(
     name: str,
     traces: TraceSet,
-    found: Mapping[str, _Found],
+    measured: Mapping[str, _PartAndDraws],
     flags: Mapping[str, Sequence[Flag]],
 ) -> SignalDiagnostics:
     spec = resolve(name, also=traces.signal_names)
     drift_d: Estimate | None = None
     drift_auroc: Estimate | None = None
-    if len(found) == 2:
-        (tune, tune_draws), (evaluated, eval_draws) = found.values()
+    if len(measured) == 2:
+        (tune, tune_draws), (evaluated, eval_draws) = measured.values()
         drift_d = difference(
             (evaluated.pooled.d_signed, eval_draws.d_signed),
             (tune.pooled.d_signed, tune_draws.d_signed),
@@ -401,7 +373,7 @@ def _signal(
         summary=spec.summary,
         direction=spec.direction,
         recorded=name in traces.signal_names,
-        parts={part: each for part, (each, _) in found.items()},
+        parts={name: part for name, (part, _) in measured.items()},
         drift_d=drift_d,
         drift_auroc=drift_auroc,
         flags=tuple(flags[name]),

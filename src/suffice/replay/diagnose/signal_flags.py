@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import SignalSpec
@@ -97,14 +97,14 @@ def signal_flags(
 
 
 def refuse_unusable(
-    found: TraceSet | Measures | Mapping[str, Sequence[Flag]],
+    traces: TraceSet | Measures | Mapping[str, Sequence[Flag]],
     names: Iterable[str],
     *,
     tune_split: str = FIT_SPLIT,
 ) -> None:
     """Refuse signals that are undefined or constant on the tune split, or know later rounds.
 
-    ``found`` is a trace set, or the flags of one.
+    ``traces`` may be the flags of a trace set.
 
     Raises
     ------
@@ -113,7 +113,9 @@ def refuse_unusable(
     """
     names = tuple(dict.fromkeys(names))
     flags = (
-        found if isinstance(found, Mapping) else signal_flags(found, names, tune_split=tune_split)
+        traces
+        if isinstance(traces, Mapping)
+        else signal_flags(traces, names, tune_split=tune_split)
     )
     told = [
         f"signal {name!r} {flag.message}"

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import load_policy, names_policy_file
-from suffice.policies.fitting import FIT_SPLIT, FitData, fit_data, fit_rule
+from suffice.policies.fitting import FitData, fit_data, fit_rule
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.registry import METHODS, Method, fit_method, method_and_preset
 from suffice.policies.rules.policy import rule_needs

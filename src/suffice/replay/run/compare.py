@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
-from suffice.protocols import CalibratedPolicy
+from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
-from suffice.scoring import F1Kind
+from suffice.replay.settings import ComparisonSettings
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
+from suffice.signals.recorded import Q_CONT, Q_STOP
+from suffice.signals.store import with_values
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -77,31 +80,8 @@ def _rounds_notes(fitted: Sequence[Candidate], n_rounds: int) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonSettings:
-    """What to compare and how.
-
-    ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
-    budget where that is shorter. Both defaults are stated in the result's notes. ``cost`` is what
-    policies are compared at, a name of :data:`suffice.costs.usage.COSTS`, by default model calls where
-    known, else rounds; ``cost_model`` holds prices and energy constants. ``fit_on`` is another trace set,
-    on whose split tune methods and rules are fitted instead; the result's notes say which were.
-    """
-
-    policies: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    split: str | None = None
-    baseline: str | None = None
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
-    seed: int = 42
-    cost: str | None = None
-    cost_model: CostModel = field(default_factory=CostModel)
-    fit_on: TraceSet | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Tabular):
     """The replay with the questions it was made on, measured."""
 
     measures: Measures
@@ -111,6 +91,10 @@ class Comparison:
     def traces(self) -> TraceSet:
         """Those questions."""
         return self.measures.traces
+
+    def tables(self) -> tuple[Table, ...]:
+        """Those of the replay."""
+        return self.result.tables()
 
 
 def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:
@@ -195,3 +179,24 @@ def _fitted_on(candidate: Candidate, source: str, split: str | None) -> bool:
     fitted_on = _fitting(candidate)
     splits = fitted_on.get("splits", [fitted_on.get("split")])
     return fitted_on.get("source") == source and split in (None, *splits)
+
+
+def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceSet:
+    """All the traces, with the signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared.
+
+    Raises
+    ------
+    UsageError
+        When no policy of that kind was compared, or several were.
+    """
+    measures = Measures.of(traces)
+    results = comparison.result.policies
+    learned = {each.name: each.policy for each in results if isinstance(each.policy, ValuePolicy)}
+    if len(learned) != 1:
+        there = ", ".join(learned) or "none"
+        raise UsageError(
+            f"the values of exactly one stop-rag policy can be stored, found {there}; name one with --policy"
+        )
+    (policy,) = learned.values()
+    stop, cont = policy.values(measures.signals(policy.specs))
+    return with_values(measures.traces, {Q_STOP.name: stop, Q_CONT.name: cont})

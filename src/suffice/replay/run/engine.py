@@ -20,7 +20,7 @@ from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, r
 from suffice.policies.file import policy_hash
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
-from suffice.replay.run.answer_sets import Draws, answer_sets
+from suffice.replay.run.answer_sets import Resampling, answer_sets
 from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.frontier import Frontier, interpolate
 from suffice.replay.run.references import (
@@ -129,7 +129,7 @@ def replay(
         for candidate in candidates
     ]
     intervals = _Intervals(scored, runs, _fixed(measures, axis, settings.cost_model), settings)
-    draws = Draws(settings.resamples, settings.seed)
+    draws = Resampling(settings.resamples, settings.seed)
     policies = tuple(
         _with_sets(
             _with_retrieval(_with_confidence(result, measures, scored), measures), measures, draws
@@ -163,14 +163,14 @@ def _notes(policies: Sequence[PolicyResult]) -> list[str]:
 
 
 def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
-    found = [
+    undefined = [
         (each.name, int(np.isnan(each.confidence).sum()), len(each.confidence))
         for each in policies
         if each.confidence is not None
     ]
     return [
         f"{name}: its confidence is undefined at the stop of {count} of {questions} questions"
-        for name, count, questions in found
+        for name, count, questions in undefined
         if count
     ]
 
@@ -367,7 +367,7 @@ def _with_retrieval(result: PolicyResult, measures: Measures) -> PolicyResult:
     return replace(result, precision=precision, recall=recall)
 
 
-def _with_sets(result: PolicyResult, measures: Measures, draws: Draws) -> PolicyResult:
+def _with_sets(result: PolicyResult, measures: Measures, draws: Resampling) -> PolicyResult:
     policy = result.policy
     if not isinstance(policy, CoveragePolicy):
         return result

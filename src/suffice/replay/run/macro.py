@@ -15,9 +15,14 @@ from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, r
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import at_stop
 from suffice.replay.run.references import CLOSED_BOOK
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import counted
+from suffice.results.table import Cell, Column, Table
+from suffice.results.tabular import Tabular
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
+_NAME_WIDTH = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +40,12 @@ class MacroPolicy:
     set_f1: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "name": self.name,
-            "em": self.em,
-            "f1": self.f1.estimate,
-            "f1_interval": self.f1.to_json(),
-            "delta_f1": self.delta_f1.to_json(),
-            "mean_rounds": self.mean_rounds,
-            "set_f1": list(self.set_f1),
-        }
+        """Strict JSON; F1 apart from its interval."""
+        return {**fields_as_json(self), "f1": self.f1.estimate, "f1_interval": as_json(self.f1)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MacroResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MacroResult(Tabular):
     """Several sets together; ``shared`` counts questions that stand in more than one."""
 
     sources: tuple[str, ...]
@@ -66,8 +63,42 @@ class MacroResult:
             ],
             "shared_questions": self.shared,
             "baseline": self.baseline,
-            "policies": [each.to_json() for each in self.policies],
+            "policies": as_json(self.policies),
         }
+
+    def tables(self) -> tuple[Table]:
+        """Policies over all sets, their F1 in each, and what the intervals are."""
+        columns = (
+            Column(name="policy", most=_NAME_WIDTH),
+            Column(name="em", kind="percent", head="EM"),
+            Column(name="f1", kind="percent", interval=True, head="F1 [95%]"),
+            Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
+            Column(name="delta_f1", kind="points", interval=True, head="delta F1 [95%]"),
+            *(
+                Column(name=f"f1_set_{number}", kind="percent", head=f"F1 in\nset {number}")
+                for number in range(1, len(self.sources) + 1)
+            ),
+        )
+        rows = [
+            [
+                *(policy.name, policy.em, policy.f1, policy.mean_rounds),
+                Cell(policy.delta_f1, "(baseline)")
+                if policy.name == self.baseline
+                else policy.delta_f1,
+                *policy.set_f1,
+            ]
+            for policy in self.policies
+        ]
+        shared = (
+            f"{counted(self.shared, 'question')} stand in several sets and are resampled together."
+            if self.shared
+            else "No question stands in two sets, so each is resampled on its own."
+        )
+        explained = (
+            f"Means over {len(self.sources)} sets, each counting the same, of "
+            f"{' and '.join(str(each) for each in self.labelled)} labelled questions. {shared}"
+        )
+        return (Table(name="means over sets", columns=columns, rows=rows, notes=(explained,)),)
 
 
 @dataclass(frozen=True, slots=True)

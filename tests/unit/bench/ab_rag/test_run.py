@@ -9,7 +9,7 @@ from tests.studies.ab_rag import study_traces
 from suffice.bench.ab_rag.run import FORMS, StudySettings, ab_rag_study
 from suffice.bench.ab_rag.show import ab_rag_tables
 from suffice.errors import UsageError
-from suffice.replay.run.compare import ComparisonSettings
+from suffice.replay.settings import ComparisonSettings
 from suffice.signals.registry import SIGNALS
 from suffice.testing.traces import make_record, to_trace_set
 

@@ -39,7 +39,8 @@ from suffice.errors import DataError, UsageError
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.policies.stop_rag.fit import StopRAGSettings
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.compare import compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold

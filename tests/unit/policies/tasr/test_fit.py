@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from suffice.policies import registry as methods
+from suffice.policies.defaults import FLOORS, TEMPLATE
 from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr.fit import FLOORS, SIGNALS_READ, TEMPLATE, fit_tasr, tasr_signals
+from suffice.policies.tasr.fit import SIGNALS_READ, fit_tasr, tasr_signals
 from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, sweep_rule
 from suffice.replay.run.engine import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES

@@ -9,7 +9,8 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.replay.diagnose.breakdown import breakdown
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 
 KINDS = ("comparison", "bridge", None)

@@ -13,9 +13,9 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.maps.quality import brier, expected_calibration_error, log_loss
-from suffice.policies.fitting import CalibratorKind, fit_calibrator, fit_data, out_of_fold
+from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE, CalibratorKind
+from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr.fit import FLOORS, MARGIN, TEMPLATE
 from suffice.policies.thresholds import cheapest_within_one_error, sweep_rule
 from suffice.replay.diagnose.calibrator_study import (
     CalibratorScore,

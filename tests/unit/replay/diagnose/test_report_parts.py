@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.replay.choose.search import SearchSettings
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, report_parts
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
+from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet

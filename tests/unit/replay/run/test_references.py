@@ -10,8 +10,9 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.replay.diagnose.question_histories import report_data
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.references import closed_book_rounds
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round, Usage

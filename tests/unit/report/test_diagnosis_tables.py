@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.replay.diagnose.diagnosis import Diagnosis, DiagnosisSettings, diagnosis
-from suffice.replay.diagnose.signal_diagnostics import DiagnosticsSettings
+from suffice.replay.diagnose.diagnosis import Diagnosis, diagnosis
+from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
 from suffice.report.tables.diagnosis import diagnosis_tables
 from suffice.testing.traces import make_record, to_trace_set
 

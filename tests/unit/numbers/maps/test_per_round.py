@@ -9,9 +9,13 @@ import pytest
 
 from suffice.errors import DataError
 from suffice.numbers.maps.isotonic import IsotonicMap
-from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.numbers.maps.per_round import (
+    PerRoundCalibrator,
+    calibrator_document,
+    read_calibrator,
+    read_map,
+)
 from suffice.numbers.maps.platt import LogisticMap
-from suffice.numbers.maps.registry import calibrator_document, read_calibrator, read_map
 from suffice.numbers.maps.venn_abers import StepMap
 from suffice.protocols import Calibrator
 
