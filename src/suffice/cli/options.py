@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from suffice.cli.output import say
 from suffice.costs.usage import COSTS
 from suffice.options import read_grid
-from suffice.policies.fitting import CALIBRATORS
-from suffice.scoring import F1_KINDS
+from suffice.policies.defaults import CalibratorKind
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.prices import Prices
@@ -205,20 +204,9 @@ def add_calibrator(parser: argparse.ArgumentParser, note: str = "") -> None:
     """``--calibrator``; ``note`` says where it counts."""
     parser.add_argument(
         "--calibrator",
-        choices=tuple(CALIBRATORS),
+        choices=get_args(CalibratorKind),
         default="isotonic",
         help=f"how calibrated(...) is fitted{note} (default: isotonic, one map a round)",
-    )
-
-
-def add_resampling(parser: argparse.ArgumentParser) -> None:
-    """``--bootstrap``, ``--seed`` and ``--f1``."""
-    parser.add_argument(
-        "--bootstrap", type=positive, default=1000, metavar="N", help="resamples (default: 1000)"
-    )
-    parser.add_argument("--seed", type=natural, default=42, help="of the resampling (default: 42)")
-    parser.add_argument(
-        "--f1", choices=F1_KINDS, default="hotpotqa", help="which F1 (default: hotpotqa)"
     )
 
 

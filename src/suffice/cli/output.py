@@ -9,9 +9,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from suffice.results.table import WIDTH, Table
+if TYPE_CHECKING:
+    from suffice.results.table import Table
 
 
 def say(text: str) -> None:
@@ -60,6 +61,8 @@ def print_result(
 
 def in_form(tables: Sequence[Table], form: str) -> str:
     """Tables as text for this terminal, CSV, Markdown or LaTeX; without a final line feed."""
+    from suffice.results.table import WIDTH
+
     if form == "text":
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
         blocks = [table.text(width) for table in tables]

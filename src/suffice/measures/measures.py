@@ -113,7 +113,7 @@ class Measures:
     def only_questions(self, ids: Iterable[str]) -> Measures:
         """The measures of the questions with these ids, as far as they are recorded."""
         wanted = frozenset(ids)
-        return self.take(np.array([each in wanted for each in self.traces.question_ids], bool))
+        return self.take(np.array([name in wanted for name in self.traces.question_ids], bool))
 
     def take(self, chosen: NDArray[np.bool_]) -> Measures:
         """The measures of the questions where ``chosen`` (n_questions,) is true."""
@@ -228,8 +228,8 @@ def _score(metric: Metric, f1_kind: F1Kind) -> Score:
 
 
 def _retrieval(traces: TraceSet, keys: Sequence[Hashable]) -> list[Array]:
-    found = retrieval_quality(traces)
-    return [getattr(found, str(key)) for key in keys]
+    quality = retrieval_quality(traces)
+    return [getattr(quality, str(key)) for key in keys]
 
 
 def _key(spec: Signal) -> Hashable:

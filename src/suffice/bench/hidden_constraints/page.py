@@ -28,7 +28,7 @@ from suffice.report.draw.marks import key, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.draw.svg import Family
 from suffice.report.page.frame import study_page
-from suffice.report.page.section import Chart, folded, listed, plain, stacked
+from suffice.report.page.section import Chart, columns, folded, listed, plain, stacked
 from suffice.results.formats import UNKNOWN, decimal, percent
 from suffice.results.markup import Html, data_table, element, join, visible
 
@@ -179,15 +179,13 @@ def _scatter(
 
 
 def _measured(caption: str, cells: Sequence[Cell]) -> Html:
-    rows = [
-        (
-            cell.agent,
-            percent_estimate(cell.measures.get("semantic")),
-            estimate(cell.measures.get("documents_read")),
-        )
-        for cell in cells
-    ]
-    return data_table(caption, ("agent", "semantic %", "documents"), rows)
+    return columns(
+        caption,
+        cells,
+        ("agent", lambda cell: cell.agent),
+        ("semantic %", lambda cell: percent_estimate(cell.measures.get("semantic"))),
+        ("documents", lambda cell: estimate(cell.measures.get("documents_read"))),
+    )
 
 
 # --- what retrieval allows -----------------------------------------------------------------------
@@ -352,18 +350,15 @@ def _line(swept: Swept, measure: str, colour: str) -> Line | None:
 
 
 def _swept_table(heading: str, variants: Iterable[Variant]) -> Html:
-    rows = [
-        (
-            ", ".join(f"{tau:g}" for tau in variant.taus or ()),
-            percent_estimate(variant.cell.measures.get("semantic")),
-            percent_estimate(variant.cell.measures.get("proxy")),
-            estimate(variant.cell.measures.get("documents_read")),
-            decimal(variant.cell.mean("retrievals")),
-        )
-        for variant in variants
-    ]
-    head = ("tau_low, tau_high", "semantic %", "proxy %", "documents", "retrievals")
-    return data_table(heading, head, rows)
+    return columns(
+        heading,
+        variants,
+        ("tau_low, tau_high", lambda each: ", ".join(f"{tau:g}" for tau in each.taus or ())),
+        ("semantic %", lambda each: percent_estimate(each.cell.measures.get("semantic"))),
+        ("proxy %", lambda each: percent_estimate(each.cell.measures.get("proxy"))),
+        ("documents", lambda each: estimate(each.cell.measures.get("documents_read"))),
+        ("retrievals", lambda each: decimal(each.cell.mean("retrievals"))),
+    )
 
 
 # --- every number ---------------------------------------------------------------------------------

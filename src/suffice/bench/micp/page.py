@@ -11,7 +11,7 @@ from suffice.policies.method import Preset
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
 from suffice.report.page.frame import study_page
-from suffice.report.page.section import Block, Chart, folded, listed, plain, stacked
+from suffice.report.page.section import Block, Chart, columns, folded, listed, plain, stacked
 from suffice.results.formats import percent
 from suffice.results.markup import Html, data_table, element, join, visible
 
@@ -173,16 +173,13 @@ def _chart(chart: Lines, presets: Sequence[Preset], caption: str, table: Html) -
 # --- everything ----------------------------------------------------------------------------------
 def _all_cells(traces: MiCPTraces) -> Html:
     ways = {way: way if way == BASELINE else f"for {way}" for way in WAYS}
-    rows = [
-        (
-            f"{cell.preset}, alpha {cell.alpha:g}, {ways[cell.way]}",
-            percent_band(cell.band("coverage")),
-            band(cell.band("mean_rounds")),
-            band(cell.band("set_size")),
-            percent_band(cell.band("answer_rate")),
-            band(cell.band("objective")),
-        )
-        for cell in traces.cells
-    ]
-    head = ("fit", "coverage %", "rounds", "set size", "answer rate %", "objective")
-    return data_table("Means with bands over divisions", head, rows)
+    return columns(
+        "Means with bands over divisions",
+        traces.cells,
+        ("fit", lambda cell: f"{cell.preset}, alpha {cell.alpha:g}, {ways[cell.way]}"),
+        ("coverage %", lambda cell: percent_band(cell.band("coverage"))),
+        ("rounds", lambda cell: band(cell.band("mean_rounds"))),
+        ("set size", lambda cell: band(cell.band("set_size"))),
+        ("answer rate %", lambda cell: percent_band(cell.band("answer_rate"))),
+        ("objective", lambda cell: band(cell.band("objective"))),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import ascii_uppercase
 
-from suffice.bench.stop_rag.found import Contender, Contrast, FitFacts, Scored, StopRAGStudy
+from suffice.bench.stop_rag.found import Contender, Contrast, StopRAGStudy
 from suffice.bench.stop_rag.table import (
     explained,
     f1_spread,
@@ -20,9 +20,9 @@ from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.marks import key
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.page.frame import study_page
-from suffice.report.page.section import Block, Chart, folded, listed, plain, stacked
-from suffice.results.formats import UNKNOWN, decimal, percent, points
-from suffice.results.markup import Html, data_table, element, join, visible
+from suffice.report.page.section import Block, Chart, columns, folded, listed, plain, stacked
+from suffice.results.formats import decimal, percent, points
+from suffice.results.markup import Html, element, join, visible
 
 
 def stop_rag_page(study: StopRAGStudy) -> str:
@@ -73,13 +73,18 @@ def _frontier(study: StopRAGStudy) -> Chart:
         "Up is better, left is cheaper. Line and squares: fixed budgets. Small points: the seeds of a "
         "variant, whose mean is the circle. The oracle is in the table only."
     )
-    rows = [(each.name, f1_spread(each), rounds_spread(each)) for each in study.contenders]
-    head = ("policy", "F1 %, seeds", "rounds, seeds")
+    table = columns(
+        "F1 and rounds of every policy",
+        study.contenders,
+        ("policy", lambda each: each.name),
+        ("F1 %, seeds", f1_spread),
+        ("rounds, seeds", rounds_spread),
+    )
     return Chart(
         heading=heading,
         pictures=[scatter(chart)],
         caption=join([key(adaptive), caption]),
-        table=data_table("F1 and rounds of every policy", head, rows),
+        table=table,
     )
 
 
@@ -108,14 +113,19 @@ def _differences(study: StopRAGStudy) -> Chart:
         none=(0.0, "no difference"),
         x_name="points of F1",
     )
-    rows = [(_pair(each), points(each.interval), simultaneous(each)) for each in study.contrasts]
-    head = ("F1 of, minus", "difference [95%]", "all at once [95%]")
+    table = columns(
+        "Differences of F1 in points",
+        study.contrasts,
+        ("F1 of, minus", _pair),
+        ("difference [95%]", lambda each: points(each.interval)),
+        ("all at once [95%]", simultaneous),
+    )
     return Chart(
         heading=heading,
         pictures=[forest(chart)],
         caption="Points of F1, paired by question, averaged over seeds. Thick: the 95% interval of each; "
         "thin: those that hold for all at once. Right of the line the first is better.",
-        table=data_table("Differences of F1 in points", head, rows),
+        table=table,
     )
 
 
@@ -136,42 +146,31 @@ def _estimated(contrast: Contrast) -> Estimated:
 
 # --- everything ----------------------------------------------------------------------------------
 def _policies(study: StopRAGStudy) -> Html:
-    rows = [_run(contender, run) for contender in study.contenders for run in contender.runs]
-    head = ("policy", "EM %", "F1 %", "Acc %", "rounds", "calls", "precision %", "recall %")
-    return data_table("Every policy in every seed", head, rows)
-
-
-def _run(contender: Contender, run: Scored) -> tuple[object, ...]:
-    return (
-        contender.name if run.seed is None else f"{contender.name}, seed {run.seed}",
-        percent(run.em),
-        percent(run.f1),
-        percent(run.acc),
-        decimal(run.mean_rounds),
-        decimal(run.llm_calls),
-        percent(run.precision),
-        percent(run.recall),
+    return columns(
+        "Every policy in every seed",
+        [(each.name, run) for each in study.contenders for run in each.runs],
+        ("policy", lambda row: row[0] if row[1].seed is None else f"{row[0]}, seed {row[1].seed}"),
+        ("EM %", lambda row: percent(row[1].em)),
+        ("F1 %", lambda row: percent(row[1].f1)),
+        ("Acc %", lambda row: percent(row[1].acc)),
+        ("rounds", lambda row: decimal(row[1].mean_rounds)),
+        ("calls", lambda row: decimal(row[1].llm_calls)),
+        ("precision %", lambda row: percent(row[1].precision)),
+        ("recall %", lambda row: percent(row[1].recall)),
     )
 
 
 def _fits(study: StopRAGStudy) -> Html:
-    rows = [_fit(each.name, fit) for each in study.of_kind("learned") for fit in each.fits]
-    head = (
-        *("training", "threshold", "trajectories", "states in the loss", "validated on", "steps"),
-        *("seconds", "states cut %", "ms a state"),
-    )
-    return data_table("Every training", head, rows)
-
-
-def _fit(name: str, fit: FitFacts) -> tuple[object, ...]:
-    return (
-        f"{name}, seed {fit.seed}",
-        f"{fit.threshold:+.3f}",
-        f"{fit.trajectories:,}",
-        f"{fit.informative:,} of {fit.decisions:,}",
-        f"{fit.validated:,}",
-        f"{fit.steps:,}",
-        f"{fit.seconds:.0f}",
-        UNKNOWN if fit.truncated is None else percent(fit.truncated),
-        milliseconds(fit.state_seconds),
+    return columns(
+        "Every training",
+        [(each.name, fit) for each in study.of_kind("learned") for fit in each.fits],
+        ("training", lambda row: f"{row[0]}, seed {row[1].seed}"),
+        ("threshold", lambda row: f"{row[1].threshold:+.3f}"),
+        ("trajectories", lambda row: f"{row[1].trajectories:,}"),
+        ("states in the loss", lambda row: f"{row[1].informative:,} of {row[1].decisions:,}"),
+        ("validated on", lambda row: f"{row[1].validated:,}"),
+        ("steps", lambda row: f"{row[1].steps:,}"),
+        ("seconds", lambda row: f"{row[1].seconds:.0f}"),
+        ("states cut %", lambda row: percent(row[1].truncated)),
+        ("ms a state", lambda row: milliseconds(row[1].state_seconds)),
     )

@@ -14,10 +14,6 @@ from suffice.cli.options import (
     open_traces,
 )
 from suffice.cli.output import add_format, print_result, say
-from suffice.measures.measures import Measures
-from suffice.replay.run.compare import compare, with_q_values
-from suffice.replay.run.macro import macro_means
-from suffice.trace.rounds.writer import write_trace_set
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +46,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
+    from suffice.measures.measures import Measures
+    from suffice.replay.run.compare import compare, with_q_values
+    from suffice.replay.run.macro import macro_means
+    from suffice.trace.rounds.writer import write_trace_set
+
     settings = comparison_settings(arguments)
     traces = open_traces(arguments, say)
     measures = Measures(traces)

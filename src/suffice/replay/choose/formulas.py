@@ -23,7 +23,7 @@ class Formula:
 
     def text(self, conditions: Sequence[str]) -> str:
         """The rule, as ``replay --stop-when`` takes it."""
-        clauses = [" and ".join(conditions[each] for each in clause) for clause in self.clauses]
+        clauses = [" and ".join(conditions[number] for number in clause) for clause in self.clauses]
         if self.votes > 1:
             return f"at_least({self.votes}, {', '.join(clauses)})"
         if len(clauses) == 1:
@@ -40,7 +40,7 @@ def _subsets(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _or(count: int) -> Iterator[Formula]:
-    return (Formula(tuple((each,) for each in chosen)) for chosen in _subsets(count))
+    return (Formula(tuple((number,) for number in chosen)) for chosen in _subsets(count))
 
 
 def _and(count: int) -> Iterator[Formula]:
@@ -51,7 +51,7 @@ def _vote(count: int) -> Iterator[Formula]:
     """K of every subset, k = 1 (OR) to its size (AND)."""
     for chosen in _subsets(count):
         for votes in range(1, len(chosen) + 1):
-            yield Formula(tuple((each,) for each in chosen), votes)
+            yield Formula(tuple((number,) for number in chosen), votes)
 
 
 def _dnf(count: int) -> Iterator[Formula]:

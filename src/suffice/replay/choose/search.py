@@ -229,7 +229,7 @@ def _rules(
 ) -> tuple[SearchedRule, ...]:
     """Every rule with its figures on eval, in the order of tune."""
     (f1, delta), p_holm = corrected
-    conditions = [each.condition for each in searched.chosen]
+    conditions = [threshold.condition for threshold in searched.chosen]
     em = searched.held_out.means(searched.held_out.scored.em, stops)
     rounds, costs = stops.mean(axis=1), searched.held_out.costs(stops, reads)
     return tuple(
@@ -319,22 +319,24 @@ def _notes(
 ) -> list[str]:
     notes = list(searched.held_out.book.notes(searched.held_out.axis))
     notes += [
-        f"{each.signal}: {_why_never(each, settings)}, so the condition never fires "
-        f"(written {each.condition}, where every rule stops)"
-        for each in searched.chosen
-        if each.never
+        f"{chosen.signal}: {_why_never(chosen, settings)}, so the condition never fires "
+        f"(written {chosen.condition}, where every rule stops)"
+        for chosen in searched.chosen
+        if chosen.never
     ]
     if settings.tune_split == settings.eval_split:
         notes.append(
             f"thresholds were chosen on the questions that are scored (split {settings.eval_split}): "
             "the figures are in-sample"
         )
-    if settings.tune_split != FIT_SPLIT and any(each.calibrated for each in searched.operands):
+    if settings.tune_split != FIT_SPLIT and any(
+        operand.calibrated for operand in searched.operands
+    ):
         notes.append(
             f"calibrated(...) was fitted on split {settings.tune_split}; replay --stop-when fits it on "
             f"split {FIT_SPLIT} and so may give other figures"
         )
-    outside = sum(not each.within_cap for each in rules)
+    outside = sum(not rule.within_cap for rule in rules)
     if outside:
         which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
         notes.append(f"{which} more than the cap on tune; listed last")

@@ -94,16 +94,16 @@ class SweepResult:
             "calibrator": self.settings.calibrator,
             "thresholds": [
                 {
-                    "threshold": each.threshold,
-                    "tune_f1": each.tune_f1,
-                    "tune_standard_error": each.tune_error,
-                    "tune_rounds": each.tune_rounds,
-                    "eval_f1": each.eval_f1,
-                    "eval_em": each.eval_em,
-                    "eval_rounds": each.eval_rounds,
-                    "gain_per_round": each.gain,
+                    "threshold": point.threshold,
+                    "tune_f1": point.tune_f1,
+                    "tune_standard_error": point.tune_error,
+                    "tune_rounds": point.tune_rounds,
+                    "eval_f1": point.eval_f1,
+                    "eval_em": point.eval_em,
+                    "eval_rounds": point.eval_rounds,
+                    "gain_per_round": point.gain,
                 }
-                for each in self.points
+                for point in self.points
             ],
             "chosen": self.chosen,
             "chosen_rule": self.chosen_rule,
@@ -220,7 +220,7 @@ def _on_eval(
         own_signals=evaluated.traces.signal_names,
         calibrator=settings.calibrator,
     )
-    policies = [replace(fitted, rule=fill(settings.rule, each)) for each in thresholds]
+    policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in thresholds]
     table = evaluated.signals(fitted.specs)
     return [
         score_stops(threshold, np.minimum(policy.stop_rounds(table), last), scored)

@@ -87,9 +87,9 @@ def report_data(
     table = measures.signals(names)
     shown = [name for name in names if np.isfinite(table.signal(name)).any()]
     read = {
-        each.name: measures.signals(each.policy.specs)
-        for each in result.policies
-        if each.policy is not None
+        policy.name: measures.signals(policy.policy.specs)
+        for policy in result.policies
+        if policy.policy is not None
     }
     stories = tuple(
         _story(index, question, result, _Shown(table, tuple(shown), scored, read))
@@ -100,9 +100,9 @@ def report_data(
         stories=stories,
         left_out=record.n_questions - len(stories),
         reliability={
-            each.name: tuple(reliability(each.policy, read[each.name], scored))
-            for each in result.policies
-            if isinstance(each.policy, CalibratedPolicy) and each.policy.calibrators
+            policy.name: tuple(reliability(policy.policy, read[policy.name], scored))
+            for policy in result.policies
+            if isinstance(policy.policy, CalibratedPolicy) and policy.policy.calibrators
         },
         run=record.origin.run,
         parts=ReportParts() if parts is None else parts,
@@ -129,17 +129,17 @@ def _story(
     rounds = tuple(
         RoundStory(
             number=number,
-            answer=each.answer,
+            answer=recorded.answer,
             em=_number(shown.scored.em[index, number - 1]),
             f1=_number(shown.scored.f1[index, number - 1]),
-            passages=each.passages or (),
+            passages=recorded.passages or (),
             signals={
                 name: _number(shown.table.signal(name)[index, number - 1]) for name in shown.names
             },
-            usage=each.usage,
-            parse_failure=each.parse_failure,
+            usage=recorded.usage,
+            parse_failure=recorded.parse_failure,
         )
-        for number, each in enumerate(record.rounds, start=1)
+        for number, recorded in enumerate(record.rounds, start=1)
     )
     return QuestionStory(
         id=record.question.id,

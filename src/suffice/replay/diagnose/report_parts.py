@@ -44,7 +44,7 @@ class PartsSettings:
     confidence: str | None = None
 
     def __post_init__(self) -> None:
-        unknown = [each for each in self.parts if each not in PARTS]
+        unknown = [part for part in self.parts if part not in PARTS]
         if unknown:
             raise UsageError(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
 
@@ -156,7 +156,7 @@ class _Gathering:
         return diagnose(self.measures, settings)
 
     def types(self) -> tuple[TypeBreakdown, ...]:
-        if not any(each.type is not None for each in self.comparison.traces.questions):
+        if not any(question.type is not None for question in self.comparison.traces.questions):
             raise UsageError("no question has a type")
         return breakdown(self.comparison.measures, self.comparison.result)
 
@@ -177,7 +177,7 @@ class _Gathering:
     def costs(self) -> tuple[CostAxis, ...]:
         """All costs there are, known or not."""
         return tuple(
-            CostAxis(name=each.name, label=each.label, unit=each.unit) for each in COSTS.values()
+            CostAxis(name=cost.name, label=cost.label, unit=cost.unit) for cost in COSTS.values()
         )
 
 

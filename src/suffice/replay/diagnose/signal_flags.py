@@ -128,7 +128,7 @@ def refuse_unusable(
 
 
 def _tune_rows(traces: TraceSet, split: str) -> tuple[NDArray[np.bool_], str]:
-    chosen = np.array([each.split == split for each in traces.questions], bool)
+    chosen = np.array([question.split == split for question in traces.questions], bool)
     if chosen.any():
         return chosen, f"split {split}"
     return np.ones(traces.n_questions, bool), "the whole record"
@@ -202,7 +202,7 @@ def _differs(name: str, recorded: Array, computed: Array, traces: TraceSet) -> I
     differs = both & ~_equal(recorded, computed)
     if not differs.any():
         return
-    question, number = (int(each[0]) for each in np.nonzero(differs))
+    question, number = (int(places[0]) for places in np.nonzero(differs))
     later = sum(
         (differs[:, t] & _equal(recorded[:, t : t + 1], computed[:, t + 1 :]).any(axis=1)).sum()
         for t in range(recorded.shape[1] - 1)

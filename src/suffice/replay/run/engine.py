@@ -114,7 +114,7 @@ def replay(
     _measure_usual_signals(measures, candidates)
     scored = measures.scores(settings.f1_kind)
     book = measures.costs(settings.cost_model)
-    axis = book.axis(settings.cost, {each.name: _reads(each) for each in candidates})
+    axis = book.axis(settings.cost, {candidate.name: _reads(candidate) for candidate in candidates})
     runs = [
         _closed_book_run(measures, candidate, settings, axis)
         if candidate.kind == CLOSED_BOOK
@@ -157,16 +157,16 @@ def replay(
 
 def _notes(policies: Sequence[PolicyResult]) -> list[str]:
     about_sets = [
-        f"{each.name}: {note}" for each in policies if each.sets for note in each.sets.notes
+        f"{policy.name}: {note}" for policy in policies if policy.sets for note in policy.sets.notes
     ]
     return [*_beyond_notes(policies), *_undefined_notes(policies), *about_sets]
 
 
 def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
     undefined = [
-        (each.name, int(np.isnan(each.confidence).sum()), len(each.confidence))
-        for each in policies
-        if each.confidence is not None
+        (policy.name, int(np.isnan(policy.confidence).sum()), len(policy.confidence))
+        for policy in policies
+        if policy.confidence is not None
     ]
     return [
         f"{name}: its confidence is undefined at the stop of {count} of {questions} questions"
@@ -177,10 +177,10 @@ def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
 
 def _beyond_notes(policies: Sequence[PolicyResult]) -> list[str]:
     return [
-        f"{each.name}: {each.beyond_record} questions end before the round it wanted; "
+        f"{policy.name}: {policy.beyond_record} questions end before the round it wanted; "
         "their last recorded round was taken"
-        for each in policies
-        if each.beyond_record
+        for policy in policies
+        if policy.beyond_record
     ]
 
 

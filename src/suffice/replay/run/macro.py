@@ -96,7 +96,7 @@ class MacroResult(Tabular):
         )
         explained = (
             f"Means over {len(self.sources)} sets, each counting the same, of "
-            f"{' and '.join(str(each) for each in self.labelled)} labelled questions. {shared}"
+            f"{' and '.join(str(count) for count in self.labelled)} labelled questions. {shared}"
         )
         return (Table(name="means over sets", columns=columns, rows=rows, notes=(explained,)),)
 
@@ -126,22 +126,22 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     if len(comparisons) < 2:
         raise UsageError("means over sets need at least two sets of traces")
     first = comparisons[0].result
-    names = [each.name for each in first.policies]
-    for each in comparisons:
-        if [policy.name for policy in each.result.policies] != names:
+    names = [policy.name for policy in first.policies]
+    for comparison in comparisons:
+        if [policy.name for policy in comparison.result.policies] != names:
             raise UsageError("every set of traces must be replayed with the same policies")
-    sets = [_set(each) for each in comparisons]
+    sets = [_set(comparison) for comparison in comparisons]
     baseline = names.index(first.baseline)
-    means = np.stack([each.columns.mean(axis=0) for each in sets]).mean(axis=0)
+    means = np.stack([one.columns.mean(axis=0) for one in sets]).mean(axis=0)
     draws = np.mean(
         [drawn for group in _groups(sets) for drawn in _draws(group, first.resamples, first.seed)],
         axis=0,
     )
     count = len(names)
-    rounds = np.stack([each.rounds for each in sets]).mean(axis=0)
+    rounds = np.stack([one.rounds for one in sets]).mean(axis=0)
     return MacroResult(
-        sources=tuple(each.result.source for each in comparisons),
-        labelled=tuple(len(each.keys) for each in sets),
+        sources=tuple(comparison.result.source for comparison in comparisons),
+        labelled=tuple(len(one.keys) for one in sets),
         shared=_shared(sets),
         baseline=first.baseline,
         policies=tuple(
@@ -153,7 +153,7 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
                     float(means[number] - means[baseline]), draws[:, number] - draws[:, baseline]
                 ),
                 mean_rounds=float(rounds[number]),
-                set_f1=tuple(float(each.columns[:, number].mean()) for each in sets),
+                set_f1=tuple(float(one.columns[:, number].mean()) for one in sets),
             )
             for number, name in enumerate(names)
         ),
@@ -162,20 +162,20 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
 
 def _set(comparison: Comparison) -> _Set:
     result = comparison.result
-    if any(each.kind == CLOSED_BOOK for each in result.policies):
+    if any(policy.kind == CLOSED_BOOK for policy in result.policies):
         raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
     scored = comparison.measures.scores(result.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no replayed question of {result.source} has gold answers")
     columns = [
-        at_stop(values, each.stops)[scored.labelled]
+        at_stop(values, policy.stops)[scored.labelled]
         for values in (scored.f1, scored.em)
-        for each in result.policies
+        for policy in result.policies
     ]
     return _Set(
         keys=_keys(comparison.traces, scored.labelled),
         columns=np.stack(columns, axis=1),
-        rounds=np.array([each.mean_rounds for each in result.policies]),
+        rounds=np.array([policy.mean_rounds for policy in result.policies]),
     )
 
 
@@ -190,29 +190,29 @@ def _keys(traces: TraceSet, labelled: NDArray[np.bool_]) -> tuple[tuple[str, str
 def _groups(sets: Sequence[_Set]) -> list[list[_Set]]:
     """Sets that are linked by common questions."""
     groups: list[list[_Set]] = []
-    for each in sets:
+    for one in sets:
         linked = [
             group
             for group in groups
-            if any(not set(each.keys).isdisjoint(other.keys) for other in group)
+            if any(not set(one.keys).isdisjoint(other.keys) for other in group)
         ]
         merged = [other for group in linked for other in group]
         groups = [group for group in groups if group not in linked]
-        groups.append([*merged, each])
+        groups.append([*merged, one])
     return groups
 
 
 def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
     """Resampled column means of each set of a group, (resamples, n_columns)."""
-    keys = sorted({key for each in group for key in each.keys})
+    keys = sorted({key for one in group for key in one.keys})
     position = {key: number for number, key in enumerate(keys)}
-    rows = [np.array([position[key] for key in each.keys]) for each in group]
+    rows = [np.array([position[key] for key in one.keys]) for one in group]
     drawn: list[list[Array]] = [[] for _ in group]
     for counts in resampled_counts(len(keys), resamples=resamples, seed=_stream(seed, keys)):
-        for number, (each, chosen) in enumerate(zip(group, rows, strict=True)):
+        for number, (one, chosen) in enumerate(zip(group, rows, strict=True)):
             weights = counts[:, chosen]
             total = np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
-            drawn[number].append(weights @ each.columns / total)
+            drawn[number].append(weights @ one.columns / total)
     return [np.concatenate(parts) for parts in drawn]
 
 
@@ -225,7 +225,7 @@ def _stream(seed: int, keys: Sequence[tuple[str, str]]) -> int:
 def _shared(sets: Sequence[_Set]) -> int:
     seen: set[tuple[str, str]] = set()
     shared: set[tuple[str, str]] = set()
-    for each in sets:
-        shared |= seen.intersection(each.keys)
-        seen |= set(each.keys)
+    for one in sets:
+        shared |= seen.intersection(one.keys)
+        seen |= set(one.keys)
     return len(shared)

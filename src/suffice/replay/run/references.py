@@ -69,8 +69,8 @@ def of_rounds(result: ReplayResult) -> ReplayResult:
     UsageError
         When the baseline is such a policy.
     """
-    kept = tuple(each for each in result.policies if each.kind != CLOSED_BOOK)
-    if result.baseline not in (each.name for each in kept):
+    kept = tuple(policy for policy in result.policies if policy.kind != CLOSED_BOOK)
+    if result.baseline not in (policy.name for policy in kept):
         raise UsageError(f"the baseline {result.baseline!r} takes none of the recorded rounds")
     return replace(result, policies=kept)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TypeVar
 
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.report.draw.marks import Marked
 from suffice.results.formats import bracket
-from suffice.results.markup import Html, element, join
+from suffice.results.markup import Html, data_table, element, join
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,14 @@ def stacked(blocks: Iterable[Block]) -> Html:
         row = join(block.html() if isinstance(block, Chart) else block for block in group)
         rows.append(element("div", row, class_="figures") if narrow else row)
     return join(rows)
+
+
+def columns(
+    caption: str, items: Iterable[Item], *of_item: tuple[object, Callable[[Item], object]]
+) -> Html:
+    """A table with a row an item; its columns are (head, what stands there for an item)."""
+    rows = [[cell(item) for _, cell in of_item] for item in items]
+    return data_table(caption, [head for head, _ in of_item], rows)
 
 
 def folded(summary: object, *content: object) -> Html:

@@ -10,13 +10,14 @@ from suffice.report.draw.marks import Marked, label, short_name
 from suffice.report.page.section import (
     Section,
     Shown,
+    columns,
     listed,
     plain,
     two_lines,
     with_interval,
 )
 from suffice.results.formats import UNKNOWN, decimal, percent
-from suffice.results.markup import Html, data_table, element, join, shorten, visible
+from suffice.results.markup import Html, element, join, shorten, visible
 
 _LONGEST = 400
 
@@ -67,27 +68,21 @@ def _promised(sets: AnswerSetResult) -> str:
 
 
 def _worth(giving: Giving) -> list[Html]:
-    rows = [
-        (
-            label(policy),
-            _promised(sets),
-            _coverage(sets),
-            _decimals(sets.set_size),
-            percent(sets.answer_rate),
-            decimal(sets.objective),
-            _rounds(policy),
-        )
-        for policy, sets in giving
-    ]
-    head = (
-        *("policy", "promised %", "covered % [95%]", "set size [95%]", "answer rate %"),
-        *("objective", "rounds"),
+    table = columns(
+        "What the answer sets are worth",
+        giving,
+        ("policy", lambda each: label(each[0])),
+        ("promised %", lambda each: _promised(each[1])),
+        ("covered % [95%]", lambda each: _coverage(each[1])),
+        ("set size [95%]", lambda each: _decimals(each[1].set_size)),
+        ("answer rate %", lambda each: percent(each[1].answer_rate)),
+        ("objective", lambda each: decimal(each[1].objective)),
+        ("rounds", lambda each: _rounds(each[0])),
     )
     note = (
         'Set size counts "Can\'t Answer". Answer rate: sets without it. Objective: mean rounds, less what '
         "stopping on questions that can be answered gains; low is good."
     )
-    table = data_table("What the answer sets are worth", head, rows)
     return [table, plain(note, small=True)]
 
 
@@ -113,26 +108,19 @@ def _rounds(policy: Marked) -> str:
 
 def _kept(giving: Giving) -> list[Html]:
     """What the policies' passage filters leave."""
-    rows = [
-        (
-            label(policy),
-            percent(kept.passages),
-            percent(kept.all),
-            percent(kept.shown),
-            kept.questions,
-        )
-        for policy, sets in giving
-        if (kept := sets.retention) is not None
-    ]
-    if not rows:
+    filtered = [(policy, kept) for policy, sets in giving if (kept := sets.retention) is not None]
+    if not filtered:
         return [plain("No passage filter can be replayed on these rounds.")]
-    head = (
-        "policy",
-        *(two_lines("right passages", "kept %"), two_lines("questions that", "keep all %")),
-        *(two_lines("passages", "still shown %"), "questions"),
+    table = columns(
+        "What the passage filters keep",
+        filtered,
+        ("policy", lambda each: label(each[0])),
+        (two_lines("right passages", "kept %"), lambda each: percent(each[1].passages)),
+        (two_lines("questions that", "keep all %"), lambda each: percent(each[1].all)),
+        (two_lines("passages", "still shown %"), lambda each: percent(each[1].shown)),
+        ("questions", lambda each: each[1].questions),
     )
     note = "Over questions that retrieved a right passage."
-    table = data_table("What the passage filters keep", head, rows)
     return [table, plain(note, small=True)]
 
 

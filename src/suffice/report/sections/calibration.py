@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from suffice.replay.diagnose.calibrator_study import CalibratorScore, CalibratorStudy
-from suffice.report.page.section import Section, Shown, listed, plain
+from suffice.report.page.section import Section, Shown, columns, listed, plain
 from suffice.results.formats import (
+    bracket,
     count,
     decimal,
     fraction,
@@ -12,7 +13,7 @@ from suffice.results.formats import (
     percent,
     points,
 )
-from suffice.results.markup import Html, data_table, element, join
+from suffice.results.markup import Html, element
 
 
 def calibration_section(study: CalibratorStudy) -> Shown:
@@ -63,55 +64,38 @@ def _finding(study: CalibratorStudy) -> str:
 
 
 def _probabilities(study: CalibratorStudy) -> Html:
-    first = study.results[0].kind
-    head = (
-        "calibrator",
-        "Brier tune",
-        "Brier eval [95%]",
-        f"against {first} [95%]",
-        "log loss tune",
-        "log loss eval",
-        "ECE tune",
-        "ECE eval",
-        "rounds scored",
-    )
-    rows = [
+    return columns(
+        "Calibrators by their probabilities",
+        study.results,
+        ("calibrator", lambda score: score.kind),
+        ("Brier tune", lambda score: fraction(score.tune.brier.estimate)),
+        ("Brier eval [95%]", lambda score: fractions(score.eval.brier)),
         (
-            score.kind,
-            fraction(score.tune.brier.estimate),
-            fractions(score.eval.brier),
-            _first(score, study) or fractions(score.eval.delta_brier, sign=True),
-            fraction(score.tune.log_loss),
-            fraction(score.eval.log_loss),
-            fraction(score.tune.ece),
-            fraction(score.eval.ece),
-            count(score.eval.rows),
-        )
-        for score in study.results
-    ]
-    return data_table("Calibrators by their probabilities", head, rows)
+            f"against {study.results[0].kind} [95%]",
+            lambda score: _first(score, study) or fractions(score.eval.delta_brier, sign=True),
+        ),
+        ("log loss tune", lambda score: fraction(score.tune.log_loss)),
+        ("log loss eval", lambda score: fraction(score.eval.log_loss)),
+        ("ECE tune", lambda score: fraction(score.tune.ece)),
+        ("ECE eval", lambda score: fraction(score.eval.ece)),
+        ("rounds scored", lambda score: count(score.eval.rows)),
+    )
 
 
 def _rules(study: CalibratorStudy) -> Html:
-    first = study.results[0].kind
-    head = ("calibrator", "floor", "F1 % [95%]", f"against {first} [95%]", "EM %", "rounds")
-    rows = [
+    return columns(
+        "Calibrators by the rule that reads them",
+        study.results,
+        ("calibrator", lambda score: score.kind),
+        ("floor", lambda score: f"{score.floor:g}"),
+        ("F1 % [95%]", lambda score: f"{percent(score.f1.estimate)} {bracket(score.f1)}"),
         (
-            score.kind,
-            f"{score.floor:g}",
-            join(
-                [
-                    percent(score.f1.estimate),
-                    f" [{percent(score.f1.low)}, {percent(score.f1.high)}]",
-                ]
-            ),
-            _first(score, study) or points(score.delta_f1),
-            percent(score.em),
-            decimal(score.mean_rounds),
-        )
-        for score in study.results
-    ]
-    return data_table("Calibrators by the rule that reads them", head, rows)
+            f"against {study.results[0].kind} [95%]",
+            lambda score: _first(score, study) or points(score.delta_f1),
+        ),
+        ("EM %", lambda score: percent(score.em)),
+        ("rounds", lambda score: decimal(score.mean_rounds)),
+    )
 
 
 def _first(score: CalibratorScore, study: CalibratorStudy) -> Html | None:

@@ -9,7 +9,7 @@ from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.draw.marks import Marked, label, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter
-from suffice.report.page.section import Chart, Material, Section, Shown, plain
+from suffice.report.page.section import Chart, Material, Section, Shown, columns, plain
 from suffice.results.formats import amount, bracket, count, decimal, percent
 from suffice.results.markup import Html, data_table, element, join
 
@@ -168,25 +168,18 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
             x_name="stop round",
         )
     )
-    table = data_table(
-        "Questions that stop at each round",
-        ("policy", *(f"round {number}" for number in numbers), "mean", "95th percentile"),
-        [
-            (
-                policy.full_name,
-                *stops[policy.mark],
-                decimal(policy.result.mean_rounds),
-                decimal(policy.result.p95_rounds),
-            )
-            for policy in policies
-        ],
-    )
+    head = ("policy", *(f"round {number}" for number in numbers), "mean", "95th percentile")
+    of_rounds = [
+        (*stops[policy.mark], decimal(policy.result.mean_rounds), decimal(policy.result.p95_rounds))
+        for policy in policies
+    ]
+    named = [(policy.full_name, *row) for policy, row in zip(policies, of_rounds, strict=True)]
     caption = "Share of the questions that stop at each round; a question stops once."
     return Chart(
         heading="Where policies stop",
         pictures=[picture],
         caption=caption + _left_to_table(policies),
-        table=table,
+        table=data_table("Questions that stop at each round", head, named),
     )
 
 
@@ -267,23 +260,17 @@ def _short(cost: CostAxis) -> str:
 
 
 def _cost_table(policies: Sequence[Marked], cost: CostAxis) -> Html:
-    own = () if cost.name in _IN_TABLE else (cost,)
-    head = (
-        *("policy", *(_named(each) for each in own)),
-        *("calls", "prompt tokens", "of these cached", "completion tokens"),
+    own = (_named(cost), lambda policy: amount(policy.result.costs.get(cost.name)))
+    return columns(
+        "Mean cost per question",
+        policies,
+        ("policy", lambda policy: policy.full_name),
+        *(() if cost.name in _IN_TABLE else (own,)),
+        ("calls", lambda policy: decimal(policy.result.costs.get("llm_calls"))),
+        ("prompt tokens", lambda policy: count(policy.result.costs.get("prompt_tokens"))),
+        ("of these cached", lambda policy: count(policy.result.costs.get("cached_tokens"))),
+        ("completion tokens", lambda policy: count(policy.result.costs.get("completion_tokens"))),
     )
-    rows = [
-        (
-            policy.full_name,
-            *(amount(policy.result.costs.get(each.name)) for each in own),
-            decimal(policy.result.costs.get("llm_calls")),
-            count(policy.result.costs.get("prompt_tokens")),
-            count(policy.result.costs.get("cached_tokens")),
-            count(policy.result.costs.get("completion_tokens")),
-        )
-        for policy in policies
-    ]
-    return data_table("Mean cost per question", head, rows)
 
 
 def _cost_bar(policy: Marked, cost: CostAxis) -> Bar:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
@@ -11,6 +11,7 @@ from suffice.report.draw.marks import Marked, label, short_name
 from suffice.report.page.section import (
     Section,
     Shown,
+    columns,
     folded,
     listed,
     plain,
@@ -26,7 +27,7 @@ from suffice.results.formats import (
     percent,
     signed,
 )
-from suffice.results.markup import Html, data_table, element, join, shorten, visible
+from suffice.results.markup import Html, element, join, shorten, visible
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
 _IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})
@@ -67,16 +68,28 @@ def policies_in_words(number: int) -> str:
 
 
 def _table(result: ReplayResult, policies: Sequence[Marked], own: Sequence[CostAxis]) -> Html:
-    head = (
-        *("Policy", "EM %", "F1 %", "Acc %", "Rounds", "Calls"),
-        *(_cost_head(cost) for cost in own),
-        two_lines("Prompt", "tokens"),
-        two_lines("Completion", "tokens"),
-        two_lines("F1 against", shorten(visible(result.baseline), 20)),
-        two_lines("F1", "kept %"),
-        two_lines("F1 over", "fixed-k"),
+    def paid(name: str, shown: Callable[[float | None], str]) -> Callable[[Marked], str]:
+        return lambda policy: shown(policy.result.costs.get(name))
+
+    return columns(
+        "Policies side by side",
+        policies,
+        ("Policy", label),
+        ("EM %", lambda policy: percent(policy.result.em)),
+        (
+            "F1 %",
+            lambda policy: with_interval(percent(policy.result.f1), policy.result.f1_interval),
+        ),
+        ("Acc %", lambda policy: percent(policy.result.acc)),
+        ("Rounds", lambda policy: decimal(policy.result.mean_rounds)),
+        ("Calls", paid("llm_calls", decimal)),
+        *((_cost_head(cost), paid(cost.name, amount)) for cost in own),
+        (two_lines("Prompt", "tokens"), paid("prompt_tokens", count)),
+        (two_lines("Completion", "tokens"), paid("completion_tokens", count)),
+        (two_lines("F1 against", shorten(visible(result.baseline), 20)), _against),
+        (two_lines("F1", "kept %"), lambda policy: percent(policy.result.retained_f1)),
+        (two_lines("F1 over", "fixed-k"), lambda policy: _signed(policy.result.frontier_gain)),
     )
-    return data_table("Policies side by side", head, [_row(policy, own) for policy in policies])
 
 
 def _cost_head(cost: CostAxis) -> Html:
@@ -87,51 +100,30 @@ def _cost_head(cost: CostAxis) -> Html:
     return two_lines(first, last) if first else join([label])
 
 
-def _row(policy: Marked, own: Sequence[CostAxis]) -> tuple[object, ...]:
-    result, costs = policy.result, policy.result.costs
-    return (
-        label(policy),
-        percent(result.em),
-        with_interval(percent(result.f1), result.f1_interval),
-        percent(result.acc),
-        decimal(result.mean_rounds),
-        decimal(costs.get("llm_calls")),
-        *(amount(costs.get(cost.name)) for cost in own),
-        count(costs.get("prompt_tokens")),
-        count(costs.get("completion_tokens")),
-        element("span", "baseline", class_="tag")
-        if policy.baseline
-        else _difference(result.delta_f1),
-        percent(result.retained_f1),
-        _difference(result.frontier_gain),
-    )
+def _against(policy: Marked) -> Html:
+    if policy.baseline:
+        return element("span", "baseline", class_="tag")
+    return _signed(policy.result.delta_f1)
 
 
-def _difference(interval: Interval | None) -> Html:
+def _signed(interval: Interval | None) -> Html:
     return with_interval(signed(None if interval is None else interval.estimate), interval)
 
 
 def _identities(policies: Sequence[Marked]) -> Html:
-    rows = [
+    table = columns(
+        "What each policy is",
+        policies,
+        ("policy", lambda policy: label(policy, policy.result.name)),
+        ("kind", lambda policy: policy.result.kind),
+        ("preset", lambda policy: policy.result.preset or UNKNOWN),
+        ("hash", lambda policy: element("code", policy.result.hash)),
+        ("rule", lambda policy: element("code", policy.facts.summary or UNKNOWN)),
         (
-            label(policy, policy.result.name),
-            policy.result.kind,
-            policy.result.preset or UNKNOWN,
-            element("code", policy.result.hash),
-            element("code", policy.facts.summary or UNKNOWN),
-            policy.result.beyond_record,
-        )
-        for policy in policies
-    ]
-    head = (
-        "policy",
-        "kind",
-        "preset",
-        "hash",
-        "rule",
-        two_lines("questions that", "end before its round"),
+            two_lines("questions that", "end before its round"),
+            lambda policy: policy.result.beyond_record,
+        ),
     )
-    table = data_table("What each policy is", head, rows)
     summary = "What each policy is: names, hashes, rules"
     return folded(summary, element("div", table, class_="identities"))
 

@@ -15,11 +15,11 @@ def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Show
     """Mean costs per question; those unknown for every policy are named below."""
     known = [cost for cost in costs if any(_paid(policy, cost) is not None for policy in policies)]
     unknown = [cost.label for cost in costs if cost not in known]
-    table = data_table(
-        "Every cost known here, mean per question",
-        ("policy", *(_head(cost) for cost in known)),
-        [(label(policy), *(amount(_paid(policy, cost)) for cost in known)) for policy in policies],
-    )
+    rows = [
+        (label(policy), *(amount(_paid(policy, cost)) for cost in known)) for policy in policies
+    ]
+    head = ("policy", *(_head(cost) for cost in known))
+    table = data_table("Every cost known here, mean per question", head, rows)
     named = [plain(f"Unknown here: {', '.join(unknown)}.", small=True)] if unknown else []
     return Shown(
         finding=f"{len(known)} of {len(costs)} costs are known here",

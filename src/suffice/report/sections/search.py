@@ -11,6 +11,7 @@ from suffice.report.page.section import (
     Chart,
     Section,
     Shown,
+    columns,
     folded,
     listed,
     plain,
@@ -19,7 +20,7 @@ from suffice.report.page.section import (
 )
 from suffice.report.tables.search import search_notes, search_verdict
 from suffice.results.formats import amount, bracket, counted, decimal, p_value, percent, signed
-from suffice.results.markup import Html, data_table, element, join, shorten, visible
+from suffice.results.markup import Html, element, join, shorten, visible
 
 _TOP = 15
 _LONGEST_RULE = 400
@@ -105,33 +106,28 @@ def _rules(
     *,
     naive: bool,
 ) -> Html:
-    own = () if result.cost.name == "rounds" else (result.cost.label,)
-    head = (
-        "rule",
-        "tune F1 %",
-        two_lines("F1 %", "[95%, all]"),
-        *((two_lines("F1 %", "[95%, alone]"),) if naive else ()),
-        "EM %",
-        "rounds",
-        *own,
-        two_lines(f"F1 against {shorten(visible(result.baseline), 20)}", "[95%, all]"),
-        two_lines("p", "(Holm)"),
-    )
-    rows = [
+    over_rounds = result.cost.name == "rounds"
+    alone = (two_lines("F1 %", "[95%, alone]"), lambda each: bracket(each[1].naive))
+    table = columns(
+        caption,
+        rules,
+        ("rule", lambda each: _rule(*each)),
+        ("tune F1 %", lambda each: percent(each[1].tune_f1)),
         (
-            _rule(mark, rule),
-            percent(rule.tune_f1),
-            with_interval(percent(rule.f1), rule.interval),
-            *((bracket(rule.naive),) if naive else ()),
-            percent(rule.em),
-            decimal(rule.mean_rounds),
-            *(amount(rule.cost) for _ in own),
-            with_interval(signed(rule.delta_f1.estimate), rule.delta_f1),
-            p_value(rule.p_holm),
-        )
-        for mark, rule in rules
-    ]
-    return element("div", data_table(caption, head, rows), class_="rules")
+            two_lines("F1 %", "[95%, all]"),
+            lambda each: with_interval(percent(each[1].f1), each[1].interval),
+        ),
+        *((alone,) if naive else ()),
+        ("EM %", lambda each: percent(each[1].em)),
+        ("rounds", lambda each: decimal(each[1].mean_rounds)),
+        *(() if over_rounds else ((result.cost.label, lambda each: amount(each[1].cost)),)),
+        (
+            two_lines(f"F1 against {shorten(visible(result.baseline), 20)}", "[95%, all]"),
+            lambda each: with_interval(signed(each[1].delta_f1.estimate), each[1].delta_f1),
+        ),
+        (two_lines("p", "(Holm)"), lambda each: p_value(each[1].p_holm)),
+    )
+    return element("div", table, class_="rules")
 
 
 def _rule(mark: str, rule: SearchedRule) -> Html:
@@ -145,14 +141,11 @@ def _rule(mark: str, rule: SearchedRule) -> Html:
 
 
 def _thresholds(result: SearchResult) -> Html:
-    rows = [
-        (
-            element("code", condition.signal),
-            element("code", condition.condition),
-            condition.tried,
-            "never fires" if condition.never else "",
-        )
-        for condition in result.thresholds
-    ]
-    head = ("signal", "condition", "thresholds tried", "note")
-    return data_table("Conditions of the search", head, rows)
+    return columns(
+        "Conditions of the search",
+        result.thresholds,
+        ("signal", lambda condition: element("code", condition.signal)),
+        ("condition", lambda condition: element("code", condition.condition)),
+        ("thresholds tried", lambda condition: condition.tried),
+        ("note", lambda condition: "never fires" if condition.never else ""),
+    )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from suffice.replay.diagnose.selective import AnswerGroup, SelectiveResult
 from suffice.report.draw.marks import Marked, label_of, short_name_of
 from suffice.report.draw.unit_square import UnitSquare, unit_square
-from suffice.report.page.section import Chart, Section, Shown, plain
+from suffice.report.page.section import Chart, Section, Shown, columns, plain
 from suffice.results.formats import UNKNOWN, amount, counted, estimated, percent
 from suffice.results.markup import Html, data_table, element, visible
 
@@ -113,64 +113,58 @@ def _curves_table(results: Sequence[SelectiveResult], policies: Sequence[Marked]
 
 # --- the tables ----------------------------------------------------------------------------------
 def _areas(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> Html:
-    rows = [
-        (
-            label_of(result.policy, policies),
-            estimated(result.auroc),
-            estimated(result.aurc),
-            estimated(result.excess_aurc),
-            result.undefined,
-        )
-        for result in results
-    ]
-    head = ("policy", "AUROC [95%]", "AURC [95%]", "excess AURC [95%]", "without confidence")
-    return data_table("What each confidence is worth", head, rows)
+    return columns(
+        "What each confidence is worth",
+        results,
+        ("policy", lambda result: label_of(result.policy, policies)),
+        ("AUROC [95%]", lambda result: estimated(result.auroc)),
+        ("AURC [95%]", lambda result: estimated(result.aurc)),
+        ("excess AURC [95%]", lambda result: estimated(result.excess_aurc)),
+        ("without confidence", lambda result: result.undefined),
+    )
 
 
 def _groups(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> list[Html]:
-    head = (
-        *("policy", "threshold", "above", "EM above % [95%]", "F1 above %"),
-        *("below", "EM below % [95%]", "F1 below %"),
+    table = columns(
+        "Answers above and below a confidence",
+        results,
+        ("policy", lambda result: label_of(result.policy, policies)),
+        ("threshold", lambda result: amount(result.threshold)),
+        ("above", lambda result: result.above.questions),
+        ("EM above % [95%]", lambda result: _em(result.above)),
+        ("F1 above %", lambda result: _f1(result.above)),
+        ("below", lambda result: result.below.questions),
+        ("EM below % [95%]", lambda result: _em(result.below)),
+        ("F1 below %", lambda result: _f1(result.below)),
     )
-    rows = [
-        (
-            label_of(result.policy, policies),
-            UNKNOWN if result.threshold is None else amount(result.threshold),
-            *_group(result.above),
-            *_group(result.below),
-        )
-        for result in results
-    ]
     median = " (the median)" if results[0].threshold_is_median else ""
-    table = data_table("Answers above and below a confidence", head, rows)
     note = f"Above: confidence of at least the threshold{median}; below: the others."
     return [table, plain(note, small=True)]
 
 
-def _group(group: AnswerGroup) -> tuple[object, str, str]:
+def _em(group: AnswerGroup) -> str:
     em = group.em
     if em.estimate is None or em.low is None or em.high is None:
-        return group.questions, UNKNOWN, UNKNOWN
-    shown = f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
-    return group.questions, shown, percent(group.f1.estimate)
+        return UNKNOWN
+    return f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
+
+
+def _f1(group: AnswerGroup) -> str:
+    return UNKNOWN if _em(group) == UNKNOWN else percent(group.f1.estimate)
 
 
 def _abstentions(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> list[Html]:
-    rows = [
-        (
-            label_of(result.policy, policies),
-            percent(result.abstentions.share),
-            *_group(result.answers)[1:],
-            *_group(result.abstentions.others)[1:],
-        )
-        for result in results
-        if result.abstentions.count
-    ]
-    if not rows:
+    abstaining = [result for result in results if result.abstentions.count]
+    if not abstaining:
         return [plain("No answer at a stop says that it is none.", small=True)]
-    head = (
-        *("policy", "abstain %", "EM of all % [95%]", "F1 of all %"),
-        *("EM without them % [95%]", "F1 without them %"),
+    table = columns(
+        "Abstentions at the stop",
+        abstaining,
+        ("policy", lambda result: label_of(result.policy, policies)),
+        ("abstain %", lambda result: percent(result.abstentions.share)),
+        ("EM of all % [95%]", lambda result: _em(result.answers)),
+        ("F1 of all %", lambda result: _f1(result.answers)),
+        ("EM without them % [95%]", lambda result: _em(result.abstentions.others)),
+        ("F1 without them %", lambda result: _f1(result.abstentions.others)),
     )
-    table = data_table("Abstentions at the stop", head, rows)
     return [element("h3", "Answers that say they are none"), table]

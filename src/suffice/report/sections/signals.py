@@ -8,9 +8,9 @@ from suffice.numbers.intervals.estimate import Estimate
 from suffice.replay.diagnose.breakdown import TypeBreakdown
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, SignalDiagnostics
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
-from suffice.report.draw.marks import Marked, label_of, legend, named
+from suffice.report.draw.marks import Marked, label_of, legend
 from suffice.report.draw.svg import Family
-from suffice.report.page.section import Chart, Section, Shown, folded, listed, plain
+from suffice.report.page.section import Chart, Section, Shown, columns, folded, listed, plain
 from suffice.results.formats import UNKNOWN, count, counted, decimal, estimated, percent, points
 from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
@@ -213,26 +213,25 @@ def _flags(signals: Sequence[SignalDiagnostics]) -> list[Html]:
 
 
 def _concentrations(signals: Sequence[SignalDiagnostics]) -> Html:
-    rows = [
-        (
-            element("code", _name(signal.name)),
-            part,
-            on.distinct,
-            decimal(on.concentration.entropy_bits),
-            f"{on.concentration.mode:g}",
-            percent(on.concentration.mode_share),
-        )
+    few = [
+        (signal.name, part, on.distinct, on.concentration)
         for signal in signals
         for part, on in signal.parts.items()
         if on.concentration is not None
     ]
-    if not rows:
+    if not few:
         return Html()
-    caption = "Signals of at most 12 values; near 0 bits, one value is given nearly always"
-    head = ("signal", "on", "values", "entropy, bits", "mode", "mode's share, %")
-    return folded(
-        "Signals of few values: entropy and most common value", data_table(caption, head, rows)
+    table = columns(
+        "Signals of at most 12 values; near 0 bits, one value is given nearly always",
+        few,
+        ("signal", lambda row: element("code", _name(row[0]))),
+        ("on", lambda row: row[1]),
+        ("values", lambda row: row[2]),
+        ("entropy, bits", lambda row: decimal(row[3].entropy_bits)),
+        ("mode", lambda row: f"{row[3].mode:g}"),
+        ("mode's share, %", lambda row: percent(row[3].mode_share)),
     )
+    return folded("Signals of few values: entropy and most common value", table)
 
 
 def _correlated(part: Part) -> Html:
@@ -305,31 +304,32 @@ def types_table(types: Sequence[TypeBreakdown], policies: Sequence[Marked]) -> H
     """Every policy on every type of question."""
     if not types:
         return Html()
-    rows = [
+    baseline = next((policy.result.name for policy in policies if policy.baseline), None)
+    scored = [(kind, policy) for kind in types[:_MOST_TYPES] for policy in kind.policies]
+    table = columns(
+        "Policies by question type",
+        scored,
         (
-            element("bdi", "(no type)" if kind.type is None else _name(kind.type)),
-            join([counted(kind.labelled, "question"), ", few" if kind.few else ""]),
-            label_of(policy.policy, policies),
-            percent(policy.em),
-            percent(policy.f1),
-            decimal(policy.mean_rounds),
-            element("span", "baseline", class_="tag")
-            if (shown := named(policy.policy, policies)) is not None and shown.baseline
-            else points(policy.delta_f1),
-        )
-        for kind in types[:_MOST_TYPES]
-        for policy in kind.policies
-    ]
-    head = (
-        "type",
-        "with gold",
-        "policy",
-        "EM %",
-        "F1 %",
-        "rounds",
-        "F1 against the baseline [95%]",
+            "type",
+            lambda row: element("bdi", "(no type)" if row[0].type is None else _name(row[0].type)),
+        ),
+        (
+            "with gold",
+            lambda row: f"{counted(row[0].labelled, 'question')}{', few' if row[0].few else ''}",
+        ),
+        ("policy", lambda row: label_of(row[1].policy, policies)),
+        ("EM %", lambda row: percent(row[1].em)),
+        ("F1 %", lambda row: percent(row[1].f1)),
+        ("rounds", lambda row: decimal(row[1].mean_rounds)),
+        (
+            "F1 against the baseline [95%]",
+            lambda row: (
+                element("span", "baseline", class_="tag")
+                if row[1].policy == baseline
+                else points(row[1].delta_f1)
+            ),
+        ),
     )
-    table = data_table("Policies by question type", head, rows)
     more = len(types) - _MOST_TYPES
     cut = f" {counted(more, 'more type')} not shown." if more > 0 else ""
     note = f"Few: under 10 questions, too few to read anything into.{cut}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from suffice.replay.choose.sweep import SweepResult
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
-from suffice.report.page.section import Chart, Section, Shown, listed, plain
+from suffice.report.page.section import Chart, Section, Shown, columns, listed, plain
 from suffice.report.tables.sweep import (
     knee_in_words,
     sweep_notes,
@@ -73,12 +73,13 @@ def _rounds_chart(result: SweepResult) -> Chart:
         lambda value: f"{decimal(value)} rounds",
         shares=False,
     )
-    rows = [
-        (f"{point.threshold:g}", decimal(point.tune_rounds), decimal(point.eval_rounds))
-        for point in points
-    ]
-    head = ("threshold", "rounds tune", "rounds eval")
-    table = data_table("Mean rounds at every threshold", head, rows)
+    table = columns(
+        "Mean rounds at every threshold",
+        points,
+        ("threshold", lambda point: f"{point.threshold:g}"),
+        ("rounds tune", lambda point: decimal(point.tune_rounds)),
+        ("rounds eval", lambda point: decimal(point.eval_rounds)),
+    )
     return _chart(chart, result, "Down is cheaper.", table)
 
 
@@ -141,15 +142,8 @@ def _marked(result: SweepResult) -> list[tuple[float, str]]:
 
 def _table(result: SweepResult) -> Html:
     head = (
-        "threshold",
-        "choice",
-        "tune F1 %",
-        "s.e.",
-        "tune rounds",
-        "F1 per round",
-        "eval F1 %",
-        "eval EM %",
-        "eval rounds",
+        *("threshold", "choice", "tune F1 %", "s.e.", "tune rounds", "F1 per round"),
+        *("eval F1 %", "eval EM %", "eval rounds"),
     )
     rows = [
         (
