@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +25,25 @@ def _models() -> None:
 
 @pytest.mark.usefixtures("_models")
 @pytest.mark.parametrize(
-    ("questions", "rounds"), [(1, 2), pytest.param(3, 3, marks=pytest.mark.slow)]
+    ("llm", "run"),
+    [
+        ("scripted", run_json),
+        pytest.param("embedded", run_alone, marks=pytest.mark.slow),
+    ],
 )
-def test_recorded_with_the_embedded_model_and_replayed(
-    tmp_path: Path, questions: int, rounds: int
-) -> None:
-    """One question's passages are read up after two rounds of five."""
+def test_recorded_and_replayed(llm: str, run: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "traces"
     command = (
         "record", "--pipeline", "budgeted", "--dataset", "generated", "--retriever", "hybrid",
-        "--corpus", "pooled", "--out", out,
+        "--corpus", "pooled", "--llm", llm, "--limit", "3", "--out", out,
     )  # fmt: skip
-    assert run_alone(*command, "--limit", str(questions))["recorded"] == questions
-    assert run_alone(*command, "--limit", str(questions))["before"] == questions
+    assert run(*command)["recorded"] == 3
+    assert run(*command)["before"] == 3
     assert run_json("traces", "validate", out)["errors"] == []
     traces = read_traces(out)
     assert traces.origin.run["encoder"].startswith("onnx:all-MiniLM")
     for found in traces.records():
-        assert [len(each.passages or ()) for each in found.rounds] == [5] * rounds
+        assert [len(each.passages or ()) for each in found.rounds] == [5, 5, 5]
         for each in found.rounds:
             assert each.answer
             assert len(each.answer.split()) < 20
@@ -50,7 +52,7 @@ def test_recorded_with_the_embedded_model_and_replayed(
         reused = found.rounds[1].usage.cached_tokens or 0
         assert reused > 0.5 * (found.rounds[0].usage.prompt_tokens or 0)  # the prompt only grows
     document = run_json(
-        "replay", out, "--split", "tune", "--policy", "fixed-1",
+        "replay", out, "--split", "eval", "--policy", "fixed-1",
         "--stop-when", "token_probability > 0.5 or evidence_consistency > 0.9",
     )  # fmt: skip
     assert len(document["policies"]) == 3

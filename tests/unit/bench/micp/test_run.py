@@ -19,13 +19,13 @@ from suffice.bench.micp.run import divide, micp_study
 from suffice.bench.micp.table import micp_tables
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
+from suffice.policies.micp.fit import FitParts, fit_on
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_fit import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import OBJECTIVES, Objective, calibrate_without_stopping
 from suffice.replay.run.answer_sets import AnswerSetResult, Resampling, answer_sets
-from suffice.scoring import Match
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold
@@ -50,7 +50,7 @@ def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            MiCPSettings(steps=3, clusters="embedding", match=Match(f1=0.5), rounds=2),
+            MiCPSettings(steps=3, clusters="embedding", match_f1=0.5, rounds=2),
             marks=pytest.mark.slow,
         ),
     ],
