@@ -92,7 +92,8 @@ def _point(mark: str, rule: SearchedRule, *, naive: bool) -> Point:
         family="adaptive",
         x=rule.cost,
         y=rule.f1,
-        hint=f"{shorten(visible(rule.rule), 120)}: F1 {percent(rule.f1)}%, {amount(rule.cost)}",
+        name=shorten(visible(rule.rule), 120),
+        said=f"F1 {percent(rule.f1)}%, {amount(rule.cost)}",
         interval=(rule.interval.low, rule.interval.high),
         narrow=(rule.naive.low, rule.naive.high) if naive else None,
     )
