@@ -50,7 +50,8 @@ def test_recorded_and_replayed(llm: str, run: Callable[..., Any], tmp_path: Path
             assert each.tokens
             assert 0.0 < each.signals["evidence_consistency"] <= 1.0
         reused = found.rounds[1].usage.cached_tokens or 0
-        assert reused > 0.5 * (found.rounds[0].usage.prompt_tokens or 0)  # the prompt only grows
+        if llm == "embedded":  # it remembers the prompt, which only grows
+            assert reused > 0.5 * (found.rounds[0].usage.prompt_tokens or 0)
     document = run_json(
         "replay", out, "--split", "eval", "--policy", "fixed-1",
         "--stop-when", "token_probability > 0.5 or evidence_consistency > 0.9",

@@ -36,7 +36,7 @@ def answer_tokens(answer: str, margin: float) -> tuple[Token, ...]:
     return (*marker, *colon, first)
 
 
-def make_record(  # noqa: PLR0913 - columns of a record, each by its name
+def make_record(
     question_id: str,
     answers: Sequence[str],
     *,
