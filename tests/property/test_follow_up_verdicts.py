@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.pipelines.loops.test_follow_up import QUESTION, Heard, Ranks
-from tests.unit.pipelines.loops.test_follow_up import kind as kind_of
+from tests.loops.follow_up import QUESTION, Heard, Ranks
+from tests.loops.follow_up import kind as kind_of
 
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
