@@ -55,7 +55,7 @@ class MiCP(Method):
         return fit_micp(measures, preset, split, settings)
 
     def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:
-        """See :meth:`suffice.policies.method.PolicyKind.read`."""
+        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
         del file
         for name in ("alpha", "rounds", "samples", "stops", "answer_set"):
             if document.get(name) is None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
 from suffice.numbers.fields import field_of, finite, strings_of
-from suffice.policies.method import FitRun, Method, Preset, weights_beside
+from suffice.policies.kind import weights_beside
+from suffice.policies.method import FitRun, Method, Preset
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.signal_model import SignalModel

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from suffice.replay.choose.sweep import SweepResult
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
 from suffice.report.page.section import Chart, Section, Shown, columns, listed, plain
-from suffice.report.tables.sweep import (
-    knee_in_words,
-    sweep_notes,
-    threshold_figures,
-    threshold_marks,
-)
 from suffice.results.formats import decimal, percent
-from suffice.results.markup import Html, data_table, element, join
+from suffice.results.markup import Html, element, join
 
 
 def thresholds_section(result: SweepResult) -> Shown:
@@ -29,7 +24,7 @@ def thresholds_section(result: SweepResult) -> Shown:
             plain("The number written ? in ", element("code", result.settings.rule), "."),
             _f1_chart(result),
             _rounds_chart(result),
-            listed(sweep_notes(result)),
+            listed(result.explained()),
         ],
     )
 
@@ -59,7 +54,7 @@ def _f1_chart(result: SweepResult) -> Chart:
     )
     caption = (
         "Band: one standard error of tune F1, out of fold. Chosen: the cheapest within one standard error "
-        f"of the best. Knee: {knee_in_words(result)}"
+        f"of the best. Knee: {result.knee.in_words}"
     )
     return _chart(chart, result, caption, _table(result))
 
@@ -141,16 +136,13 @@ def _marked(result: SweepResult) -> list[tuple[float, str]]:
 
 
 def _table(result: SweepResult) -> Html:
-    head = (
-        *("threshold", "choice", "tune F1 %", "s.e.", "tune rounds", "F1 per round"),
-        *("eval F1 %", "eval EM %", "eval rounds"),
-    )
-    rows = [
-        (
-            f"{point.threshold:g}",
-            threshold_marks(result, point.threshold),
-            *threshold_figures(point),
-        )
-        for point in result.points
-    ]
-    return data_table("Every threshold on both splits", head, rows)
+    (table,) = result.tables()
+    named = [replace(column, head=head) for column, head in zip(table.columns, _HEADS, strict=True)]
+    title = "Every threshold on both splits"
+    return replace(table, columns=named, title=title, notes=()).html()
+
+
+_HEADS = (
+    *("threshold", "tune F1 %", "s.e.", "tune rounds", "F1 per round"),
+    *("eval F1 %", "eval EM %", "eval rounds", "choice"),
+)
