@@ -35,9 +35,9 @@ from suffice.cli.output import ProgressLine, print_json, say
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.datasets.registry import DATASETS, load
 from suffice.errors import UsageError
-from suffice.pipelines.loops.indexes import IndexMaker
-from suffice.pipelines.loops.sources import connect_encoder, connect_reranker
+from suffice.pipelines.models import connect_encoder, connect_reranker
 from suffice.policies.micp.settings import MiCPSettings
+from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.pairs.training_record import trained_on
 from suffice.trace.durable import replace_file
 
