@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suffice.bench.ab_rag.run import ABRagStudy
 from suffice.numbers.intervals.estimate import Estimate
-from suffice.report.tables.selective import selective_table
+from suffice.replay.diagnose.tables import selective_tables
 from suffice.report.tables.text import text_table, titled
 from suffice.results.formats import UNKNOWN, decimal, percent, points
 from suffice.results.markup import visible
@@ -14,7 +14,7 @@ def ab_rag_tables(study: ABRagStudy) -> str:
     """Every table under its title; without colour codes or a final line feed."""
     blocks = [
         study.comparison.text().split("\n"),
-        selective_table(study.selective),
+        *(table.text().split("\n") for table in selective_tables(study.selective)),
         _swept(study),
         _signals(study),
     ]

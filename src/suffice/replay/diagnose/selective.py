@@ -22,8 +22,11 @@ from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
 from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_coverage
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
+from suffice.replay.diagnose.tables import selective_tables
 from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.registry import resolve
 from suffice.trace.rounds.table import TraceSet
@@ -109,8 +112,8 @@ class Abstentions:
         return {"count": self.count, "share": self.share, "others": self.others.to_json()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectiveResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SelectiveResult(Tabular):
     """What one policy's confidence is worth on the labelled questions.
 
     ``confidence`` is ``policy`` or a signal's name; ``undefined`` questions have none. ``aurc`` is the
@@ -133,6 +136,10 @@ class SelectiveResult:
     above: AnswerGroup
     below: AnswerGroup
     abstentions: Abstentions
+
+    def tables(self) -> tuple[Table, ...]:
+        """What the confidence is worth, and the answers above and below."""
+        return tuple(selective_tables([self]))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; the curve thinned to about 100 points."""
