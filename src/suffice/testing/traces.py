@@ -170,7 +170,7 @@ def question_records(
     Repeated, empty and abstaining answers, missing tokens, single alternatives, -inf rivals, repeated
     passages, stored and undefined signals, unlabelled questions, records that end early.
     """
-    st = require("hypothesis.strategies", extra="test", purpose="a test strategy")
+    st = require("hypothesis.strategies", package="hypothesis", purpose="a test strategy")
     logprobs = st.one_of(
         st.floats(-12.0, 0.0, width=32), st.just(-math.inf), st.sampled_from([-0.5, -1.0])
     )

@@ -53,7 +53,7 @@ class StopRAG(Method):
         """See :func:`suffice.policies.stop_rag.fit.fit_stop_rag`."""
         from suffice.policies.stop_rag.fit import fit_stop_rag
 
-        return fit_stop_rag(measures.traces, preset, split, settings, run)
+        return fit_stop_rag(measures, preset, split, settings, run)
 
     def read(self, document: Mapping[str, Any], file: Path) -> StopRAGPolicy:
         """The policy of a document; its network is built when it first decides.

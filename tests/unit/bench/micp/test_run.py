@@ -66,7 +66,8 @@ def test_a_cell_is_what_fitting_and_replaying_its_parts_gives(fit: MiCPSettings)
     for number in range(2):
         division = divide(120, settings.shares, 7 + number)
         parts = FitParts(
-            optimize=traces.take(division.optimize), calibrate=traces.take(division.calibrate)
+            optimize=Measures(traces.take(division.optimize)),
+            calibrate=Measures(traces.take(division.calibrate)),
         )
         test = traces.take(division.test)
         for cell in found.cells:
