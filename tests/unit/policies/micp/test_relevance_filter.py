@@ -17,7 +17,7 @@ from suffice.policies.micp.relevance_fit import fit_filter, gold_relevance, rete
 from suffice.protocols import PassageFilter
 from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
+from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -40,12 +40,8 @@ def made(threshold: float = 2.0, **changed: object) -> RelevanceFilter:
 def record(
     name: str, rounds: list[list[tuple[str, float]]], gold: tuple[str, ...]
 ) -> QuestionRecord:
-    built = make_record(name, ["x"] * len(rounds), gold=["x"])
-    shown = tuple(
-        replace(each, passages=tuple(passage(*one) for one in found))
-        for each, found in zip(built.rounds, rounds, strict=True)
-    )
-    return replace(built, rounds=shown, gold=Gold(answers=("x",), passage_ids=gold))
+    shown = [[passage(*one) for one in found] for found in rounds]
+    return make_record(name, ["x"] * len(rounds), gold=["x"], gold_passages=gold, passages=shown)
 
 
 def pooled_and_least() -> TraceSet:
