@@ -15,6 +15,7 @@ from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.relevance_fit import fit_filter, gold_relevance, retention, scored_by
 from suffice.protocols import PassageFilter
+from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
@@ -169,9 +170,9 @@ def test_what_a_filter_does_to_a_record() -> None:
         ]
     )
     found = retention(traces, made(2.0))
-    assert found.to_json() == {"passages": 0.75, "all": 0.5, "shown": 0.5, "questions": 2}
+    assert as_json(found) == {"passages": 0.75, "all": 0.5, "shown": 0.5, "questions": 2}
     nothing = retention(to_trace_set([record("q", [[], []], ("a",))]), made(2.0))
-    assert nothing.to_json() == {"passages": None, "all": None, "shown": None, "questions": 0}
+    assert as_json(nothing) == {"passages": None, "all": None, "shown": None, "questions": 0}
 
 
 def test_which_relevance_is_there() -> None:
