@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from suffice.cli.commands.fit import names as methods_that_are_fitted
 from suffice.cli.main import build_parser
+from suffice.cli.parser import Parser
 from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import SignalSpec
 from suffice.trace.plans.rows import PLANS
@@ -25,13 +27,23 @@ def _subparsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse
             yield from action.choices.items()
 
 
+def _subparser(name: str) -> Parser:
+    """A fresh parser of a command."""
+    return next(found for each, found in _subparsers(build_parser({name})) if each == name)  # type: ignore[return-value]
+
+
 def cli_page() -> str:
     """The help of every command."""
     os.environ["COLUMNS"] = "90"
     parts = [NOTE, "# Commands\n", "```text\n" + build_parser().format_help() + "```\n"]
     for name, parser in _subparsers(build_parser()):
         nested = list(_subparsers(parser))
-        if not nested:
+        if isinstance(parser, Parser) and parser.prepare is not None:
+            nested = [
+                (each, _subparser(name).prepared([each])) for each in methods_that_are_fitted()
+            ]
+            parts.append(f"## suffice {name}\n\n```text\n{parser.prepared([]).format_help()}```\n")
+        elif not nested:
             parts.append(f"## suffice {name}\n\n```text\n{parser.format_help()}```\n")
         parts.extend(
             f"## suffice {name} {inner}\n\n```text\n{each.format_help()}```\n"

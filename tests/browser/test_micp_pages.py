@@ -14,7 +14,7 @@ from tests.unit.report.sections.test_answer_sets import AGREE, HOSTILE, RECORDS,
 from suffice.bench.micp.found import MiCPStudySettings
 from suffice.bench.micp.page import micp_page
 from suffice.bench.micp.run import micp_study
-from suffice.policies.micp.fit import MiCPSettings
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.report.page.report import render_report
 from suffice.testing.traces import to_trace_set
 

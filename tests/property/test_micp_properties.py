@@ -17,9 +17,10 @@ from suffice.numbers.conformal.order_statistics import Threshold, lower_rank, ti
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.method import Preset
-from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
+from suffice.policies.micp.fit import FitParts, fit_on
 from suffice.policies.micp.policy import Clusters, MiCPPolicy, StopOn
 from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,

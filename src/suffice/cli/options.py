@@ -188,10 +188,10 @@ def connect_model(arguments: argparse.Namespace) -> ChatModel:
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
     """What :func:`suffice.compare` is asked."""
-    from suffice.cli.settings_options import add_options
+    from suffice.cli.settings_options import add_settings
     from suffice.replay.settings import ComparisonSettings
 
-    add_options(parser, ComparisonSettings)
+    add_settings(parser, ComparisonSettings)
     parser.add_argument(
         "--fit-on",
         metavar="TRACES2",

@@ -56,20 +56,14 @@ class FieldOption:
 def field_options(settings: type) -> Iterator[FieldOption]:
     """The options of a settings dataclass, those of the dataclasses in its fields among them."""
     for field, annotation in _fields(settings):
-        option = _option_of(annotation)
-        if option is not None:
-            yield FieldOption(
-                field=field.name,
-                type=_bare(annotation),
-                default=_default(field),
-                option=option,
-                required=field.default is MISSING and field.default_factory is MISSING,
-            )
+        own = _field_option(field, annotation)
+        if own is not None:
+            yield own
         elif _is_settings(annotation):
             yield from field_options(annotation)
 
 
-def add_options(
+def add_settings(
     parser: Any,
     settings: type,
     *,
@@ -119,14 +113,13 @@ def read_settings(arguments: argparse.Namespace, settings: type[T], **stated: An
     """
     values: dict[str, Any] = {}
     for field, annotation in _fields(settings):
-        option = _option_of(annotation)
+        own = _field_option(field, annotation)
         if field.name in stated:
             values[field.name] = stated[field.name]
-        elif option is not None:
-            dest = (option.name or field.name).replace("-", "_")
-            value = getattr(arguments, dest, None)
+        elif own is not None:
+            value = getattr(arguments, own.dest, None)
             if value is not None:
-                values[field.name] = tuple(value) if option.repeats else value
+                values[field.name] = tuple(value) if own.option.repeats else value
         elif annotation is CostModel and hasattr(arguments, "energy"):
             values[field.name] = cost_model(arguments)
         elif _is_settings(annotation):
@@ -137,13 +130,13 @@ def read_settings(arguments: argparse.Namespace, settings: type[T], **stated: An
 
 
 def _refuse_alone(built: object, arguments: argparse.Namespace) -> None:
-    """Refuse an option that goes with another one's value, which was not asked for."""
-    for each in field_options(type(built)):
-        goes_with = each.option.goes_with
-        if goes_with is None or getattr(arguments, each.dest, None) is None:
+    """Refuse an option of these very settings that goes with another one's value, not asked for."""
+    for field, annotation in _fields(type(built)):
+        each = _field_option(field, annotation)
+        if each is None or each.option.goes_with is None:
             continue
-        other, value = goes_with
-        if hasattr(built, other) and getattr(built, other) != value:
+        other, value = each.option.goes_with
+        if getattr(arguments, each.dest, None) is not None and getattr(built, other) != value:
             raise UsageError(f"{each.flag} goes {said_with(each)}; leave it out")
 
 
@@ -255,6 +248,19 @@ def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
     for field in dataclasses.fields(settings):
         if field.init:
             yield field, annotations[field.name]
+
+
+def _field_option(field: dataclasses.Field[Any], annotation: Any) -> FieldOption | None:
+    option = _option_of(annotation)
+    if option is None:
+        return None
+    return FieldOption(
+        field=field.name,
+        type=_bare(annotation),
+        default=_default(field),
+        option=option,
+        required=field.default is MISSING and field.default_factory is MISSING,
+    )
 
 
 def _annotations(settings: type) -> dict[str, Any]:

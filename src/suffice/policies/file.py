@@ -6,12 +6,11 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from suffice.errors import DataError, UsageError
-from suffice.policies.kinds import KINDS, body_of
-from suffice.policies.stop_rag.method import weights_beside
-from suffice.policies.stop_rag.policy import StopRAGPolicy
+from suffice.policies.method import Weighted, weights_beside
+from suffice.policies.registry import find_kind, kind_names
 from suffice.protocols import FilteringPolicy, StatedFilter, StopPolicy
 from suffice.trace.durable import replace_file
 
@@ -20,9 +19,25 @@ _MAX_BYTES = 50_000_000
 _DECIDES_NOTHING = ("budget", "costs", "fitted_on", "guarantee", "levels", "notes")
 
 
+@runtime_checkable
+class _Written(Protocol):
+    """A policy with a file format."""
+
+    def document(self) -> dict[str, Any]:
+        """What its file says beyond its kind."""
+
+
 def policy_document(policy: StopPolicy) -> dict[str, Any]:
-    """A policy as the JSON document of its file."""
-    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **body_of(policy)}
+    """A policy as the JSON document of its file.
+
+    Raises
+    ------
+    UsageError
+        When there is no file format for it.
+    """
+    if not isinstance(policy, _Written):
+        raise UsageError(f"a policy of kind {policy.kind!r} has no file format")
+    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **policy.document()}
 
 
 def policy_hash(policy: StopPolicy) -> str:
@@ -50,8 +65,8 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     if max_rounds is not None:
         document["max_rounds"] = max_rounds
     target.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(policy, StopRAGPolicy):  # before the file, which names their digest
-        replace_file(weights_beside(target), policy.model.weights())
+    if isinstance(policy, Weighted):  # before the file, which names their digest
+        replace_file(weights_beside(target), policy.weights_file())
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     replace_file(target, text.encode())
     return target
@@ -85,10 +100,11 @@ def load_policy(path: str | Path) -> PolicyFile:
     if file.is_dir():
         file = file / "policy.json"
     document = _read_document(file)
-    kind = document.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
+    named = document.get("kind")
+    kind = find_kind(named) if isinstance(named, str) else None
+    if kind is None:
         raise DataError(
-            f"unknown policy kind {kind!r}; known: {', '.join(sorted(KINDS))}",
+            f"unknown policy kind {named!r}; known: {', '.join(kind_names())}",
             file=str(file),
             column="kind",
         )
@@ -100,11 +116,11 @@ def load_policy(path: str | Path) -> PolicyFile:
             column="max_rounds",
         )
     try:
-        policy = KINDS[kind].read(document, file)
+        policy = kind.read(document, file)
     except DataError as error:
         raise DataError(error.message, file=str(file), column=error.column) from error
     except UsageError as error:
-        raise DataError(str(error), file=str(file), column=KINDS[kind].main_field) from error
+        raise DataError(str(error), file=str(file), column=kind.main_field) from error
     return PolicyFile(policy, max_rounds)
 
 

@@ -87,6 +87,11 @@ def fit_data(
     return FitData(table=chosen.signals(signals), outcomes=scored, provenance=provenance)
 
 
+def gold_of(traces: TraceSet) -> tuple[str, ...]:
+    """Every gold answer of these questions."""
+    return tuple(answer for gold in traces.gold for answer in gold.answers)
+
+
 def abstention_of(gold: Iterable[str]) -> tuple[str, ...] | None:
     """Phrases that abstain where these are right answers; ``None``: the usual ones."""
     accepted = {normalize_answer(answer) for answer in gold}

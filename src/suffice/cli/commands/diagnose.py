@@ -6,8 +6,7 @@ import argparse
 
 from suffice.cli.options import add_json, add_traces, open_traces
 from suffice.cli.output import print_json, say
-from suffice.cli.settings_options import add_options as add_fields
-from suffice.cli.settings_options import read_settings
+from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import DiagnosisSettings
 
 
@@ -20,7 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "splits hold token margins, at which calibrator is better."
     )
     add_traces(parser)
-    add_fields(parser, DiagnosisSettings)
+    add_settings(parser, DiagnosisSettings)
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -6,8 +6,7 @@ import argparse
 
 from suffice.cli.options import add_json, add_traces, number, open_traces, positive
 from suffice.cli.output import print_json, say
-from suffice.cli.settings_options import add_options as add_fields
-from suffice.cli.settings_options import read_settings
+from suffice.cli.settings_options import add_settings, read_settings
 from suffice.errors import UsageError
 from suffice.replay.settings import SearchSettings
 
@@ -22,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Every rule is one line that 'replay --stop-when' accepts."
     )
     add_traces(parser)
-    add_fields(parser, SearchSettings)
+    add_settings(parser, SearchSettings)
     parser.add_argument(
         "--max-calls", type=number, metavar="C", help="the cap of --max-cost, on model calls"
     )

@@ -6,8 +6,7 @@ import argparse
 
 from suffice.cli.options import add_json, add_traces, open_traces
 from suffice.cli.output import print_json, say
-from suffice.cli.settings_options import add_options as add_fields
-from suffice.cli.settings_options import read_settings
+from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import SweepSettings
 
 
@@ -18,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "eval, with the knee of the curve and a five-fold cross-validation of the choice."
     )
     add_traces(parser)
-    add_fields(parser, SweepSettings)
+    add_settings(parser, SweepSettings)
     add_json(parser)
     parser.set_defaults(run=run)
 

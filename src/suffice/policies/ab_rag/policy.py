@@ -350,9 +350,8 @@ class ABRagPolicy:
         first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
         return np.asarray(first, np.int16)
 
-    # --- its part of a policy file -----------------------------------------------------------------
-    def to_json(self) -> dict[str, Any]:
-        """The body of its policy file."""
+    def document(self) -> dict[str, Any]:
+        """What its file says."""
         body: dict[str, Any] = {
             "preset": self.preset,
             "link": self.link,

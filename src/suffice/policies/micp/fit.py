@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,19 @@ from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.micp.notes import few_notes, filter_notes, tie_notes, unsampled_notes
-from suffice.policies.micp.policy import STOP_ON, Clusters, MiCPPolicy, StopOn
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.relevance_fit import fit_filter, scored_by
 from suffice.policies.micp.samples import read_samples, samples_a_round
 from suffice.policies.micp.search import Allocation, search_allocation
+from suffice.policies.micp.settings import (
+    CALIBRATE,
+    DEFAULT_ALPHA_RETRIEVAL,
+    DEFAULT_SHARE,
+    OPTIMIZE,
+    MiCPSettings,
+)
 from suffice.policies.micp.stage2 import (
-    OBJECTIVES,
-    Objective,
     Sampled,
     Stage2,
     budget_spent,
@@ -33,76 +38,11 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.scoring import Match, normalize_answer
 from suffice.signals.asking.meaning_clusters import clustered_by
-from suffice.signals.samples import CLUSTERINGS, Clustering
+from suffice.signals.samples import Clustering
 from suffice.trace.rounds.table import TraceSet
 
-OPTIMIZE, CALIBRATE = "optimize", "calibrate"
 DEFAULT_ROUNDS = 3
-DEFAULT_SHARE = 1 / 3
-DEFAULT_ALPHA_RETRIEVAL = 0.1
 LOOP_FACTS = ("model", "pipeline", "retriever", "prompt", "step", "temperature", "top_p")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MiCPSettings:
-    """How MiCP is fitted.
-
-    Parameters
-    ----------
-    alpha
-        Total error of stopping and answer set, in (0, 1).
-    rounds
-        T; ``None``: 3 (the paper's), or as many as the traces hold if fewer.
-    alpha_retrieval
-        Error of the first stage (the paper's value is lost; 0.1 is ours).
-    allocation
-        Error levels of rounds 1..T-1 by hand; ``None``: searched.
-    steps
-        Parts the budget is divided in for the search.
-    objective, weight
-        What the search minimises, and lambda_c of the composite.
-    stop_on, penalty, clusters, match
-        See :class:`suffice.policies.micp.policy.MiCPPolicy`.
-    share
-        Of the questions to fit on, how many optimise where the traces name no ``optimize`` and
-        ``calibrate`` splits.
-    seed
-        Of that division and of the lots.
-    """
-
-    alpha: float = 0.1
-    rounds: int | None = None
-    alpha_retrieval: float = DEFAULT_ALPHA_RETRIEVAL
-    allocation: tuple[float, ...] | None = None
-    steps: int = 10
-    objective: Objective = "composite"
-    weight: float = 1.0
-    stop_on: StopOn = "entropy"
-    penalty: float = 0.0
-    clusters: Clustering = "string"
-    match: Match = field(default_factory=Match)
-    share: float = DEFAULT_SHARE
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        exact_level(self.alpha, "alpha")
-        exact_level(self.alpha_retrieval, "alpha_retrieval")
-        if self.rounds is not None and self.rounds < 1:
-            raise UsageError(f"rounds must be at least 1, found {self.rounds}")
-        if self.steps < 1:
-            raise UsageError(f"the grid needs at least 1 step, found {self.steps}")
-        if self.objective not in get_args(Objective):
-            raise UsageError(f"no objective {self.objective!r}; known: {', '.join(OBJECTIVES)}")
-        if self.stop_on not in STOP_ON:
-            raise UsageError(f"no stop_on {self.stop_on!r}; known: {', '.join(STOP_ON)}")
-        if self.clusters not in CLUSTERINGS:
-            raise UsageError(f"no clusters by {self.clusters!r}; known: {', '.join(CLUSTERINGS)}")
-        if not 0.0 < self.share < 1.0:
-            raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
-        if not math.isfinite(self.weight):
-            raise UsageError(f"the weight must be a number, found {self.weight!r}")
-        if not all(0.0 <= level <= 1.0 for level in self.allocation or ()):
-            raise UsageError(f"levels of an allocation lie in [0, 1], found {self.allocation!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +219,7 @@ def draft_policy(parts: Sequence[TraceSet], settings: MiCPSettings) -> MiCPPolic
         stop_on=settings.stop_on,
         penalty=settings.penalty,
         clusters=_clusters(parts[-1], settings.clusters),
-        match=settings.match,
+        match=Match(f1=settings.match_f1),
         seed=settings.seed,
     )
 

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.policies.method import Preset
+from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
-from suffice.policies.stop_rag.settings import (
-    FEATURES,
-    PACKAGED_ENCODER,
-    SETTINGS,
-    SIGNAL_SETTINGS,
-    Features,
-    Mode,
-    SignalTrainSettings,
-    Target,
-    TrainSettings,
-)
+from suffice.policies.stop_rag.settings import SignalTrainSettings, StopRAGSettings, TrainSettings
 from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_signal_network
 from suffice.policies.stop_rag.signal_model import SignalModel, free_inputs
 from suffice.policies.stop_rag.states import REWARDS, Rewards, read_rewards, texts_of_traces
@@ -36,7 +25,7 @@ from suffice.policies.stop_rag.targets import (
     informative,
 )
 from suffice.policies.stop_rag.text_model import TextModel
-from suffice.policies.stop_rag.training import Fitted, Progress
+from suffice.policies.stop_rag.training import Fitted
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
@@ -45,87 +34,12 @@ _VALIDATION_SHARE = 0.2
 _FEW = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRAGSettings:
-    """What is learned, and from what; ``None``: as the preset has it.
-
-    Parameters
-    ----------
-    target
-        What the value of going on is learned towards; see
-        :class:`suffice.policies.stop_rag.settings.Schedule`.
-    features
-        ``text``: the network reads question and documents; ``signals``: the signals of a round alone.
-    encoder
-        Of ``text``: ``minilm``, a folder that transformers reads, or a name on the Hub.
-    reward
-        A name of :data:`suffice.policies.stop_rag.states.REWARDS`.
-    inputs
-        Of ``signals``: their names; ``None``: all that the questions define and that cost no further
-        call.
-    mode, window, layers, epochs, min_steps
-        Of the training; ``layers``: how many of the encoder's last layers are trained.
-    seed
-        Of the division into training and validation, and of the training.
-    """
-
-    target: Target = "q-lambda"
-    features: Features = "text"
-    encoder: str = PACKAGED_ENCODER
-    reward: str = "f1"
-    inputs: tuple[str, ...] | None = None
-    mode: Mode | None = None
-    window: int | None = None
-    layers: int | None = None
-    epochs: float | None = None
-    min_steps: int | None = None
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        if self.features not in FEATURES:
-            raise UsageError(f"no features {self.features!r}; allowed: {', '.join(FEATURES)}")
-        if self.reward not in REWARDS:
-            raise UsageError(f"no reward {self.reward!r}; allowed: {', '.join(REWARDS)}")
-        own = {"text": ("mode", "window", "layers"), "signals": ("inputs",)}
-        for features, names in own.items():
-            given = [name for name in names if getattr(self, name) is not None]
-            if given and features != self.features:
-                raise UsageError(f"{given[0]} is for features {features!r}, not {self.features!r}")
-        if self.features == "signals" and self.encoder != PACKAGED_ENCODER:
-            raise UsageError("features 'signals' read no text and need no encoder; leave it out")
-
-    def schedule(self, preset: Preset) -> TrainSettings | SignalTrainSettings:
-        """The preset's numbers with what is stated here."""
-        given: dict[str, Any] = {"epochs": self.epochs, "min_steps": self.min_steps}
-        base: TrainSettings | SignalTrainSettings = SIGNAL_SETTINGS[preset]
-        if self.features == "text":
-            base = replace(SETTINGS[preset], encoder=self.encoder)
-            given |= {"mode": self.mode, "window": self.window, "trained_layers": self.layers}
-        stated = {name: each for name, each in given.items() if each is not None}
-        return replace(base, target=self.target, seed=self.seed, **stated)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRun:
-    """Who watches a training, and the file it can be continued from."""
-
-    progress: Callable[[Progress], None] | None = None
-    checkpoint: Path | None = None
-
-
-def checkpoint_of(out: Path) -> Path:
-    """Where the training of a policy that goes to ``out`` keeps its checkpoint."""
-    if out.suffix == ".json":
-        return out.with_name(f"{out.stem}.checkpoint.safetensors")
-    return out / "checkpoint.safetensors"
-
-
 def fit_stop_rag(
     traces: TraceSet,
     preset: Preset,
     split: str,
     settings: StopRAGSettings,
-    run: TrainingRun | None = None,
+    run: FitRun | None = None,
 ) -> StopRAGPolicy:
     """Learn on ``split``, and choose checkpoint and threshold on the split ``validation``.
 
@@ -141,7 +55,7 @@ def fit_stop_rag(
     DataError
         When there is no such split, or the checkpoint is of another training.
     """
-    run = run or TrainingRun()
+    run = run or FitRun()
     started = time.monotonic()
     training, validation = _divide(traces, split, settings)
     schedule = settings.schedule(preset)
@@ -274,7 +188,7 @@ def _provenance(training: _Part, validation: _Part, learned: _Learned) -> dict[s
 
 
 def _learn_text(
-    training: _Part, validation: _Part, schedule: TrainSettings, run: TrainingRun
+    training: _Part, validation: _Part, schedule: TrainSettings, run: FitRun
 ) -> _Learned:
     found = train_network(
         _trajectories(training),
@@ -301,7 +215,7 @@ def _learn_signals(
     training: _Part,
     validation: _Part,
     schedule: SignalTrainSettings,
-    asked: tuple[tuple[str, ...] | None, TrainingRun],
+    asked: tuple[tuple[str, ...] | None, FitRun],
 ) -> _Learned:
     inputs, run = asked
     names = free_inputs(training.traces, inputs)

@@ -8,7 +8,7 @@ abstention, and chooses the floor on the tune split from out-of-fold calibrated 
 
 from __future__ import annotations
 
-from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE, CalibratorKind
+from suffice.policies.defaults import FLOORS, MARGIN, PUBLISHED_FLOOR, TEMPLATE, CalibratorKind
 from suffice.policies.fitting import FitData, abstention_of, fit_calibrator
 from suffice.policies.method import Preset
 from suffice.policies.rules.policy import RulePolicy
@@ -17,7 +17,6 @@ from suffice.protocols import Signal
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 
-PUBLISHED_FLOOR = 0.25
 PUBLISHED_UNDEFINED = 0.5
 SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
     "published": ("answer_stable_published", MARGIN),

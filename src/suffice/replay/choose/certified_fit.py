@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import CostModel
+from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
 from suffice.measures.measures import Measures, Metric
+from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.method import FitRun, Fitted, Method, Preset
+from suffice.policies.rules.method import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.certified import (
     METRICS,
@@ -35,19 +39,27 @@ _FEWEST = 4
 class CertifiedSettings:
     """Everything that certified choice is asked.
 
-    ``metric`` is what must not be lost (``f1``, ``em``, ``acc``; the loss ``wrong-stop`` reads EM);
-    ``split`` is halved by ``seed``; ``cost`` is what "cheapest" means (default: model calls where
-    known, else rounds).
+    ``split`` is halved by ``seed``; ``cost_model`` prices usage.
     """
 
     promise: CertifySettings = field(default_factory=CertifySettings)
     family: FamilySettings = field(default_factory=FamilySettings)
-    metric: Metric = "f1"
+    metric: Annotated[
+        Metric, Option(help="what must not be lost; the loss wrong-stop reads em")
+    ] = "f1"
     split: str = FIT_SPLIT
-    cost: str | None = None
+    cost: Annotated[
+        str | None,
+        Option(
+            help=f"what cheapest means: {', '.join(COSTS)} (default: llm_calls where recorded, else "
+            "rounds)",
+            metavar="NAME",
+            choices=tuple(COSTS),
+        ),
+    ] = None
     cost_model: CostModel = field(default_factory=CostModel)
-    f1_kind: F1Kind = "hotpotqa"
-    seed: int = 42
+    f1_kind: Annotated[F1Kind, Option(help="which F1", name="f1")] = "hotpotqa"
+    seed: Annotated[int, Option(help="of the halves", at_least=0)] = 42
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
@@ -206,3 +218,75 @@ def _notes(chosen: TraceSet, labelled: int, outcome: Certification) -> list[str]
             "and were not tested"
         )
     return notes
+
+
+# --- as a method -----------------------------------------------------------------------------------
+class Certified(Method):
+    """Certified choice among what ``suffice fit`` knows; it stands above the policies it chooses from."""
+
+    name = "certified"
+    summary = "the cheapest policy of a family whose loss against the full budget is proven small"
+    source = "Angelopoulos et al. 2021"
+    about = "half of the split fits, orders and sets thresholds, the other half proves"
+    presets = ("corrected",)
+    main_field = "rule"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """Everything but the split."""
+        del preset
+        return CertifiedSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """The policy of :func:`fit_certified`."""
+        del preset, run
+        return fit_certified(measures, replace(settings, split=split)).policy
+
+    def fit_told(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Fitted:
+        """The same with the members tested."""
+        del preset
+        found = fit_certified(measures, replace(settings, split=split))
+        return Fitted(
+            policy=found.policy,
+            max_rounds=measures.traces.n_rounds,
+            lines=_told(found),
+            document=found.to_json(),
+            notes=found.notes,
+        )
+
+    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
+        """A rule with its guarantee."""
+        del file
+        return read_rule(document)
+
+
+METHOD = Certified()
+
+
+def _told(found: CertifiedPolicy) -> tuple[str, ...]:
+    promise = found.policy.guarantee
+    kept = (
+        "         so the policy takes the full budget"
+        if promise["fell_back"]
+        else f"promise  expected {promise['loss']} loss in {promise['metric']} of at most "
+        f"{promise['max_loss']:g} with probability {promise['confidence']:g}; measured "
+        f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
+    )
+    return (
+        f"rule     {found.policy.rule}",
+        f"result   {promise['reason']}",
+        kept,
+        f"cost     {promise['mean_cost']:.4g} {found.cost.label} a question, "
+        f"{promise['full_budget_cost']:.4g} at the full budget",
+        f"family   {promise['family']}: {promise['members']} members, {promise['tested']} tested "
+        f"({promise['correction']}), {promise['certified']} certified; halves of "
+        f"{promise['questions']['learn']} and {promise['questions']['test']} questions",
+        "holds    for questions drawn like these, with this model, prompt and retriever",
+        "use      suffice replay {traces} --policy {policy}",
+    )

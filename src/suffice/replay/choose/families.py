@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from types import MappingProxyType
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads
 from suffice.measures.measures import Measures
 from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.options import Option, read_grid
 from suffice.policies.defaults import TEMPLATE
 from suffice.policies.fitting import fit_data, fit_rule
 from suffice.policies.rules.columns import RuleColumns
@@ -43,28 +45,60 @@ _MOST_MEMBERS = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilySettings:
-    """What is in the family.
+    """What is in the family; what each field means stands with it."""
 
-    Parameters
-    ----------
-    family
-        ``fixed``: every K; ``thresholds``: one rule over a grid; ``rule``: OR and AND rules.
-    rule, thresholds
-        Of ``thresholds``: a rule with one ``?`` and its grid (0.00, 0.05, ... 0.95).
-    signals
-        Of ``rule``; ``None``: every signal the trace defines without asking a model.
-    levels
-        Of ``rule``: thresholds a signal, evenly spaced quantiles on the first half.
-    max_signals
-        Of ``rule``: how many signals one rule combines at most.
-    """
-
-    family: str = "rule"
-    rule: str = TEMPLATE
-    thresholds: tuple[float, ...] | None = None
-    signals: tuple[str, ...] | None = None
-    levels: int = 9
-    max_signals: int = 2
+    family: Annotated[
+        str,
+        Option(
+            choices=("rule", "thresholds", "fixed"),
+            help="rule: OR and AND rules over the trace's signals; thresholds: one rule over a grid; "
+            "fixed: every number of rounds (default: rule); each includes the full budget",
+        ),
+    ] = "rule"
+    rule: Annotated[
+        str,
+        Option(
+            help="with --family thresholds: a rule with one '?'",
+            metavar="RULE",
+            goes_with=("family", "thresholds"),
+        ),
+    ] = TEMPLATE
+    thresholds: Annotated[
+        tuple[float, ...] | None,
+        Option(
+            help="with --family thresholds (default: 0:0.95:0.05)",
+            metavar="LOW:HIGH:STEP|A,B,...",
+            name="grid",
+            parse=read_grid,
+            goes_with=("family", "thresholds"),
+        ),
+    ] = None
+    signals: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            help="with --family rule (default: all that the trace defines without asking a model)",
+            metavar="A,B,...",
+            goes_with=("family", "rule"),
+        ),
+    ] = None
+    levels: Annotated[
+        int,
+        Option(
+            help="with --family rule: thresholds a signal, evenly spaced quantiles on the first half",
+            metavar="N",
+            at_least=1,
+            goes_with=("family", "rule"),
+        ),
+    ] = 9
+    max_signals: Annotated[
+        int,
+        Option(
+            help="with --family rule: signals a rule combines at most",
+            metavar="N",
+            at_least=1,
+            goes_with=("family", "rule"),
+        ),
+    ] = 2
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:

@@ -11,8 +11,13 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.fitting import FitData, fit_data, fit_rule
-from suffice.policies.fixed import FixedPolicy
-from suffice.policies.registry import METHODS, Method, fit_method, method_and_preset
+from suffice.policies.method import Method
+from suffice.policies.registry import (
+    fit_method,
+    method_and_preset,
+    method_names,
+    unfitted_policy,
+)
 from suffice.policies.rules.policy import rule_needs
 from suffice.protocols import StopPolicy
 from suffice.replay.run.references import CLOSED_BOOK, ORACLES
@@ -83,9 +88,9 @@ def _named(measures: Measures, fitting: Measures, name: str) -> Candidate:
         return Candidate(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
         return Candidate(name=name, kind="oracle", preset=None, policy=None)
-    fixed = FixedPolicy.named(name)
-    if fixed is not None:
-        return Candidate(name=name, kind=fixed.kind, preset=None, policy=fixed)
+    ready = unfitted_policy(name)
+    if ready is not None:
+        return Candidate(name=name, kind=ready.kind, preset=None, policy=ready)
     found = method_and_preset(name)
     if found is not None:
         method, preset = found
@@ -93,7 +98,7 @@ def _named(measures: Measures, fitting: Measures, name: str) -> Candidate:
             _require_splits(fitting.traces, f"policy {name!r}", method)
         else:
             fitting = measures
-        fitted = fit_method(method.name, fitting.traces, preset, FIT_SPLIT)
+        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT)
         return Candidate(name=name, kind=fitted.kind, preset=preset, policy=fitted)
     if names_policy_file(name):
         file = load_policy(name)
@@ -104,9 +109,10 @@ def _named(measures: Measures, fitting: Measures, name: str) -> Candidate:
             policy=file.policy,
             max_rounds=file.max_rounds,
         )
+    methods = ", ".join(f"{method}, {method}-corrected" for method in method_names())
     raise UsageError(
         f"unknown policy {name!r}; known: fixed-K, {', '.join((*ORACLES, CLOSED_BOOK))}, "
-        f"{', '.join(f'{method}, {method}-corrected' for method in METHODS)}, or a policy file (.json). "
+        f"{methods}, or a policy file (.json). "
         "A rule's text goes to --stop-when"
     )
 

@@ -19,13 +19,13 @@ from suffice.bench.micp.run import divide, micp_study
 from suffice.bench.micp.table import micp_tables
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
+from suffice.policies.micp.fit import FitParts, fit_on
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_fit import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import OBJECTIVES, Objective, calibrate_without_stopping
 from suffice.replay.run.answer_sets import AnswerSetResult, Resampling, answer_sets
-from suffice.scoring import Match
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold
@@ -46,7 +46,7 @@ def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float
     [
         MiCPSettings(steps=4),
         MiCPSettings(steps=4, stop_on="top-confidence", penalty=0.1, weight=0.5),
-        MiCPSettings(steps=3, clusters="embedding", match=Match(f1=0.5), rounds=2),
+        MiCPSettings(steps=3, clusters="embedding", match_f1=0.5, rounds=2),
     ],
 )
 def test_a_cell_is_what_fitting_and_replaying_its_parts_gives(fit: MiCPSettings) -> None:

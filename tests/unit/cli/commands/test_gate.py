@@ -174,7 +174,7 @@ class TestPlans:
         ("arguments", "expected"),
         [
             (["--split", "eval"], "--split has no meaning for a gate on plan traces"),
-            (["--calibrator", "platt"], "--calibrator has no meaning"),
+            (["--calibrator", "platt"], "takes failure_loss, retrieval_cost; leave calibrator out"),
         ],
     )
     def test_options_without_a_meaning_are_refused(

@@ -9,9 +9,10 @@ import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.pipelines.live.requirements import cluster_cosine
-from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on, fit_parts
+from suffice.policies.micp.fit import FitParts, fit_on, fit_parts
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.registry import fit_method
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import sampled_records, to_trace_set
