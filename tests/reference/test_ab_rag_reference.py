@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from suffice.bench.ab_rag.run import ABRagStudy, StudySettings, ab_rag_study
+from suffice.bench.ab_rag.found import ABRagStudy
+from suffice.bench.ab_rag.run import StudySettings, ab_rag_study
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
