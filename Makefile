@@ -42,6 +42,7 @@ check: $(VENV)/.dev ## format, lint, types, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/make_docs.py --check
+	$(BIN)/python tools/sizes.py
 
 format: $(VENV)/.dev ## format and mend what can be mended
 	$(BIN)/ruff format .

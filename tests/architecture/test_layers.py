@@ -290,13 +290,6 @@ KNOW_A_METHOD: dict[str, tuple[str, ...]] = {
     "cli/commands/bench_stop_rag.py": ("stop_rag",),
 }
 
-WAITING = (
-    *("cli/commands/fit.py", "cli/commands/sweep.py", "cli/fit_options.py"),
-    *("policies/registry.py", "policies/kinds.py", "policies/file.py", "policies/controls.py"),
-    *("replay/choose/families.py", "replay/choose/sweep.py", "replay/diagnose/"),
-)
-"""Places that still know methods, until each method stands behind one object."""
-
 
 def _methods_of(each: Import) -> list[str]:
     parts = each.module.split(".")
@@ -313,7 +306,7 @@ def test_a_method_is_known_by_its_folder_alone() -> None:
     wrong = []
     for file in FILES:
         place = file.relative_to(ROOT).as_posix()
-        if place.startswith(("__init__.py", "bench/", "testing/", *WAITING)):
+        if place.startswith(("__init__.py", "bench/", "testing/")):
             continue
         own_folder = place.split("/")[1:2] if part(file) == "policies" else []
         known = [

@@ -218,7 +218,7 @@ def _load_entry(name: str) -> Method:
     where = f"the method {name!r} that {_package(entry)} brings as {entry.value!r}"
     try:
         found = entry.load()
-    except Exception as error:
+    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
         said = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"{where} cannot be loaded: {said}") from error
     if not isinstance(found, Method):

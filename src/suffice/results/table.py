@@ -49,6 +49,9 @@ class Column:
         How many letters of a text a terminal shows in a row; longer ones stand in full below.
     once
         Whether a terminal leaves out a text that the row above has too.
+    whole
+        Whether its text is to be copied, as a rule is: it stays in a line, which then may be longer than
+        a terminal is wide. For the last column.
     drop
         Those of the highest go first where a line is too short, and are named below; 0: never.
     """
@@ -61,6 +64,7 @@ class Column:
     signed: bool = False
     most: int | None = None
     once: bool = False
+    whole: bool = False
     drop: int = 0
 
     @property
@@ -97,7 +101,7 @@ class Table:
         A row has one value a column; NaN and ``None`` are unknown. Without columns, title and notes
         are all there is.
     title
-        What the figures are.
+        What the figures are; in text, a line break in it stays.
     notes
         Sentences to know when reading it.
     names
@@ -145,7 +149,7 @@ class Table:
         limit = None if width is None else max(width, _NARROWEST)
         body, full = _text_body(self, limit)
         blocks = [
-            [*_wrapped(self.title, limit), *body],
+            [line for text in self.title.split("\n") for line in _wrapped(text, limit)] + body,
             full + [line for note in self.notes for line in _wrapped(note, limit)],
         ]
         return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -312,8 +316,8 @@ class _Shown:
     head: list[str]
     cells: list[list[str]]
     left: bool
+    column: Column
     wraps: bool
-    drop: int
 
     @property
     def name(self) -> str:
@@ -321,7 +325,8 @@ class _Shown:
 
     @property
     def width(self) -> int:
-        return max(map(_cells_wide, [*self.head, *(line for cell in self.cells for line in cell)]))
+        cells = [] if self.column.whole else self.cells
+        return max(map(_cells_wide, [*self.head, *(line for cell in cells for line in cell)]))
 
 
 def _cells_wide(text: str) -> int:
@@ -363,8 +368,8 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
                 visible(column.heading).split("\n"),
                 [[cell] for cell in cells],
                 is_text,
-                is_text and column.most is None and number >= table.names,
-                column.drop,
+                column,
+                is_text and column.most is None and not column.whole and number >= table.names,
             )
         )
     names = min(table.names, len(columns))
@@ -375,7 +380,7 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
     lines = _fitting(kept, names, width)
     if lines is None:
         heads = [visible(column.heading).replace("\n", " ") for column in table.columns]
-        return list(_stacked(heads, grid, width)), []
+        return list(_stacked(heads, grid, width, named=table.names > 0)), []
     if len(kept) < len(columns):
         gone = ", ".join(column.name for column in columns if column not in kept)
         full = [*_wrapped(f"Left out for width: {gone}.", width), *full]
@@ -385,8 +390,8 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
 def _kept(columns: list[_Shown], width: int) -> list[_Shown]:
     """The columns without those that may be left out and have no room."""
     kept = list(columns)
-    while _total(kept, 1) > width and any(column.drop for column in kept):
-        kept.remove(max(kept, key=lambda column: column.drop))
+    while _total(kept, 1) > width and any(each.column.drop for each in kept):
+        kept.remove(max(kept, key=lambda each: each.column.drop))
     return kept
 
 
@@ -442,13 +447,16 @@ def _padded(cell: str, width: int, *, left: bool) -> str:
     return cell + space if left else space + cell
 
 
-def _stacked(heads: Sequence[str], grid: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+def _stacked(
+    heads: Sequence[str], grid: Sequence[Sequence[str]], width: int, *, named: bool
+) -> Iterator[str]:
     """Every row as a list of its cells."""
     for number, row in enumerate(grid):
         if number:
             yield ""
-        yield from _wrapped(row[0], width) or [""]
-        for head, cell in zip(heads[1:], row[1:], strict=True):
+        if named:
+            yield from _wrapped(row[0], width) or [""]
+        for head, cell in list(zip(heads, row, strict=True))[named:]:
             if cell:
                 lines = _wrapped(f"{head}: {cell}", width - 2, "  ")
                 yield from (f"  {line}" for line in lines)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from suffice.errors import UsageError
 from suffice.results.markup import Html, join
 from suffice.results.table import WIDTH, Table
+
+_MOST_ROWS = 100  # that a notebook shows
 
 
 class Tabular:
@@ -55,4 +58,11 @@ class Tabular:
 
     def _repr_html_(self) -> Html:
         """What a notebook shows."""
-        return join(each.html() for each in self.tables())
+        return join(_first_rows(each).html() for each in self.tables())
+
+
+def _first_rows(table: Table) -> Table:
+    if len(table.rows) <= _MOST_ROWS:
+        return table
+    note = f"The first {_MOST_ROWS} of {len(table.rows):,} rows."
+    return replace(table, rows=table.rows[:_MOST_ROWS], notes=(note, *table.notes))

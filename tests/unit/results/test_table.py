@@ -141,6 +141,13 @@ def test_a_long_text_is_wrapped_before_columns_are_split() -> None:
     ]
 
 
+def test_a_text_to_copy_stays_in_a_line() -> None:
+    rule = "answer_stable >= 1 and round >= 2 or overlap > 0.5"
+    columns = (Column(name="f1", kind="percent"), Column(name="rule", whole=True))
+    table = Table(name="rules", columns=columns, rows=((0.5, rule),))
+    assert table.text(20).split("\n") == ["  f1  rule", "-" * 10, f"50.0  {rule}"]
+
+
 def test_letters_of_two_cells_keep_the_columns_aligned() -> None:
     table = Table(
         name="t",
@@ -267,7 +274,7 @@ def test_hostile_text_in_html() -> None:
 def test_hostile_text_in_text() -> None:
     text = hostile().text(200)
     assert "\u202e" not in text
-    assert len(text.split("\n")) == len(hostile().text(None).split("\n")) == 8
+    assert len(text.split("\n")) == len(hostile().text(None).split("\n")) == 9
 
 
 def test_hostile_text_stays_as_it_is_in_csv() -> None:

@@ -148,7 +148,8 @@ def _point(cell: Cell, mark: str, name: str, across: float) -> Point | None:
         family=_family(cell.agent),
         x=across,
         y=success.mean,
-        hint=f"{name}: {percent(success.mean)}% at {decimal(across)}",
+        name=name,
+        said=f"{percent(success.mean)}% at {decimal(across)}",
         interval=_ends(success),
     )
 

@@ -96,7 +96,8 @@ def _point(contender: Contender, mark: str) -> Point:
         family="fixed" if contender.kind == "fixed" else "adaptive",
         x=rounds,
         y=f1,
-        hint=f"{mark}  {contender.name}: F1 {percent(f1)}%, {decimal(rounds)} rounds",
+        name=f"{mark}  {contender.name}",
+        said=f"F1 {percent(f1)}%, {decimal(rounds)} rounds",
         around=[(run.mean_rounds, run.f1) for run in runs],
     )
 

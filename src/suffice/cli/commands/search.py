@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from suffice.cli.options import add_json, add_traces, number, open_traces, positive
-from suffice.cli.output import print_json, say
+from suffice.cli.options import add_traces, number, open_traces, positive
+from suffice.cli.output import add_format, print_result, say
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.errors import UsageError
 from suffice.replay.settings import SearchSettings
@@ -33,22 +33,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=positive, default=15, metavar="N", help="rules to print (default: 15)"
     )
-    add_json(parser)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Search and print."""
     from suffice.replay.choose.search import search
-    from suffice.report.tables.search import search_table
 
     result = search(open_traces(arguments, say), _settings(arguments))
-    if arguments.json:
-        print_json(result.to_json(naive=arguments.report_naive))
-        for note in result.notes:
-            say(f"note: {note}")
-    else:
-        print(search_table(result, top=arguments.top, naive=arguments.report_naive))
+    print_result(
+        arguments,
+        result.tables(top=arguments.top, naive=arguments.report_naive),
+        lambda: result.to_json(naive=arguments.report_naive),
+        [f"note: {note}" for note in result.notes],
+    )
     return 0
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from suffice.cli.options import add_json, add_traces, open_traces
-from suffice.cli.output import print_json, say
+from suffice.cli.options import add_traces, open_traces
+from suffice.cli.output import add_format, print_result, say
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import SweepSettings
 
@@ -18,20 +18,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_traces(parser)
     add_settings(parser, SweepSettings)
-    add_json(parser)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Sweep and print."""
     from suffice.replay.choose.sweep import sweep
-    from suffice.report.tables.sweep import sweep_table
 
     result = sweep(open_traces(arguments, say), read_settings(arguments, SweepSettings))
-    if arguments.json:
-        print_json(result.to_json())
-        for note in result.notes:
-            say(f"note: {note}")
-    else:
-        print(sweep_table(result))
+    notes = [f"note: {note}" for note in result.notes]
+    print_result(arguments, result.tables(), result.to_json, notes)
     return 0

@@ -27,8 +27,7 @@ from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.pipelines.loops.sources import Retrieval, corpus_retriever
 from suffice.policies.file import load_policy, names_policy_file
-from suffice.policies.fixed import FixedPolicy
-from suffice.policies.registry import method_and_preset
+from suffice.policies.registry import method_and_preset, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Certainty, ChatModel, Encoder, Retriever, StopPolicy
 from suffice.trace.rounds.records import Passage
@@ -85,9 +84,9 @@ def _checked(chosen: ChosenPolicy) -> ChosenPolicy:
 
 
 def _named(name: str) -> ChosenPolicy:
-    fixed = FixedPolicy.named(name)
-    if fixed is not None:
-        return ChosenPolicy(policy=fixed, max_rounds=fixed.rounds)
+    ready = unfitted_policy(name)
+    if ready is not None:
+        return ChosenPolicy(policy=ready, max_rounds=ready.facts.max_rounds)
     if name.startswith("oracle-"):
         raise UsageError(f"{name} needs gold answers and cannot run live; use 'suffice replay'")
     if name == "closed-book":

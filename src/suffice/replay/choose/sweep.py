@@ -26,6 +26,11 @@ from suffice.policies.thresholds import (
 )
 from suffice.replay.choose.thresholded_signals import grid_of
 from suffice.replay.settings import SweepSettings
+from suffice.results.as_json import as_json
+from suffice.results.formats import percent, points
+from suffice.results.markup import visible
+from suffice.results.table import Column, Table
+from suffice.results.tabular import Tabular
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
@@ -39,12 +44,12 @@ class SweptThreshold:
 
     threshold: float
     tune_f1: float
-    tune_error: float
+    tune_error: float = field(metadata={"json": "tune_standard_error"})
     tune_rounds: float
     eval_f1: float
     eval_em: float
     eval_rounds: float
-    gain: float | None
+    gain: float | None = field(metadata={"json": "gain_per_round"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +61,21 @@ class Knee:
     """
 
     threshold: float | None
-    share: float
+    share: float = field(metadata={"json": "share_of_resamples"})
     warning: str | None
 
+    @property
+    def in_words(self) -> str:
+        """Where it is and how sure that is, or why there is none."""
+        if self.warning is not None:
+            return f"{self.warning}."
+        return (
+            f"{self.threshold:.6g}, where {self.share:.0%} of the resamples put it or a neighbour."
+        )
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepResult:
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SweepResult(Tabular):
     """A sweep with its choice.
 
     ``chosen`` is the cheapest threshold within one standard error of the best out-of-fold tune F1.
@@ -92,31 +106,15 @@ class SweepResult:
         return {
             "rule": self.settings.rule,
             "calibrator": self.settings.calibrator,
-            "thresholds": [
-                {
-                    "threshold": point.threshold,
-                    "tune_f1": point.tune_f1,
-                    "tune_standard_error": point.tune_error,
-                    "tune_rounds": point.tune_rounds,
-                    "eval_f1": point.eval_f1,
-                    "eval_em": point.eval_em,
-                    "eval_rounds": point.eval_rounds,
-                    "gain_per_round": point.gain,
-                }
-                for point in self.points
-            ],
+            "thresholds": as_json(self.points),
             "chosen": self.chosen,
             "chosen_rule": self.chosen_rule,
-            "knee": {
-                "threshold": self.knee.threshold,
-                "share_of_resamples": self.knee.share,
-                "warning": self.knee.warning,
-            },
+            "knee": as_json(self.knee),
             "cross_validation": {
                 "fold_choices": list(self.fold_choices),
                 "held_out_f1": self.held_out_f1,
-                "selection_gap": self.selection_gap.to_json(),
-                "split_gap": self.split_gap.to_json(),
+                "selection_gap": as_json(self.selection_gap),
+                "split_gap": as_json(self.split_gap),
             },
             "tune_split": self.settings.tune_split,
             "eval_split": self.settings.eval_split,
@@ -128,6 +126,61 @@ class SweepResult:
             "traces": self.source,
             "notes": list(self.notes),
         }
+
+    def tables(self) -> tuple[Table]:
+        """Every threshold on both splits; the choice, the knee and the gaps below."""
+        columns = (
+            Column(name="threshold", kind="significant"),
+            Column(name="tune_f1", kind="percent", head="tune F1"),
+            Column(name="tune_standard_error", kind="percent", head="s.e."),
+            Column(name="tune_rounds", kind="number", digits=2, head="rounds"),
+            Column(name="gain_per_round", kind="points", head="F1/round"),
+            Column(name="eval_f1", kind="percent", head="eval F1"),
+            Column(name="eval_em", kind="percent", head="EM"),
+            Column(name="eval_rounds", kind="number", digits=2, head="rounds"),
+            Column(name="choice", head=""),
+        )
+        rows = [
+            [
+                *(point.threshold, point.tune_f1, point.tune_error, point.tune_rounds, point.gain),
+                *(point.eval_f1, point.eval_em, point.eval_rounds, self.mark(point.threshold)),
+            ]
+            for point in self.points
+        ]
+        return (
+            Table(
+                name="thresholds",
+                title=self.settings.rule,
+                columns=columns,
+                rows=rows,
+                notes=self.explained(),
+            ),
+        )
+
+    def mark(self, threshold: float) -> str:
+        """``chosen`` and ``knee`` where they apply."""
+        marks = ["chosen"] if threshold == self.chosen else []
+        if threshold == self.knee.threshold:
+            marks.append("knee" if self.knee.warning is None else "knee, unclear")
+        return ", ".join(marks)
+
+    def explained(self) -> list[str]:
+        """What the figures are, the choice, the knee and the gaps, sentence by sentence."""
+        tune, held = self.settings.tune_split, self.settings.eval_split
+        choices = ", ".join(f"{threshold:.6g}" for threshold in self.fold_choices)
+        return [
+            f"Tune: out of fold on {self.questions[0]} labelled questions of split {tune}; eval: fitted "
+            f"on {tune}, scored on {self.questions[1]} of split {held}. Scores in percent; F1/round: "
+            "points of tune F1 gained per extra round over the next cheaper threshold.",
+            "Chosen: the cheapest within one standard error of the best tune F1: "
+            f"{visible(self.chosen_rule)}",
+            f"Knee: {self.knee.in_words}",
+            "Held-out folds (fitted and chosen without them): F1 "
+            f"{percent(self.held_out_f1)}, choices {choices}.",
+            f"Selection gap, tune minus held-out folds: {points(self.selection_gap)}. "
+            f"Difference of the splits, {held} minus held-out folds: {points(self.split_gap)}.",
+            *(f"Note: {visible(note)}" for note in self.notes),
+        ]
 
 
 def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:

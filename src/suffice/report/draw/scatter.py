@@ -27,16 +27,18 @@ from suffice.results.markup import Html
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A marked point; without a ``mark`` it has no badge.
+    """A marked point that shows ``name`` and what is ``said`` of it under a pointer.
 
-    ``interval`` is of its height, ``narrow`` another one beside it; ``around`` are small points tied to it.
+    Without a ``mark`` it has no badge. ``interval`` is of its height, ``narrow`` another one beside it;
+    ``around`` are small points tied to it.
     """
 
     mark: str
     family: Family
+    name: str
+    said: str
     x: float
     y: float
-    hint: str
     interval: Span | None = None
     narrow: Span | None = None
     around: Sequence[tuple[float, float]] = ()
@@ -111,7 +113,7 @@ def _points(
         if point.mark:
             yield line(place, end, "leader")
     for point, place in zip(points, at, strict=True):
-        yield dot(place, point.family, point.hint)
+        yield dot(place, point.family, f"{point.name}: {point.said}")
     for point, end in zip(points, badges, strict=True):
         if point.mark:
             yield badge(end, point.mark, point.family)

@@ -10,7 +10,7 @@ from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.draw.marks import Marked, label, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.page.section import Chart, Material, Section, Shown, columns, plain
-from suffice.results.formats import amount, bracket, count, decimal, percent
+from suffice.results.formats import amount, count, decimal, percent
 from suffice.results.markup import Html, data_table, element, join
 
 _MOST_ROWS = 12
@@ -31,7 +31,6 @@ def _show(material: Material) -> Shown:
         element("li", label(policy), element("small", "baseline") if policy.baseline else "")
         for policy in policies
     )
-    scores = (f1_chart(result, policies), em_chart(result, policies))
     return Shown(
         finding="scores against cost, where policies stop, what they pay",
         blocks=[
@@ -39,7 +38,7 @@ def _show(material: Material) -> Shown:
                 "Squares and numbers: fixed budgets. Circles and letters: policies. Diamonds: oracles."
             ),
             element("ul", *marks, class_="marks", aria_label="Key to the marks"),
-            *(chart for chart in scores if chart is not None),
+            *score_charts(result, policies),
             stops_chart(result, policies),
             cost_chart(result, policies),
         ],
@@ -50,94 +49,91 @@ SECTION = Section(name="charts", heading="Charts", show=_show, opened=True)
 
 
 # --- scores against cost -------------------------------------------------------------------------
-def f1_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart | None:
-    """F1 against mean cost with intervals and the fixed-k frontier; ``None``: nothing is labelled."""
-    frontier = result.frontier
-    if frontier is None:
-        return None
-    curve = list(zip(frontier.costs, frontier.f1, strict=True))
-    scored = [policy for policy in policies if policy.result.f1 is not None]
-    rows = [
-        (
-            policy.full_name,
-            amount(_paid(policy.result, result.cost)),
-            percent(policy.result.f1),
-            bracket(policy.result.f1_interval),
-        )
-        for policy in scored
-    ]
-    rows += [
-        (f"frontier, k = {number}", amount(cost), percent(value), "")
-        for number, (cost, value) in enumerate(curve, 1)
-    ]
-    head = ("policy", f"mean {result.cost.per_question}", "F1 %", "95% interval")
-    points = [_point(policy, result, "F1", policy.result.f1) for policy in scored]
-    return Chart(
-        heading="F1 against cost",
-        pictures=[_scores(result, "F1", points, curve)],
-        caption="Up is better, left is cheaper. Whiskers: 95% intervals of "
-        f"{result.resamples} resamples of the questions. Line: the fixed-k frontier; a policy earns its "
-        "place above it.",
-        table=data_table("F1 and cost of every policy", head, rows),
-    )
-
-
-def em_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart | None:
-    """EM against mean cost; a line joins the fixed-k policies; ``None``: nothing is labelled."""
+def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart]:
+    """F1 with intervals and the fixed-k frontier, and EM, against mean cost; none without labels."""
     if result.frontier is None:
-        return None
-    scored = [policy for policy in policies if policy.result.em is not None]
-    points = [_point(policy, result, "EM", policy.result.em) for policy in scored]
-    curve = sorted((point.x, point.y) for point in points if point.family == "fixed")
-    rows = [
-        (policy.full_name, amount(point.x), percent(point.y))
-        for policy, point in zip(scored, points, strict=True)
+        return []
+    f1 = [
+        _point(policy, result, "F1", value)
+        for policy in policies
+        if (value := policy.result.f1) is not None
     ]
-    head = ("policy", f"mean {result.cost.per_question}", "EM %")
-    return Chart(
-        heading="EM against cost",
-        pictures=[_scores(result, "EM", points, curve)],
-        caption="Up is better, left is cheaper. The line joins the fixed-k policies shown. "
-        "Intervals are computed for F1 only.",
-        table=data_table("EM and cost of every policy", head, rows),
-    )
+    em = [
+        _point(policy, result, "EM", value)
+        for policy in policies
+        if (value := policy.result.em) is not None
+    ]
+    fixed = sorted((point.x, point.y) for point in em if point.family == "fixed")
+    frontier = list(zip(result.frontier.costs, result.frontier.f1, strict=True))
+    of_frontier = [
+        (f"frontier, k = {number}", amount(cost), percent(value), "")
+        for number, (cost, value) in enumerate(frontier, 1)
+    ]
+    return [
+        _score_chart(
+            result,
+            "F1",
+            (f1, frontier),
+            [*((*_numbers(point), _ends(point)) for point in f1), *of_frontier],
+            f"Whiskers: 95% intervals of {result.resamples} resamples of the questions. Line: the fixed-k "
+            "frontier; a policy earns its place above it.",
+        ),
+        _score_chart(
+            result,
+            "EM",
+            (em, fixed),
+            [_numbers(point) for point in em],
+            "The line joins the fixed-k policies shown. Intervals are computed for F1 only.",
+        ),
+    ]
 
 
-def _paid(policy: PolicyResult, axis: CostAxis) -> float:
-    paid = policy.costs.get(axis.name)
-    return policy.mean_rounds if paid is None else paid
-
-
-def _point(policy: Marked, result: ReplayResult, score: str, value: float | None) -> Point:
-    paid = _paid(policy.result, result.cost)
+def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Point:
+    known = policy.result.costs.get(result.cost.name)
+    paid = policy.result.mean_rounds if known is None else known
     interval = policy.result.f1_interval if score == "F1" else None
-    reached = f"{score} {percent(value)}%, {amount(paid)} {result.cost.per_question}"
     return Point(
         mark=policy.mark,
         family=policy.family,
+        name=policy.full_name,
+        said=f"{score} {percent(value)}%, {amount(paid)} {result.cost.per_question}",
         x=paid,
-        y=value or 0.0,
-        hint=f"{policy.full_name}: {reached}",
+        y=value,
         interval=None if interval is None else (interval.low, interval.high),
     )
 
 
-def _scores(
+def _numbers(point: Point) -> tuple[str, str, str]:
+    return point.name, amount(point.x), percent(point.y)
+
+
+def _ends(point: Point) -> str:
+    return "" if point.interval is None else f"[{', '.join(map(percent, point.interval))}]"
+
+
+def _score_chart(
     result: ReplayResult,
     score: str,
-    points: Sequence[Point],
-    frontier: Sequence[tuple[float, float]],
-) -> Html:
+    drawn: tuple[Sequence[Point], Sequence[tuple[float, float]]],
+    rows: Sequence[Sequence[str]],
+    caption: str,
+) -> Chart:
+    """Points and the line through budgets; a table of four columns has intervals."""
     cost = f"mean {result.cost.per_question}"
-    return scatter(
-        Scatter(
-            title=f"{score} against {cost}",
-            description=f"{len(points)} policies; the key names the marks, the table has the numbers.",
-            x_name=cost,
-            y_name=f"{score}, %",
-            points=points,
-            frontier=frontier,
-        )
+    chart = Scatter(
+        title=f"{score} against {cost}",
+        description=f"{len(drawn[0])} policies; the key names the marks, the table has the numbers.",
+        x_name=cost,
+        y_name=f"{score}, %",
+        points=drawn[0],
+        frontier=drawn[1],
+    )
+    head = ("policy", cost, f"{score} %", "95% interval")[: len(rows[0])]
+    return Chart(
+        heading=f"{score} against cost",
+        pictures=[scatter(chart)],
+        caption=f"Up is better, left is cheaper. {caption}",
+        table=data_table(f"{score} and cost of every policy", head, rows),
     )
 
 

@@ -18,7 +18,6 @@ from suffice.report.page.section import (
     two_lines,
     with_interval,
 )
-from suffice.report.tables.search import search_notes, search_verdict
 from suffice.results.formats import amount, bracket, counted, decimal, p_value, percent, signed
 from suffice.results.markup import Html, element, join, shorten, visible
 
@@ -37,12 +36,12 @@ def search_section(result: SearchResult, *, naive: bool = False) -> Shown:
         f"{settings.eval_split}."
     )
     first = [(str(number), rule) for number, rule in enumerate(result.rules[:_TOP], 1)]
-    verdict = search_verdict(result).replace("No rule", "none", 1)
+    verdict = result.verdict.replace("No rule", "none", 1)
     return Shown(
         finding=f"{counted(result.evaluated, 'rule')}, {verdict} after correction",
         blocks=[
             plain(intro),
-            listed([*search_notes(result, naive=naive), *result.notes]),
+            listed([*result.explained(naive=naive), *result.notes]),
             _front(result, naive=naive),
             element("h3", f"The first {len(first)} rules, best on tune first"),
             _rules("Rules found, best on tune first", first, result, naive=naive),
@@ -92,7 +91,8 @@ def _point(mark: str, rule: SearchedRule, *, naive: bool) -> Point:
         family="adaptive",
         x=rule.cost,
         y=rule.f1,
-        hint=f"{shorten(visible(rule.rule), 120)}: F1 {percent(rule.f1)}%, {amount(rule.cost)}",
+        name=shorten(visible(rule.rule), 120),
+        said=f"F1 {percent(rule.f1)}%, {amount(rule.cost)}",
         interval=(rule.interval.low, rule.interval.high),
         narrow=(rule.naive.low, rule.naive.high) if naive else None,
     )

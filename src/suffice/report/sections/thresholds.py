@@ -8,13 +8,7 @@ from suffice.replay.choose.sweep import SweepResult
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
 from suffice.report.page.section import Chart, Section, Shown, columns, listed, plain
-from suffice.report.tables.sweep import (
-    knee_in_words,
-    sweep_notes,
-    threshold_figures,
-    threshold_marks,
-)
-from suffice.results.formats import decimal, percent
+from suffice.results.formats import decimal, percent, signed
 from suffice.results.markup import Html, data_table, element, join
 
 
@@ -29,7 +23,7 @@ def thresholds_section(result: SweepResult) -> Shown:
             plain("The number written ? in ", element("code", result.settings.rule), "."),
             _f1_chart(result),
             _rounds_chart(result),
-            listed(sweep_notes(result)),
+            listed(result.explained()),
         ],
     )
 
@@ -59,7 +53,7 @@ def _f1_chart(result: SweepResult) -> Chart:
     )
     caption = (
         "Band: one standard error of tune F1, out of fold. Chosen: the cheapest within one standard error "
-        f"of the best. Knee: {knee_in_words(result)}"
+        f"of the best. Knee: {result.knee.in_words}"
     )
     return _chart(chart, result, caption, _table(result))
 
@@ -148,8 +142,14 @@ def _table(result: SweepResult) -> Html:
     rows = [
         (
             f"{point.threshold:g}",
-            threshold_marks(result, point.threshold),
-            *threshold_figures(point),
+            result.mark(point.threshold),
+            percent(point.tune_f1),
+            percent(point.tune_error),
+            decimal(point.tune_rounds),
+            signed(point.gain),
+            percent(point.eval_f1),
+            percent(point.eval_em),
+            decimal(point.eval_rounds),
         )
         for point in result.points
     ]

@@ -7,15 +7,14 @@ from dataclasses import replace
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.report.draw.marks import marked
 from suffice.report.page.section import Chart
-from suffice.report.sections.charts import cost_chart, em_chart, f1_chart, stops_chart
+from suffice.report.sections.charts import cost_chart, score_charts, stops_chart
 from suffice.report.sections.reliability import reliability_charts
 from suffice.trace.rounds.records import QuestionRecord
 
 Build = Callable[..., ReportData]
 
 
-def html_of(chart: Chart | None) -> str:
-    assert chart is not None
+def html_of(chart: Chart) -> str:
     return chart.html()
 
 
@@ -29,7 +28,7 @@ def test_points_lie_where_cost_and_score_say(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
     data = build_report(records, ["fixed-1", "fixed-3", "oracle-f1"])
-    drawn = html_of(f1_chart(data.result, marked(data.result)))
+    drawn = html_of(score_charts(data.result, marked(data.result))[0])
     squares = re.findall(r'points="([\d., ]+)" class="dot fixed"', drawn)
     (x1, y1), (x3, y3) = ([float(n) for n in each.split()[0].split(",")] for each in squares)
     first, third = data.result.policies[:2]
@@ -45,7 +44,7 @@ def test_em_has_no_whiskers_and_a_line_through_the_fixed_budgets(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
     data = build_report(records, ["fixed-1", "fixed-3", "oracle-f1"])
-    drawn = html_of(em_chart(data.result, marked(data.result)))
+    drawn = html_of(score_charts(data.result, marked(data.result))[1])
     assert "whisker" not in drawn
     assert drawn.count('class="frontier"') == 1
 
@@ -63,15 +62,15 @@ def test_cost_is_in_rounds_where_calls_are_unknown(
         for record in records
     ]
     data = build_report(bare, ["fixed-1", "fixed-3"])
-    drawn = html_of(f1_chart(data.result, marked(data.result)))
+    drawn = html_of(score_charts(data.result, marked(data.result))[0])
     assert "mean rounds per question" in drawn
     assert "model calls" not in drawn
 
 
 def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_report: Build) -> None:
     data = build_report(records, ["fixed-1", "fixed-3"], cost="usd")
-    for chart in (f1_chart, em_chart):
-        drawn = html_of(chart(data.result, marked(data.result)))
+    for chart in score_charts(data.result, marked(data.result)):
+        drawn = html_of(chart)
         assert "mean price per question, USD" in drawn
         assert "calls" not in drawn
         # 100 and 600 prompt tokens at 0.5 USD a million
@@ -98,7 +97,7 @@ def test_where_all_cost_the_same_a_chart_is_drawn(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
     data = build_report(records, ["fixed-1", "fixed-3"], cost="judge_calls")
-    assert f1_chart(data.result, marked(data.result)) is not None
+    assert len(score_charts(data.result, marked(data.result))) == 2
     assert "judge calls" in html_of(cost_chart(data.result, marked(data.result)))
 
 
