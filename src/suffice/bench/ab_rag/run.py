@@ -20,14 +20,12 @@ from suffice.options import Option, read_grid
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.replay.diagnose.selective import (
-    SelectiveResult,
     SelectiveSettings,
     selective_prediction,
 )
 from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.engine import ReplaySettings, replay
-from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.signals.available import lack
 from suffice.signals.registry import resolve
@@ -133,7 +131,8 @@ def _sweep(comparison: Comparison, taus: Sequence[float]) -> tuple[SweptTau, ...
         ),
     )
     return tuple(
-        SweptTau(tau=tau, result=policy) for tau, policy in zip(taus, replayed.policies, strict=True)
+        SweptTau(tau=tau, result=policy)
+        for tau, policy in zip(taus, replayed.policies, strict=True)
     )
 
 

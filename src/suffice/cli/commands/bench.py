@@ -15,7 +15,7 @@ from suffice.cli.parser import Parser
 from suffice.cli.settings_options import add_settings, read_settings
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the command and its experiments; an experiment's own options come when it is chosen."""
     parser.description = "Runs a published experiment on your own data, model or record."
     experiments = parser.add_subparsers(dest="experiment", metavar="NAME", required=True)
