@@ -15,8 +15,8 @@ from tests.browser.test_report import DESK, PHONE, Visit
 from tests.studies.stop_rag import ALONE, study_traces
 from tests.unit.report.sections.test_answer_sets import HOSTILE
 
-from suffice.bench.stop_rag.page import stop_rag_page
 from suffice.bench.stop_rag.run import stop_rag_study
+from suffice.bench.stop_rag.show import stop_rag_page
 
 pytestmark = pytest.mark.browser
 
