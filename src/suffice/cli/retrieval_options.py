@@ -8,15 +8,9 @@ from typing import Any
 from suffice.cli.options import number
 from suffice.errors import UsageError
 from suffice.pipelines.loops.registry import LOOPS
-from suffice.pipelines.loops.sources import (
-    NO_RERANKER,
-    RETRIEVERS,
-    Retrieval,
-    connect_encoder,
-    connect_reranker,
-    reranker_name,
-)
+from suffice.pipelines.models import connect_encoder, connect_reranker, reranker_name
 from suffice.protocols import Encoder
+from suffice.retrieval.retrievers import NO_RERANKER, RETRIEVERS, Retrieval
 from suffice.signals.asking.meaning_clusters import DEFAULT_COSINE
 
 _NO_ENCODER = "none"

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from suffice.errors import DataError, UsageError
-from suffice.policies.method import Weighted, weights_beside
+from suffice.policies.kind import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
 from suffice.protocols import FilteringPolicy, StatedFilter, StopPolicy
-from suffice.trace.durable import replace_file
 
 POLICY_VERSION = 1
 _MAX_BYTES = 50_000_000
@@ -58,6 +57,8 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     The weights of a network lie beside it, under the file's name with ``.safetensors``. ``max_rounds``
     is the budget a controller enforces by default.
     """
+    from suffice.trace.durable import replace_file
+
     target = Path(path)
     if target.suffix != ".json":
         target = target / "policy.json"

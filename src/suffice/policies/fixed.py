@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
 from suffice.numbers.fields import field_of
-from suffice.policies.method import PolicyKind
+from suffice.policies.kind import PolicyKind
 from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.spec import SignalSpec
 

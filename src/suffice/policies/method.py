@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
-from suffice.errors import DataError, UsageError
-from suffice.numbers.fields import strings_of
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
+from suffice.policies.kind import PolicyKind
 from suffice.protocols import Certainty, StopPolicy
-from suffice.signals.abstained import abstained_signal
 
 if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
     from suffice.measures.measures import Measures
@@ -92,35 +90,11 @@ class Fitted:
 
 
 # --- methods -------------------------------------------------------------------------------------
-class PolicyKind(ABC):
-    """A kind of policy that a file can hold.
-
-    Attributes
-    ----------
-    main_field
-        The field of its file that is named where what a file says makes no policy.
-    """
-
-    main_field: str
-
-    @abstractmethod
-    def read(self, document: Mapping[str, Any], file: Path) -> StopPolicy:
-        """The policy of the document that stands in ``file``; :func:`weights_beside` may lie there.
-
-        Raises
-        ------
-        DataError
-            For a field that is missing or malformed, naming it.
-        UsageError
-            For numbers that make no policy.
-        """
-
-
 class Method(PolicyKind):
     """A stopping method: how it is set, fitted and read. One object a folder, named in the registry.
 
     Its policies have a kind of its name, a ``document()`` that :meth:`read` reads, and ``weights_file()``
-    where a file of weights lies beside (:class:`Weighted`).
+    where a file of weights lies beside (:class:`suffice.policies.kind.Weighted`).
 
     Attributes
     ----------
@@ -189,19 +163,6 @@ class TellingMethod(Protocol):
         """Fit, and say how it went."""
 
 
-@runtime_checkable
-class Weighted(Protocol):
-    """A policy whose file has a file of weights beside it."""
-
-    def weights_file(self) -> bytes:
-        """The weights as a safetensors file."""
-
-
-def weights_beside(file: Path) -> Path:
-    """Where the weights of a policy file lie."""
-    return file.with_suffix(".safetensors")
-
-
 # --- settings that several methods share ---------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSettings:
@@ -218,14 +179,3 @@ class CalibratedSettings:
             help="how calibrated(...) is fitted (default: isotonic, one map a round)",
         ),
     ] = "isotonic"
-
-
-# --- parts of documents that several kinds share -------------------------------------------------
-def read_abstention(document: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Phrases that count as an abstention; ``None``: the usual ones."""
-    phrases = strings_of(document, "abstention")
-    try:
-        abstained_signal(phrases or ())
-    except UsageError as error:
-        raise DataError(str(error), column="abstention") from error
-    return phrases

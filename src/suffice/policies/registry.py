@@ -14,12 +14,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import UsageError, first_line
-from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.method import PRESETS, FitRun, Method, PolicyKind, Preset
+from suffice.policies.kind import PolicyKind
 from suffice.protocols import StopPolicy
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
+    from suffice.policies.method import FitRun, Method, Preset
     from suffice.trace.rounds.table import TraceSet
 
 ENTRY_POINTS = "suffice.methods"
@@ -93,6 +93,8 @@ def find_kind(name: str) -> PolicyKind | None:
 
 def method_and_preset(name: str) -> tuple[Method, Preset] | None:
     """The method of a bare name or ``NAME-published``, or of ``NAME-corrected``; else ``None``."""
+    from suffice.policies.method import PRESETS
+
     for preset in PRESETS:
         base = name.removesuffix(f"-{preset}")  # a method's own name may hold a hyphen
         if base != name and (method := find_method(base)) is not None:
@@ -113,7 +115,7 @@ def fit_method(
     name: str,
     traces: TraceSet | Measures,
     preset: Preset,
-    split: str = FIT_SPLIT,
+    split: str,
     *,
     run: FitRun | None = None,
     **options: Any,
@@ -214,6 +216,8 @@ def _package(entry: Any) -> str:
 @cache
 def _load_entry(name: str) -> Method:
     """The method that an entry point names."""
+    from suffice.policies.method import Method
+
     entry = _entries()[name]
     where = f"the method {name!r} that {_package(entry)} brings as {entry.value!r}"
     try:

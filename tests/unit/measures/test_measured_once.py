@@ -63,7 +63,6 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[Any, ...]]:
     return counts
 
 
-@pytest.mark.xfail(strict=True, reason="methods still fit on traces")
 def test_a_report_computes_each_score_and_each_signal_once(
     computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from suffice.bench.hidden_constraints.found import (
@@ -14,7 +14,6 @@ from suffice.bench.hidden_constraints.found import (
 )
 from suffice.bench.hidden_constraints.table import (
     ORACLE,
-    Table,
     agreed,
     estimate,
     explained,
@@ -29,7 +28,7 @@ from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.draw.svg import Family
 from suffice.report.page.frame import study_page
 from suffice.report.page.section import Chart, columns, folded, listed, plain, stacked
-from suffice.results.formats import UNKNOWN, decimal, percent
+from suffice.results.formats import decimal, percent
 from suffice.results.markup import Html, data_table, element, join, visible
 
 _LEAST = 0.1  # of an axis of shares, so that a row of zeros is not stretched over it
@@ -362,26 +361,7 @@ def _swept_table(heading: str, variants: Iterable[Variant]) -> Html:
     )
 
 
-# --- every number ---------------------------------------------------------------------------------
+# --- every number --------------------------------------------------------------------------------
 def _numbers(study: HiddenConstraintsStudy) -> Html:
-    tables = (folded(each.name, _as_html(each)) for each in tables_of(study))
+    tables = (folded(table.name, table.html()) for table in tables_of(study))
     return element("section", element("h2", "Every number"), *tables, class_="more")
-
-
-def _as_html(found: Table) -> Html:
-    kept = [
-        column
-        for column in range(found.names, len(found.head))
-        if any(row[column] for row in found.rows)
-    ]
-    head = (", ".join(found.head[: found.names]), *(found.head[column] for column in kept))
-    rows = [
-        (", ".join(_named(row[: found.names])), *(row[column] for column in kept))
-        for row in found.rows
-    ]
-    return data_table(found.title, head, rows)
-
-
-def _named(names: Sequence[str]) -> Iterator[str]:
-    """What a row is about; nothing where it has no retriever."""
-    yield from (each for each in names if each != UNKNOWN)

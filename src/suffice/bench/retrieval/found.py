@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.pipelines.loops.sources import RetrieverName
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
+from suffice.retrieval.retrievers import RetrieverName
 
 DEPTHS = (5, 10, 20, 50)
 

@@ -17,17 +17,11 @@ from suffice.datasets.registry import DATASETS, load
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.options import Option
-from suffice.pipelines.loops.indexes import IndexKind, IndexMaker
-from suffice.pipelines.loops.sources import (
-    RETRIEVERS,
-    Retrieval,
-    RetrieverName,
-    connect_encoder,
-    connect_reranker,
-    pooled_passages,
-)
+from suffice.pipelines.models import connect_encoder, connect_reranker
 from suffice.protocols import Encoder, Reranker, Retriever
+from suffice.retrieval.indexes import IndexKind, IndexMaker
 from suffice.retrieval.pairs.training_record import trained_on
+from suffice.retrieval.retrievers import RETRIEVERS, Retrieval, RetrieverName, pooled_passages
 from suffice.trace.rounds.records import Passage
 
 

@@ -35,12 +35,12 @@ from suffice.pipelines.live.ask import (
 )
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.requirements import check_confidence
-from suffice.pipelines.loops.indexes import IndexMaker
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.pipelines.loops.sources import Retrieval, corpus_retriever
 from suffice.protocols import AnswerSet, Retriever
 from suffice.retrieval.corpus import read_corpus
+from suffice.retrieval.indexes import IndexMaker
+from suffice.retrieval.retrievers import Retrieval, corpus_retriever
 from suffice.trace.rounds.records import Passage
 
 _STATED = ("rounds", "samples", "seed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from suffice.cli.options import add_json, add_traces, open_traces
-from suffice.cli.output import print_json, say
+from suffice.cli.options import add_traces, open_traces
+from suffice.cli.output import add_format, print_result, say
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import DiagnosisSettings
 
@@ -20,20 +20,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_traces(parser)
     add_settings(parser, DiagnosisSettings)
-    add_json(parser)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Diagnose and print."""
     from suffice.replay.diagnose.diagnosis import diagnosis
-    from suffice.report.tables.diagnosis import diagnosis_tables
 
     found = diagnosis(open_traces(arguments, say), read_settings(arguments, DiagnosisSettings))
-    if arguments.json:
-        print_json(found.to_json())
-        for note in found.notes:
-            say(note)
-    else:
-        print(diagnosis_tables(found))
+    print_result(arguments, found.tables(), found.to_json, found.notes)
     return 0

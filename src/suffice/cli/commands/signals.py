@@ -12,7 +12,7 @@ from suffice.cli.options import add_json, add_model, add_traces, connect_model, 
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
 from suffice.cli.retrieval_options import add_clustering
 from suffice.errors import UsageError
-from suffice.pipelines.loops.sources import connect_encoder, connect_reranker
+from suffice.pipelines.models import connect_encoder, connect_reranker
 from suffice.retrieval.pairs.nli import NliCrossEncoder
 from suffice.retrieval.pairs.training_record import trained_on
 from suffice.signals.asking.meaning_clusters import (

@@ -37,6 +37,15 @@ class PerRoundCalibrator:
     beyond
         The map of the rounds past the last of ``maps``; ``None``: they map to ``absent``. A map that
         serves every round alike stands here, with no ``maps``.
+
+    Examples
+    --------
+    One fitted round, then nothing known:
+
+    >>> from suffice.numbers.maps.isotonic import IsotonicMap
+    >>> calibrator = PerRoundCalibrator(maps=(IsotonicMap(x=(0, 1), y=(0, 1)),), absent=0.5)
+    >>> calibrator.predict_rounds(np.array([[0.25, 0.9]])).tolist()
+    [[0.25, 0.5]]
     """
 
     maps: tuple[Calibrator, ...] = ()

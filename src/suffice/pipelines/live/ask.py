@@ -17,7 +17,6 @@ from suffice.pipelines.live.requirements import (
     cluster_cosine,
     differences,
 )
-from suffice.pipelines.loops.indexes import IndexMaker
 from suffice.pipelines.loops.ranked import (
     BudgetedSettings,
     CumulativeSettings,
@@ -25,11 +24,12 @@ from suffice.pipelines.loops.ranked import (
 )
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.pipelines.loops.sources import Retrieval, corpus_retriever
 from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.registry import method_and_preset, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Certainty, ChatModel, Encoder, Retriever, StopPolicy
+from suffice.retrieval.indexes import IndexMaker
+from suffice.retrieval.retrievers import Retrieval, corpus_retriever
 from suffice.trace.rounds.records import Passage
 
 Tell = Callable[[str], None]

@@ -12,16 +12,9 @@ import numpy as np
 from suffice._version import VERSION
 from suffice.datasets.example import Example
 from suffice.errors import DataError, UsageError
-from suffice.pipelines.loops.indexes import IndexMaker
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS, Pipeline, make_pipeline
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.pipelines.loops.sources import (
-    OwnParagraphs,
-    Retrieval,
-    pooled_passages,
-    pooled_retriever,
-)
 from suffice.pipelines.record.recorder import (
     RecorderSettings,
     Task,
@@ -29,7 +22,9 @@ from suffice.pipelines.record.recorder import (
 )
 from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages, pooled_retriever
 from suffice.signals.asking.meaning_clusters import clustering_stated
 from suffice.trace.rounds.records import Passage
 

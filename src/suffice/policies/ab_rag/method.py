@@ -12,7 +12,8 @@ from suffice.errors import DataError
 from suffice.numbers.fields import field_of, finite, finite_numbers, numbers, strings_of
 from suffice.options import Option
 from suffice.policies.ab_rag.policy import ABRagPolicy, Support
-from suffice.policies.method import FitRun, Method, Preset, read_abstention
+from suffice.policies.kind import read_abstention
+from suffice.policies.method import FitRun, Method, Preset
 from suffice.protocols import Certainty
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class ABRag(Method):
         return fit_ab_rag(data, chosen, threshold=settings.threshold)
 
     def read(self, document: Mapping[str, Any], file: Path) -> ABRagPolicy:
-        """See :meth:`suffice.policies.method.PolicyKind.read`."""
+        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
         del file
         for name in ("weights", "threshold", "link"):
             if name not in document:

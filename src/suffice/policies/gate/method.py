@@ -138,7 +138,7 @@ class GateMethod(Method):
         return Fitted(policy=GatePolicy(settings=chosen), lines=tuple(lines))
 
     def read(self, document: Mapping[str, Any], file: Path) -> GatePolicy:
-        """See :meth:`suffice.policies.method.PolicyKind.read`."""
+        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
         del file
         settings = field_of(document, "settings", dict)
         if settings is None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import Preset
@@ -52,14 +53,14 @@ class FitParts:
     ``splits`` are where they come from, ``how`` says it in words.
     """
 
-    optimize: TraceSet
-    calibrate: TraceSet
+    optimize: Measures
+    calibrate: Measures
     splits: tuple[str, ...] = ()
     how: str = "as given"
 
     def __post_init__(self) -> None:
-        shared = {normalize_answer(each.text) for each in self.optimize.questions} & {
-            normalize_answer(each.text) for each in self.calibrate.questions
+        shared = {normalize_answer(each.text) for each in self.optimize.traces.questions} & {
+            normalize_answer(each.text) for each in self.calibrate.traces.questions
         } - {""}
         if shared:
             warnings.warn(
@@ -70,7 +71,7 @@ class FitParts:
             )
 
 
-def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
+def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings) -> FitParts:
     """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``.
 
     A ``split`` other than tune is divided whatever other splits there are.
@@ -81,6 +82,8 @@ def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
         When the traces have neither, one part holds no labelled question, or a share is given and
         nothing is divided.
     """
+    measures = Measures.of(questions)
+    traces = measures.traces
     if split == FIT_SPLIT and {OPTIMIZE, CALIBRATE} <= set(traces.splits):
         if settings.share != DEFAULT_SHARE:
             raise UsageError(
@@ -88,13 +91,13 @@ def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
                 "nothing to divide; leave share out"
             )
         splits: tuple[str, ...] = (OPTIMIZE, CALIBRATE)
-        parts = traces.only_split(OPTIMIZE), traces.only_split(CALIBRATE)
+        parts = measures.only_split(OPTIMIZE), measures.only_split(CALIBRATE)
         how = f"splits {OPTIMIZE!r} and {CALIBRATE!r}"
     elif split in traces.splits:
-        splits, chosen = (split,), traces.only_split(split)
-        order = np.random.default_rng(settings.seed).permutation(chosen.n_questions)
-        first = np.zeros(chosen.n_questions, bool)
-        first[order[: round(settings.share * chosen.n_questions)]] = True
+        splits, chosen = (split,), measures.only_split(split)
+        order = np.random.default_rng(settings.seed).permutation(chosen.traces.n_questions)
+        first = np.zeros(len(order), bool)
+        first[order[: round(settings.share * len(order))]] = True
         parts = chosen.take(first), chosen.take(~first)
         how = f"split {split!r}, {settings.share:.3g} of it by seed {settings.seed} to optimise"
     else:
@@ -107,10 +110,11 @@ def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
             f"{OPTIMIZE}=0.2,{CALIBRATE}=0.4,eval=0.4, or name one with --split"
         )
     optimize, calibration = (
-        each.take(np.array([bool(gold.answers) for gold in each.gold], bool)) for each in parts
+        part.take(np.array([bool(gold.answers) for gold in part.traces.gold], bool))
+        for part in parts
     )
-    for name, each in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
-        if not each.n_questions:
+    for name, part in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
+        if not part.traces.n_questions:
             raise UsageError(
                 f"no labelled question to {name} on in {traces.origin.source} ({how}); micp needs "
                 "gold answers in both parts"
@@ -120,7 +124,7 @@ def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
 
 # --- fitting --------------------------------------------------------------------------------------
 def fit_micp(
-    traces: TraceSet, preset: Preset, split: str, settings: MiCPSettings | None = None
+    traces: TraceSet | Measures, preset: Preset, split: str, settings: MiCPSettings | None = None
 ) -> MiCPPolicy:
     """Fit on the splits ``optimize`` and ``calibrate``, or on a division of ``split``.
 
@@ -149,9 +153,10 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     UsageError, DataError
         See :func:`fit_micp`.
     """
-    chosen, filtered = _filter(parts.calibrate, preset, settings)
+    record = parts.calibrate.traces
+    chosen, filtered = _filter(record, preset, settings)
     draft = replace(
-        draft_policy([parts.optimize, parts.calibrate], settings),
+        draft_policy([parts.optimize.traces, record], settings),
         preset=preset,
         filter=chosen,
         filtered=filtered,
@@ -171,14 +176,14 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
         final=thresholds.final,
         budget=_budget(thresholds, found, settings),
         fitted_on={
-            "source": parts.calibrate.origin.source,
+            "source": record.origin.source,
             "split": " and ".join(parts.splits) or parts.how,
             "splits": list(parts.splits),
             "division": parts.how,
             "questions": questions,
             "labelled": questions,
             "rounds": draft.rounds,
-            "loop": _loop_of(parts.calibrate),
+            "loop": _loop_of(record),
             "optimize_questions": data.n,
             "calibration_questions": held.n,
             "first_round_scores": _counted(held.score[:, 0]),

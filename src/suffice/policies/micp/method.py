@@ -52,10 +52,10 @@ class MiCP(Method):
         from suffice.policies.micp.fit import fit_micp
 
         del run
-        return fit_micp(measures.traces, preset, split, settings)
+        return fit_micp(measures, preset, split, settings)
 
     def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:
-        """See :meth:`suffice.policies.method.PolicyKind.read`."""
+        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
         del file
         for name in ("alpha", "rounds", "samples", "stops", "answer_set"):
             if document.get(name) is None:

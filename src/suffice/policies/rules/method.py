@@ -10,7 +10,7 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.numbers.fields import field_of, strings_of
 from suffice.numbers.maps.per_round import PerRoundCalibrator, read_calibrator
-from suffice.policies.method import PolicyKind, read_abstention
+from suffice.policies.kind import PolicyKind, read_abstention
 from suffice.policies.rules.policy import RulePolicy
 
 

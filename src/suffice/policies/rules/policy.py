@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document
-from suffice.policies.needs import loop_needs
 from suffice.policies.rules.meaning import check_reachable, compile_rule, operands
 from suffice.policies.rules.syntax import (
     BaseRate,
@@ -126,6 +125,8 @@ class RulePolicy:
     @property
     def needs(self) -> LoopNeeds:
         """What its signals need of a loop."""
+        from suffice.policies.needs import loop_needs
+
         return loop_needs(self.specs)
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
@@ -26,7 +27,6 @@ from suffice.policies.stop_rag.targets import (
 )
 from suffice.policies.stop_rag.text_model import TextModel
 from suffice.policies.stop_rag.training import Fitted
-from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
 VALIDATION_SPLIT = "validation"
@@ -35,7 +35,7 @@ _FEW = 50
 
 
 def fit_stop_rag(
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     preset: Preset,
     split: str,
     settings: StopRAGSettings,
@@ -57,7 +57,8 @@ def fit_stop_rag(
     """
     run = run or FitRun()
     started = time.monotonic()
-    training, validation = _divide(traces, split, settings)
+    measures = Measures.of(traces)
+    training, validation = _divide(measures, split, settings)
     schedule = settings.schedule(preset)
     _check(training, validation, settings)  # before anything is read
     learned = (
@@ -68,7 +69,7 @@ def fit_stop_rag(
     if run.checkpoint is not None:
         run.checkpoint.unlink(missing_ok=True)
     stated = {
-        "source": traces.origin.source,
+        "source": measures.traces.origin.source,
         "split": split,
         "reward": settings.reward,
         **_provenance(training, validation, learned),
@@ -91,16 +92,21 @@ class _Part:
     """Usable questions with their rewards; ``name`` says where they come from."""
 
     name: str
-    traces: TraceSet
+    measures: Measures
     values: NDArray[np.float64]
     lengths: NDArray[np.int64]
     notes: tuple[str, ...] = ()
+
+    @property
+    def traces(self) -> TraceSet:
+        """The questions' record."""
+        return self.measures.traces
 
     def take(self, chosen: NDArray[np.bool_], name: str) -> _Part:
         """Some of the questions, without remarks."""
         return _Part(
             name=name,
-            traces=self.traces.take(chosen),
+            measures=self.measures.take(chosen),
             values=self.values[chosen],
             lengths=self.lengths[chosen],
         )
@@ -115,11 +121,12 @@ class _Part:
         }
 
 
-def _divide(traces: TraceSet, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
+def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
     """Training and validation questions, the usable ones."""
-    whole = _part(traces, split, settings.reward)
+    traces = measures.traces
+    whole = _part(measures, split, settings.reward)
     if VALIDATION_SPLIT in traces.splits and split != VALIDATION_SPLIT:
-        return whole, _part(traces, VALIDATION_SPLIT, settings.reward)
+        return whole, _part(measures, VALIDATION_SPLIT, settings.reward)
     count = whole.traces.n_questions
     held = round(_VALIDATION_SHARE * count)
     if count - held < 1 or held < 1:
@@ -141,12 +148,12 @@ def _check(training: _Part, validation: _Part, settings: StopRAGSettings) -> Non
     check_validation(validation.lengths)
 
 
-def _part(traces: TraceSet, split: str, reward: str) -> _Part:
-    chosen = traces.only_split(split)
-    found: Rewards = read_rewards(chosen, REWARDS[reward])
+def _part(measures: Measures, split: str, reward: str) -> _Part:
+    chosen = measures.only_split(split)
+    found: Rewards = read_rewards(chosen.traces, REWARDS[reward])
     part = _Part(
         name=split,
-        traces=chosen,
+        measures=chosen,
         values=found.values,
         lengths=found.lengths.astype(np.int64),
     )
@@ -218,7 +225,7 @@ def _learn_signals(
     asked: tuple[tuple[str, ...] | None, FitRun],
 ) -> _Learned:
     inputs, run = asked
-    names = free_inputs(training.traces, inputs)
+    names = free_inputs(training.measures, inputs)
     if not names:
         raise UsageError(
             f"no signal varies over the questions of {training.name} without further calls; name some with "
@@ -238,7 +245,7 @@ def _learn_signals(
 
 
 def _columns(part: _Part, names: tuple[str, ...]) -> SignalTrajectories:
-    table = signal_table(part.traces, names)
+    table = part.measures.signals(names)
     return SignalTrajectories(
         signals=np.stack([table.signal(name) for name in names], axis=-1),
         rewards=part.values,

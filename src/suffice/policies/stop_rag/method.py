@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
 from suffice.numbers.fields import field_of, finite, strings_of
-from suffice.policies.method import FitRun, Method, Preset, weights_beside
+from suffice.policies.kind import weights_beside
+from suffice.policies.method import FitRun, Method, Preset
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.signal_model import SignalModel
@@ -52,7 +53,7 @@ class StopRAG(Method):
         """See :func:`suffice.policies.stop_rag.fit.fit_stop_rag`."""
         from suffice.policies.stop_rag.fit import fit_stop_rag
 
-        return fit_stop_rag(measures.traces, preset, split, settings, run)
+        return fit_stop_rag(measures, preset, split, settings, run)
 
     def read(self, document: Mapping[str, Any], file: Path) -> StopRAGPolicy:
         """The policy of a document; its network is built when it first decides.

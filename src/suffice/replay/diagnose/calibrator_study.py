@@ -26,6 +26,9 @@ from suffice.policies.defaults import (
 from suffice.policies.fitting import FitData, fit_data, fit_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+from suffice.replay.diagnose.tables import calibrator_tables
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet
 
@@ -95,8 +98,8 @@ class CalibratorScore:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratorStudy:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CalibratorStudy(Tabular):
     """Kinds side by side, in the order asked for; questions are the labelled ones.
 
     ``notes`` are sentences a reader must know.
@@ -111,6 +114,10 @@ class CalibratorStudy:
     eval_questions: int
     results: tuple[CalibratorScore, ...]
     notes: tuple[str, ...] = ()
+
+    def tables(self) -> tuple[Table, ...]:
+        """The kinds by their probabilities, and by their rules."""
+        return tuple(calibrator_tables(self))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON: both scores of every kind, and the notes."""

@@ -16,14 +16,17 @@ from suffice.replay.diagnose.selective import (
     selective_prediction,
 )
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
+from suffice.replay.diagnose.tables import diagnosis_tables
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.trace.rounds.table import TraceSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Diagnosis(Tabular):
     """Signals on both splits; the replay of the policies on eval, by type and by confidence.
 
     ``calibrators`` compares the kinds of calibrators, fitted on tune and scored on eval; where the
@@ -37,6 +40,10 @@ class Diagnosis:
     calibrators: CalibratorStudy | None
     no_calibrators: str | None
     notes: tuple[str, ...]
+
+    def tables(self) -> tuple[Table, ...]:
+        """Signals, policies by type, confidences and calibrators, then the notes."""
+        return tuple(diagnosis_tables(self))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""

@@ -7,7 +7,6 @@ none, and the user may name a signal instead. Undefined confidences are answered
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +22,11 @@ from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
 from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_coverage
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
+from suffice.replay.diagnose.tables import selective_tables
 from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.results.table import Column, Table
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.registry import resolve
 from suffice.trace.rounds.table import TraceSet
@@ -111,8 +112,8 @@ class Abstentions:
         return {"count": self.count, "share": self.share, "others": self.others.to_json()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectiveResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SelectiveResult(Tabular):
     """What one policy's confidence is worth on the labelled questions.
 
     ``confidence`` is ``policy`` or a signal's name; ``undefined`` questions have none. ``aurc`` is the
@@ -135,6 +136,10 @@ class SelectiveResult:
     above: AnswerGroup
     below: AnswerGroup
     abstentions: Abstentions
+
+    def tables(self) -> tuple[Table, ...]:
+        """What the confidence is worth, and the answers above and below."""
+        return tuple(selective_tables([self]))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; the curve thinned to about 100 points."""
@@ -316,96 +321,3 @@ def _group(chosen: NDArray[np.bool_], at_stop: AtStop, settings: SelectiveSettin
         em=Estimate(estimate=float(at_stop.em[chosen].mean()), low=low, high=high),
         f1=from_draws(float(at_stop.f1[chosen].mean()), draws),
     )
-
-
-# --- tables ----------------------------------------------------------------------------------------
-_POLICY = Column(name="policy", most=24)
-
-
-def _two_digits(name: str, head: str) -> Column:
-    return Column(name=name, head=head, kind="number", digits=2, interval=True)
-
-
-def _scored(name: str, em: str, f1: str) -> tuple[Column, Column]:
-    return (
-        Column(name=f"em_{name}", head=em, kind="percent", interval=True),
-        Column(name=f"f1_{name}", head=f1, kind="percent"),
-    )
-
-
-def selective_tables(found: Sequence[SelectiveResult]) -> tuple[Table, ...]:
-    """AUROC and area under the risk-coverage curve, the answers above and below the threshold, abstentions.
-
-    Empty for no result.
-    """
-    if not found:
-        return ()
-    confidence = found[0].confidence
-    whose = "its own" if confidence == OWN_CONFIDENCE else f"signal {confidence}"
-    areas = Table(
-        name="selective",
-        title=f"Selective prediction by the confidence at the stop ({whose}). AURC: mean risk (1 - EM) over "
-        "all coverages; excess: above the best possible order. Above: confidence of at least the "
-        f"threshold{' (its median)' if found[0].threshold_is_median else ''}.",
-        columns=[
-            _POLICY,
-            _two_digits("auroc", "AUROC"),
-            _two_digits("aurc", "AURC"),
-            _two_digits("excess_aurc", "excess AURC"),
-            Column(name="undefined"),
-        ],
-        rows=[
-            (each.policy, each.auroc, each.aurc, each.excess_aurc, str(each.undefined or ""))
-            for each in found
-        ],
-    )
-    parts = Table(
-        name="above and below",
-        columns=[
-            _POLICY,
-            Column(name="threshold", kind="significant", digits=3),
-            Column(name="n_above", head="n above", kind="count"),
-            *_scored("above", "EM [95%]", "F1"),
-            Column(name="n_below", head="n below", kind="count"),
-            *_scored("below", "EM [95%]", "F1"),
-        ],
-        rows=[
-            (
-                each.policy,
-                each.threshold,
-                each.above.questions,
-                *_scores(each.above),
-                each.below.questions,
-                *_scores(each.below),
-            )
-            for each in found
-        ],
-    )
-    abstaining = [each for each in found if each.abstentions.count]
-    abstained = Table(
-        name="abstentions",
-        columns=[
-            _POLICY,
-            Column(name="abstain", head="abstain, %", kind="percent"),
-            *_scored("all", "EM of all", "F1 of all"),
-            *_scored("without", "EM without", "F1 without"),
-        ],
-        rows=[
-            (
-                each.policy,
-                each.abstentions.share,
-                *_scores(each.answers),
-                *_scores(each.abstentions.others),
-            )
-            for each in abstaining
-        ],
-    )
-    return (areas, parts, abstained) if abstaining else (areas, parts)
-
-
-def _scores(group: AnswerGroup) -> tuple[Estimate | None, float | None]:
-    """EM and F1, unknown where EM has no interval."""
-    em = group.em
-    if em.estimate is None or em.low is None or em.high is None:
-        return None, None
-    return em, group.f1.estimate

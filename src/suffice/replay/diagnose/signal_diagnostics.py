@@ -16,7 +16,10 @@ from suffice.numbers.intervals.estimate import Estimate, difference
 from suffice.replay.diagnose.signal_correlation import Correlations, correlations
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
 from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
+from suffice.replay.diagnose.tables import signal_tables
 from suffice.replay.settings import DiagnosticsSettings
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import Direction
@@ -135,8 +138,8 @@ class Part:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostics:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Diagnostics(Tabular):
     """Signals of a trace set side by side on its parts: tune and eval, or all questions.
 
     ``skipped`` says why a signal is not among them.
@@ -154,6 +157,10 @@ class Diagnostics:
     def flags(self) -> dict[str, tuple[Flag, ...]]:
         """Flags by signal, as :func:`refuse_unusable` takes them."""
         return {each.name: each.flags for each in self.signals}
+
+    def tables(self) -> tuple[Table, ...]:
+        """AUROC and d of every signal, by round, type and value."""
+        return tuple(signal_tables(self))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""

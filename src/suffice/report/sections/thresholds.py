@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from suffice.replay.choose.sweep import SweepResult
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
 from suffice.report.page.section import Chart, Section, Shown, columns, listed, plain
-from suffice.results.formats import decimal, percent, signed
-from suffice.results.markup import Html, data_table, element, join
+from suffice.results.formats import decimal, percent
+from suffice.results.markup import Html, element, join
 
 
 def thresholds_section(result: SweepResult) -> Shown:
@@ -135,22 +136,13 @@ def _marked(result: SweepResult) -> list[tuple[float, str]]:
 
 
 def _table(result: SweepResult) -> Html:
-    head = (
-        *("threshold", "choice", "tune F1 %", "s.e.", "tune rounds", "F1 per round"),
-        *("eval F1 %", "eval EM %", "eval rounds"),
-    )
-    rows = [
-        (
-            f"{point.threshold:g}",
-            result.mark(point.threshold),
-            percent(point.tune_f1),
-            percent(point.tune_error),
-            decimal(point.tune_rounds),
-            signed(point.gain),
-            percent(point.eval_f1),
-            percent(point.eval_em),
-            decimal(point.eval_rounds),
-        )
-        for point in result.points
-    ]
-    return data_table("Every threshold on both splits", head, rows)
+    (table,) = result.tables()
+    named = [replace(column, head=head) for column, head in zip(table.columns, _HEADS, strict=True)]
+    title = "Every threshold on both splits"
+    return replace(table, columns=named, title=title, notes=()).html()
+
+
+_HEADS = (
+    *("threshold", "tune F1 %", "s.e.", "tune rounds", "F1 per round"),
+    *("eval F1 %", "eval EM %", "eval rounds", "choice"),
+)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.studies.micp import sampled_records, sampled_traces
 
-from suffice.bench.micp.found import BASELINE, WAYS, MiCPStudySettings, MiCPTraces
+from suffice.bench.micp.found import BASELINE, WAYS, MiCPStudy, MiCPStudySettings, MiCPTraces
 from suffice.bench.micp.run import divide, micp_study, read_record
 from suffice.bench.micp.show import micp_page
 from suffice.errors import DataError, SufficeWarning, UsageError
@@ -43,8 +43,14 @@ def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float
     "fit",
     [
         MiCPSettings(steps=4),
-        MiCPSettings(steps=4, stop_on="top-confidence", penalty=0.1, weight=0.5),
-        MiCPSettings(steps=3, clusters="embedding", match_f1=0.5, rounds=2),
+        pytest.param(
+            MiCPSettings(steps=4, stop_on="top-confidence", penalty=0.1, weight=0.5),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            MiCPSettings(steps=3, clusters="embedding", match_f1=0.5, rounds=2),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_cell_is_what_fitting_and_replaying_its_parts_gives(fit: MiCPSettings) -> None:
@@ -58,7 +64,8 @@ def test_a_cell_is_what_fitting_and_replaying_its_parts_gives(fit: MiCPSettings)
     for number in range(2):
         division = divide(120, settings.shares, 7 + number)
         parts = FitParts(
-            optimize=traces.take(division.optimize), calibrate=traces.take(division.calibrate)
+            optimize=Measures(traces.take(division.optimize)),
+            calibrate=Measures(traces.take(division.calibrate)),
         )
         test = traces.take(division.test)
         for cell in found.cells:
@@ -112,9 +119,15 @@ def test_a_division_is_disjoint_and_of_the_size_asked_for() -> None:
     assert sum(divide(10, (1 / 3, 1 / 3, 1 / 3), 0).sizes) == 10
 
 
-def test_bands_and_exact_intervals_are_of_the_divisions() -> None:
-    found = micp_study([sampled_traces(60)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
-    for cell in found.traces[0].cells:
+@pytest.fixture(scope="module")
+def study() -> MiCPStudy:
+    """Two records of sixty questions, divided three times at six error rates."""
+    traces = [sampled_traces(60), sampled_traces(60, seed=1)]
+    return micp_study(traces, MiCPStudySettings(fit=MiCPSettings(steps=2)))
+
+
+def test_bands_and_exact_intervals_are_of_the_divisions(study: MiCPStudy) -> None:
+    for cell in study.traces[0].cells:
         values = [each.covered / each.questions for each in cell.divisions]
         shown = cell.band("coverage")
         assert (shown.low, shown.high) == (min(values), max(values))
@@ -150,9 +163,7 @@ def test_too_few_questions_are_told_once() -> None:
     assert "18 of 18 at alpha 0.05" in never[0]
 
 
-def test_json_is_strict_and_holds_every_cell() -> None:
-    traces = sampled_traces(60)
-    study = micp_study([traces, traces], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+def test_json_is_strict_and_holds_every_cell(study: MiCPStudy) -> None:
     document = json.loads(json.dumps(study.to_json(), allow_nan=False))
     assert document["seeds"] == [42, 43, 44]
     for each in document["trace_sets"]:
@@ -162,8 +173,7 @@ def test_json_is_strict_and_holds_every_cell() -> None:
         assert each["optimize"] + each["calibrate"] + each["test"] == 60
 
 
-def test_the_tables_keep_within_their_width_and_show_the_cells() -> None:
-    study = micp_study([sampled_traces(60)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+def test_the_tables_keep_within_their_width_and_show_the_cells(study: MiCPStudy) -> None:
     text = replace(study, settings=replace(study.settings, at=0.2)).text()
     assert max(map(len, text.splitlines())) <= 100
     cell = study.traces[0].cell(0.2, "corrected", "composite").band("mean_rounds")
@@ -173,8 +183,7 @@ def test_the_tables_keep_within_their_width_and_show_the_cells() -> None:
     assert "alpha 0.1:" in study.text()
 
 
-def test_the_page_escapes_what_it_shows(tmp_path: Any) -> None:
-    study = micp_study([sampled_traces(60)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+def test_the_page_escapes_what_it_shows(study: MiCPStudy) -> None:
     one = study.traces[0]
     hostile = replace(one.record, source="<script>x</script>.parquet", pipeline="<img src=x>")
     bad = replace(study, traces=(replace(one, record=hostile, notes=("<b>note</b>",)),))
@@ -196,6 +205,7 @@ def test_without_relevance_there_is_no_retention() -> None:
     assert micp_page(study).count('role="img"') == 2
 
 
+@pytest.mark.slow
 def test_a_filter_keeps_what_was_promised_on_average() -> None:
     """A large population: coverage and retention lie near their targets, never far below."""
     settings = MiCPStudySettings(presets=("corrected",), fit=MiCPSettings(steps=4))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.policies.gate.test_fit import informative, judged, plan, step
+from tests.gates import informative, judged, plan, step
 
 from suffice.cli.main import main
 from suffice.policies.file import load_policy

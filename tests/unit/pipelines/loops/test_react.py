@@ -18,12 +18,12 @@ from suffice.pipelines.live.answering import Answering, answer
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.loops.query_loop import QueryChoice, SearchStep
 from suffice.pipelines.loops.react import ReactAgent, ReactPipeline, ReactSettings
-from suffice.pipelines.loops.sources import OwnParagraphs
 from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, Message, StopPolicy
 from suffice.replay.run.engine import stop_rounds
+from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.unit.pipelines.loops.test_query_loop import (
+from tests.loops.query import (
     COST,
     FREE,
     QUESTION,

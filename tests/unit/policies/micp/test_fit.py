@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.measures.measures import Measures
 from suffice.pipelines.live.requirements import cluster_cosine
 from suffice.policies.micp.fit import FitParts, fit_on, fit_parts
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
@@ -54,8 +55,8 @@ def test_another_split_is_divided_by_seed() -> None:
     assert policy.fitted_on["calibration_questions"] == 40
     assert fit(traces, share=0.5).fitted_on["optimize_questions"] == 30
     first, second = (fit_parts(traces, "tune", MiCPSettings(seed=seed)) for seed in (1, 2))
-    assert first.optimize.question_ids != second.optimize.question_ids
-    assert not {*first.optimize.question_ids} & {*first.calibrate.question_ids}
+    assert first.optimize.traces.question_ids != second.optimize.traces.question_ids
+    assert not {*first.optimize.traces.question_ids} & {*first.calibrate.traces.question_ids}
 
 
 def test_a_split_that_is_named_is_the_one_divided() -> None:
@@ -217,7 +218,7 @@ def test_questions_that_end_early_sample_nothing_further() -> None:
 
 def test_parts_of_ones_own() -> None:
     half = np.arange(TRACES.n_questions) % 2 == 0
-    parts = FitParts(optimize=TRACES.take(half), calibrate=TRACES.take(~half))
+    parts = FitParts(optimize=Measures(TRACES.take(half)), calibrate=Measures(TRACES.take(~half)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         policy = fit_on(parts, "corrected", MiCPSettings(alpha=0.2))

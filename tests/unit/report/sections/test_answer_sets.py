@@ -8,61 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.answer_sets import AGREE, HOSTILE, POLICY, RECORDS, drawn, told
 from tests.studies.micp import sampled_records
 
-from suffice.numbers.conformal.order_statistics import Threshold
-from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.replay.run.candidates import Candidate, candidates
+from suffice.replay.diagnose.question_histories import report_data
+from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.report.draw.marks import marked
 from suffice.report.page.report import render_report
 from suffice.report.sections.answer_sets import answer_sets_section
 from suffice.report.sections.questions import explorer
-from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
-
-HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
-
-POLICY = MiCPPolicy(
-    alpha=0.2,
-    rounds=3,
-    samples=4,
-    stops=(Threshold(0.5), Threshold(0.5)),
-    final=0.5,
-    preset="corrected",
-    notes=("a note <b>",),
-)
-
-
-def drawn(name: str, *samples: tuple[str, ...]) -> QuestionRecord:
-    record = make_record(name, [each[0] for each in samples], gold=["Oslo"])
-    rounds = tuple(
-        replace(each, samples=some) for each, some in zip(record.rounds, samples, strict=True)
-    )
-    return replace(record, rounds=rounds)
-
-
-AGREE, SPLIT, APART = ("Oslo",) * 4, ("Oslo", "Oslo", "Rome", "Rome"), ("a", "b", "c", "d")
-RECORDS = [
-    drawn("early", AGREE, AGREE, AGREE),  # {Oslo}, covered
-    drawn("wrong", ("Rome",) * 4, SPLIT, SPLIT),  # {Rome}, not covered
-    drawn("late", APART, SPLIT, APART),  # {Oslo, Rome, can't}, covered
-    drawn("never", APART, ("Rome", *APART[1:]), APART),  # {can't}, covered
-]
-
-
-def told(
-    records: list[QuestionRecord], policy: MiCPPolicy = POLICY, name: str = "sets"
-) -> ReportData:
-    traces = to_trace_set(records)
-    built = [
-        *candidates(traces, ["fixed-1"]),
-        Candidate(name=name, kind="micp", preset="corrected", policy=policy),
-    ]
-    result = replay(traces, built, ReplaySettings(baseline="fixed-1", resamples=50))
-    return report_data(traces, result)
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import Gold
 
 
 def test_the_table_holds_what_the_sets_are_worth(read_tables: Any) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Retriever
-from suffice.retrieval.fusion import HybridRetriever, reciprocal_rank_fusion
+from suffice.retrieval.combined import HybridRetriever, reciprocal_rank_fusion
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
 from suffice.trace.rounds.records import Passage
