@@ -13,7 +13,7 @@ from suffice.bench.hidden_constraints.found import (
     Variant,
 )
 from suffice.bench.hidden_constraints.judge import Agreement
-from suffice.bench.hidden_constraints.settings import (
+from suffice.bench.hidden_constraints.runs import (
     REGIMES,
     HiddenConstraintsSettings,
 )

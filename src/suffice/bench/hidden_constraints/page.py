@@ -12,14 +12,14 @@ from suffice.bench.hidden_constraints.found import (
     StepTrace,
     Variant,
 )
-from suffice.bench.hidden_constraints.table import (
+from suffice.bench.hidden_constraints.show import (
     ORACLE,
     agreed,
     estimate,
     explained,
+    figures_of,
     of_what,
     percent_estimate,
-    tables_of,
 )
 from suffice.pipelines.planning.controls import AGENTS, GATED
 from suffice.report.draw.lines import Line, Lines, lines
@@ -363,5 +363,5 @@ def _swept_table(heading: str, variants: Iterable[Variant]) -> Html:
 
 # --- every number --------------------------------------------------------------------------------
 def _numbers(study: HiddenConstraintsStudy) -> Html:
-    tables = (folded(table.name, table.html()) for table in tables_of(study))
+    tables = (folded(table.name, table.html()) for table in figures_of(study))
     return element("section", element("h2", "Every number"), *tables, class_="more")

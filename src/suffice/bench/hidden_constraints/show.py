@@ -20,22 +20,19 @@ _RETRIEVER = Column(name="retriever", most=16, once=True)
 _AGENT = Column(name="agent", most=16)
 
 
-def hidden_constraints_tables(study: HiddenConstraintsStudy) -> str:
-    """Every table under its title; without colour codes or a final line feed."""
-    said = [
-        *(() if study.agreement is None else (agreed(study.agreement),)),
-        *(f"Note: {note}" for note in study.notes),
-        explained(study),
-    ]
-    tables = (
-        Table(name="study", title=f"Hidden constraints: {of_what(study)}"),
-        *tables_of(study),
-        *(Table(name="words", title=text) for text in said),
-    )
-    return "\n\n".join(table.text() for table in tables)
-
-
 def tables_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
+    """Every table that has rows, what the study is before and what its figures are after them."""
+    said = [*(() if study.agreement is None else (agreed(study.agreement),)), explained(study)]
+    notes = [f"Note: {note}" for note in study.notes]
+    return (
+        Table(name="study", title=f"Hidden constraints: {of_what(study)}"),
+        *figures_of(study),
+        *([Table(name="notes", notes=notes)] if notes else []),
+        *(Table(name="explanation", title=text) for text in said),
+    )
+
+
+def figures_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
     """The tables that have rows."""
     tables = (
         _estimates(study, "Success, in percent.", _SCORES),
