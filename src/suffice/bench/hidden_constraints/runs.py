@@ -134,8 +134,8 @@ class HiddenConstraintsSettings:
         str,
         Option(
             metavar="NAME_OR_PATH",
-            help="what finds contradictions: markers (the published words, the default), learned (a small "
-            "head on MiniLM), a head's .safetensors file, or an entailment cross-encoder by folder or name",
+            help="what finds contradictions: markers (the published words), learned (a small head on "
+            "MiniLM), a head's .safetensors file, or an entailment cross-encoder by folder or name",
         ),
     ] = MARKERS
     planning: PlanningSettings = field(default_factory=PlanningSettings)

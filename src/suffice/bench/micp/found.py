@@ -118,8 +118,8 @@ class MiCPStudySettings:
         Option(
             metavar="O,C,T",
             parse=read_shares,
-            help="of the questions, how many optimise, calibrate and test, as in 1/3,1/3,1/3 (the "
-            "default) or optimize=0.2,calibrate=0.5,test=0.3",
+            help="of the questions, how many optimise, calibrate and test, as in 1/3,1/3,1/3 or "
+            "optimize=0.2,calibrate=0.5,test=0.3 (default: a third each)",
         ),
     ] = (1 / 3, 1 / 3, 1 / 3)
     fit: MiCPSettings = field(default_factory=MiCPSettings)
