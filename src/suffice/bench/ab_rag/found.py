@@ -41,7 +41,7 @@ class SignalWorth:
         return {
             **fields_as_json(self.form),
             "defined": self.defined,
-            "auroc": self.auroc.to_json(),
+            "auroc": as_json(self.auroc),
         }
 
 

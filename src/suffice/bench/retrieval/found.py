@@ -41,7 +41,7 @@ class RetrieverRecall:
 
 
 def _by_depth(intervals: dict[int, Interval]) -> dict[str, Any]:
-    return {f"recall@{k}": interval.to_json() for k, interval in intervals.items()}
+    return {f"recall@{k}": as_json(interval) for k, interval in intervals.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -263,7 +263,7 @@ class Contrast:
         return {
             "of": self.of,
             "against": self.against,
-            **self.interval.to_json(),
+            **as_json(self.interval),
             "simultaneous": {"low": self.low, "high": self.high},
         }
 

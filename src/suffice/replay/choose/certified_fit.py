@@ -29,6 +29,8 @@ from suffice.replay.choose.certified import (
     members_in_order,
 )
 from suffice.replay.choose.families import Family, FamilySettings, build_family
+from suffice.results.table import Column, Table, Value
+from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind
 from suffice.trace.rounds.table import TraceSet
 
@@ -68,8 +70,8 @@ class CertifiedSettings:
             raise UsageError("the loss wrong-stop is about exact match; leave out --metric acc")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertifiedPolicy:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CertifiedPolicy(Tabular):
     """The policy with how it was found; ``notes`` are what a reader must know."""
 
     policy: RulePolicy
@@ -77,6 +79,28 @@ class CertifiedPolicy:
     rules: tuple[str, ...]
     cost: CostAxis
     notes: tuple[str, ...]
+
+    def tables(self) -> tuple[Table]:
+        """The members tested, safest first."""
+        columns = (
+            Column(name="loss", kind="number", digits=4),
+            Column(name="p_value", kind="significant", digits=3, head="p-value"),
+            Column(name="cost", kind="number", head=self.cost.label),
+            Column(name="certified"),
+            Column(name="rule", whole=True),
+        )
+        rows: list[list[Value]] = [
+            [
+                *(member["loss"], member["p_value"], member["cost"]),
+                *("yes" if member["certified"] else "no", member["rule"]),
+            ]
+            for member in members_in_order(self.outcome, self.rules)
+        ]
+        notes = [f"Note: {note}" for note in self.notes]
+        title = f"Chosen: {self.policy.rule}"
+        return (
+            Table(name="members", title=title, columns=columns, rows=rows, notes=notes, names=0),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The guarantee, then the members tested, safest first."""
