@@ -50,7 +50,7 @@ FORMS: tuple[SignalForm, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudySettings:
+class ABRagStudySettings:
     """What to compare; ``comparison.policies`` come after AB-RAG's presets and every fixed-K."""
 
     comparison: ComparisonSettings = field(default_factory=ComparisonSettings)
@@ -65,7 +65,7 @@ class StudySettings:
     ] = SWEPT
 
 
-def ab_rag_study(traces: TraceSet, settings: StudySettings | None = None) -> ABRagStudy:
+def ab_rag_study(traces: TraceSet, settings: ABRagStudySettings | None = None) -> ABRagStudy:
     """Evaluate AB-RAG on a record.
 
     The corrected preset takes part where there is a tune split to learn on. A threshold above the one
@@ -76,7 +76,7 @@ def ab_rag_study(traces: TraceSet, settings: StudySettings | None = None) -> ABR
     UsageError
         When the record does not hold the signals of AB-RAG, naming the first it lacks.
     """
-    settings = StudySettings() if settings is None else settings
+    settings = ABRagStudySettings() if settings is None else settings
     wanted = settings.comparison
     fitting = traces if wanted.fit_on is None else wanted.fit_on
     presets = [_METHOD, *([f"{_METHOD}-corrected"] if FIT_SPLIT in fitting.splits else [])]
@@ -182,7 +182,7 @@ def _run(request: Request) -> ABRagStudy:
     comparison = request.read(
         ComparisonSettings, fit_on=None if elsewhere is None else request.open_traces(elsewhere)
     )
-    settings: StudySettings = request.read(StudySettings, comparison=comparison)
+    settings: ABRagStudySettings = request.read(ABRagStudySettings, comparison=comparison)
     return ab_rag_study(request.open_traces(request.paths[0]), settings)
 
 
@@ -191,7 +191,7 @@ STUDY = Study(
     "with costs, what its confidence is worth (AUROC, answers above and below the threshold), other "
     "thresholds, and every single signal with its alternative forms.",
     options=(
-        Options(settings=StudySettings),
+        Options(settings=ABRagStudySettings),
         Options(settings=ComparisonSettings),
         Options(settings=FittedElsewhere),
     ),

@@ -46,7 +46,7 @@ FIRST_RETRIEVED = "oracle_rank"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class TaskMean:
     """A mean over tasks and seeds.
 
     ``clustered`` is the 95% bootstrap interval over tasks, each with all its seeds; ``seed_half_width``
@@ -69,7 +69,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class AgentFigures:
     """An agent with a retriever.
 
     Parameters
@@ -91,7 +91,7 @@ class Cell:
     retriever: str | None
     runs: int
     failed: int
-    measures: Mapping[str, Estimate]
+    measures: Mapping[str, TaskMean]
     oracle_rank: float | None
     satisfied_covered: float | None
     satisfied_uncovered: float | None
@@ -144,7 +144,7 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
+class PairedDifference:
     """A paired difference of two agents with one retriever; all of a study hold at once (95%)."""
 
     retriever: str
@@ -161,7 +161,7 @@ class Variant:
 
     experiment: str
     name: str
-    cell: Cell
+    cell: AgentFigures
     unreachable: tuple[str, ...]
     taus: tuple[float, float] | None = None
 
@@ -210,9 +210,9 @@ class HiddenConstraintsStudy(Tabular):
     tasks: int
     hard_small: int
     documents: int
-    cells: tuple[Cell, ...]
+    cells: tuple[AgentFigures, ...]
     recalls: tuple[Recall, ...]
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[PairedDifference, ...]
     critical: float
     variants: tuple[Variant, ...]
     steps: tuple[StepTrace, ...]

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from suffice.bench.hidden_constraints.found import (
-    Cell,
-    Estimate,
+    AgentFigures,
     HiddenConstraintsStudy,
     StepTrace,
+    TaskMean,
     Variant,
 )
 from suffice.bench.hidden_constraints.show import (
@@ -137,7 +137,7 @@ def _panel(study: HiddenConstraintsStudy, retriever: str) -> dict[str, Point]:
     return points
 
 
-def _point(cell: Cell, mark: str, name: str, across: float) -> Point | None:
+def _point(cell: AgentFigures, mark: str, name: str, across: float) -> Point | None:
     """A cell in a plane of semantic success; ``None`` where no plan was judged."""
     success = cell.measures.get("semantic")
     if success is None:
@@ -153,7 +153,7 @@ def _point(cell: Cell, mark: str, name: str, across: float) -> Point | None:
     )
 
 
-def _ends(measured: Estimate) -> tuple[float, float]:
+def _ends(measured: TaskMean) -> tuple[float, float]:
     return measured.clustered.low, measured.clustered.high
 
 
@@ -178,7 +178,7 @@ def _scatter(
     return scatter(chart)
 
 
-def _measured(caption: str, cells: Sequence[Cell]) -> Html:
+def _measured(caption: str, cells: Sequence[AgentFigures]) -> Html:
     return columns(
         caption,
         cells,

@@ -25,7 +25,7 @@ from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 
 if TYPE_CHECKING:
-    from suffice.bench.micp.run import Recorded
+    from suffice.bench.micp.run import LabelledRecord
 
 Way = Literal["composite", "no early stop", "rounds", "answer-rate"]
 WAYS: tuple[Way, ...] = get_args(Way)
@@ -156,7 +156,7 @@ class MiCPStudySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class DivisionScores:
     """Thresholds of one division on its ``questions`` to test; ``covered`` counts.
 
     ``set_size`` counts "Can't Answer" as a member; ``objective`` is the composite, low is good.
@@ -188,10 +188,10 @@ class MiCPCell:
     alpha: float
     preset: Preset
     way: Way
-    divisions: tuple[Scored, ...]
+    divisions: tuple[DivisionScores, ...]
 
     def band(self, name: str) -> Band:
-        """Of a figure of :class:`Scored`."""
+        """Of a figure of :class:`DivisionScores`."""
         values = [float(getattr(scored, name)) for scored in self.divisions]
         return Band(float(np.mean(values)), min(values), max(values))
 
@@ -245,7 +245,7 @@ class RetentionCell:
 class MiCPTraces:
     """A trace set evaluated; ``parts`` are the questions that optimise, calibrate and test."""
 
-    record: Recorded
+    record: LabelledRecord
     parts: tuple[int, int, int]
     cells: tuple[MiCPCell, ...]
     retention: tuple[RetentionCell, ...]
@@ -319,7 +319,7 @@ class MiCPStudy(Tabular):
 class StudyNotes:
     """Gathers what fits of all divisions have to say; ``sizes`` are those of the parts."""
 
-    record: Recorded
+    record: LabelledRecord
     sizes: tuple[int, int, int]
     _held: dict[str, None] = field(default_factory=dict)
     _asked: dict[Fraction, int] = field(default_factory=dict)

@@ -13,12 +13,12 @@ from suffice.bench.micp.found import (
     BASELINE,
     PARTS,
     WAYS,
+    DivisionScores,
     MiCPCell,
     MiCPStudy,
     MiCPStudySettings,
     MiCPTraces,
     RetentionCell,
-    Scored,
     StudyNotes,
     Way,
 )
@@ -77,7 +77,7 @@ class SetSizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class LabelledRecord:
     """A trace set's labelled questions.
 
     ``samples`` is m; ``last_rounds`` (n,) are as recorded, at most ``rounds``. Ties in ``sampled`` are
@@ -101,7 +101,7 @@ class Recorded:
         return replace(self.sampled, draws=lots(self.question_ids, self.rounds, seed))
 
 
-def read_record(traces: TraceSet, settings: MiCPSettings) -> Recorded:
+def read_record(traces: TraceSet, settings: MiCPSettings) -> LabelledRecord:
     """Read scores, clusters and relevance of the labelled questions.
 
     Raises
@@ -119,7 +119,7 @@ def read_record(traces: TraceSet, settings: MiCPSettings) -> Recorded:
     draft = draft_policy([chosen], settings)
     run = traces.origin.run
     pipeline = run.get("pipeline")
-    return Recorded(
+    return LabelledRecord(
         source=source,
         pipeline=pipeline if isinstance(pipeline, str) else None,
         filtered=run.get("passage_filter") is not None,
@@ -266,7 +266,7 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> MiCPTraces:
 class _Divided:
     """A record in one division."""
 
-    record: Recorded
+    record: LabelledRecord
     division: Division
     sampled: Sampled
 
@@ -276,14 +276,14 @@ _Key = tuple[float, Preset, Way]
 
 def _scored(
     divided: _Divided, settings: MiCPStudySettings, notes: StudyNotes
-) -> list[tuple[_Key, Scored]]:
+) -> list[tuple[_Key, DivisionScores]]:
     """Every level, preset and way in one division."""
     fit, division = settings.fit, divided.division
     optimise, held = (
         divided.sampled.take(each) for each in (division.optimize, division.calibrate)
     )
     notes.held(held)
-    found: list[tuple[_Key, Scored]] = []
+    found: list[tuple[_Key, DivisionScores]] = []
     for preset in settings.presets:
         for alpha in settings.alphas:
             level = exact_level(alpha)
@@ -303,13 +303,13 @@ def _scored(
     return found
 
 
-def _score(divided: _Divided, thresholds: Stage2, weight: float) -> Scored:
+def _score(divided: _Divided, thresholds: Stage2, weight: float) -> DivisionScores:
     test, record = divided.division.test, divided.record
     seen = evaluate(divided.sampled.take(test), thresholds)
     stops = np.zeros(len(test), np.int64)
     stops[test] = seen.stop
     answers = record.sizes.answers(stops, thresholds.final)[test]
-    return Scored(
+    return DivisionScores(
         seed=divided.division.seed,
         questions=len(seen.stop),
         covered=int(seen.covered.sum()),
@@ -321,7 +321,7 @@ def _score(divided: _Divided, thresholds: Stage2, weight: float) -> Scored:
 
 
 def _retention(
-    record: Recorded, divisions: Sequence[Division], settings: MiCPStudySettings
+    record: LabelledRecord, divisions: Sequence[Division], settings: MiCPStudySettings
 ) -> tuple[RetentionCell, ...]:
     held = record.relevances
     if held is None:

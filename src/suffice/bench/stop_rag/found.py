@@ -135,7 +135,7 @@ class TrainingOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class RunScores:
     """A policy on the questions.
 
     Scores are shares, means over the questions; ``llm_calls`` is the mean a question (``None``: unknown).
@@ -211,11 +211,11 @@ class Contender:
 
     name: str
     kind: Kind
-    runs: tuple[Scored, ...]
+    runs: tuple[RunScores, ...]
     fits: tuple[FitFacts, ...] = ()
 
     def band(self, name: str) -> Band | None:
-        """Mean, least and greatest over seeds of a figure of :class:`Scored`; ``None``: unknown."""
+        """Mean, least and greatest over seeds of a figure of :class:`RunScores`; ``None``: unknown."""
         return Band.of([getattr(run, name) for run in self.runs])
 
     def mean(self, name: str) -> float | None:
@@ -246,7 +246,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
+class F1Difference:
     """F1 of one contender minus that of another.
 
     ``interval`` is its own 95% interval; ``low`` and ``high`` hold for all contrasts of the study at once.
@@ -284,7 +284,7 @@ class StopRAGStudy(Tabular):
     Parameters
     ----------
     questions
-        Scored; ``unlabelled`` others of the split were left out.
+        RunScores; ``unlabelled`` others of the split were left out.
     fitting
         Labelled questions of the splits fitted on, by name of the split.
     with_gold_passages
@@ -307,7 +307,7 @@ class StopRAGStudy(Tabular):
     contenders: tuple[Contender, ...]
     full: str
     best: str
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[F1Difference, ...]
     critical: float
     unread: Unread | None
     notes: tuple[str, ...]
@@ -326,7 +326,7 @@ class StopRAGStudy(Tabular):
         """The contenders of these kinds, in order."""
         return [policy for policy in self.contenders if policy.kind in kinds]
 
-    def contrast(self, of: str, against: str) -> Contrast | None:
+    def contrast(self, of: str, against: str) -> F1Difference | None:
         """The contrast of these two."""
         wanted = (of, against)
         return next((each for each in self.contrasts if (each.of, each.against) == wanted), None)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from string import ascii_uppercase
 
 from suffice.bench.repetitions import band, percent_band
-from suffice.bench.stop_rag.found import DEFAULT, SIGNALS, Contender, Contrast, StopRAGStudy
+from suffice.bench.stop_rag.found import DEFAULT, SIGNALS, Contender, F1Difference, StopRAGStudy
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.marks import key
 from suffice.report.draw.scatter import Point, Scatter, scatter
@@ -96,7 +96,7 @@ def rounds_spread(policy: Contender) -> str:
     return decimal(policy.mean("mean_rounds"))
 
 
-def simultaneous(contrast: Contrast) -> str:
+def simultaneous(contrast: F1Difference) -> str:
     """The interval that holds with all others."""
     return f"[{percent(contrast.low)}, {percent(contrast.high)}]"
 
@@ -323,11 +323,11 @@ def _differences(study: StopRAGStudy) -> Chart:
     )
 
 
-def _pair(contrast: Contrast) -> str:
+def _pair(contrast: F1Difference) -> str:
     return f"{contrast.of} - {contrast.against}"
 
 
-def _estimated(contrast: Contrast) -> Estimated:
+def _estimated(contrast: F1Difference) -> Estimated:
     interval = contrast.interval
     return Estimated(
         family="adaptive",

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from tests.studies.ab_rag import study_traces
 
-from suffice.bench.ab_rag.run import FORMS, StudySettings, ab_rag_study
+from suffice.bench.ab_rag.run import FORMS, ABRagStudySettings, ab_rag_study
 from suffice.errors import UsageError
 from suffice.replay.settings import ComparisonSettings
 from suffice.signals.registry import SIGNALS
 from suffice.testing.traces import make_record, to_trace_set
 
-SETTINGS = StudySettings(comparison=ComparisonSettings(resamples=50), taus=(0.3, 0.6, 0.7))
+SETTINGS = ABRagStudySettings(comparison=ComparisonSettings(resamples=50), taus=(0.3, 0.6, 0.7))
 
 
 def test_every_part_is_there() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suffice.bench.training.contradiction import counted_metrics, measure
 from suffice.bench.training.contradiction_pairs import Kind, Pair
-from suffice.bench.training.contradiction_scores import counted_metrics, measure
 from suffice.errors import UsageError
 
 
