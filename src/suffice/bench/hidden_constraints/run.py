@@ -49,6 +49,7 @@ from suffice.policies.file import load_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import MARKERS, GateSettings
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever, Verdict
+from suffice.replay.run.answer_sets import Resampling
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
@@ -151,7 +152,7 @@ def _found(
     tasks = made.subset(settings.subset)[: settings.limit]
     seeds = range(settings.seed, settings.seed + settings.seeds)
     board = Board.of(plans.records, tasks, seeds)
-    draws = (settings.resamples, settings.seed)
+    draws = Resampling(resamples=settings.resamples, seed=settings.seed)
     cells = tuple(
         board.cell(agent, retriever, seeds=settings.seeds, draws=draws)
         for agent, retriever in _asked(settings)
@@ -231,7 +232,7 @@ def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
 
 
 def _variants(
-    settings: HiddenConstraintsSettings, board: Board, draws: tuple[int, int]
+    settings: HiddenConstraintsSettings, board: Board, draws: Resampling
 ) -> Iterator[Variant]:
     asked = variants(settings)
     retriever = settings.retrievers[0]

@@ -199,7 +199,7 @@ def measure(
     names, family = np.unique([pair.family for pair in pairs], return_inverse=True)
     kinds = np.array([pair.kind for pair in pairs])
     return DetectorScores(
-        metrics=_metrics(values, flagged, conflict, family, (resamples, seed)),
+        metrics=_metrics(values, flagged, conflict, family, resamples=resamples, seed=seed),
         flagged_by_kind={
             kind: float(flagged[kinds == kind].mean()) for kind in KINDS if (kinds == kind).any()
         },
@@ -216,7 +216,9 @@ def _metrics(
     flagged: NDArray[np.bool_],
     conflict: NDArray[np.bool_],
     family: NDArray[np.int64],
-    draws: tuple[int, int],
+    *,
+    resamples: int,
+    seed: int,
 ) -> dict[str, Estimate]:
     n_families = int(family.max()) + 1
     cells = (flagged & conflict, flagged & ~conflict, ~flagged & conflict, ~flagged & ~conflict)
@@ -224,7 +226,7 @@ def _metrics(
         [np.bincount(family, weights=cell, minlength=n_families) for cell in cells]
     )
     drawn = np.concatenate(
-        list(resampled_counts(n_families, resamples=draws[0], seed=draws[1]))
+        list(resampled_counts(n_families, resamples=resamples, seed=seed))
     ).T  # (n_families, n_draws)
     plain = counted_metrics(by_family.sum(axis=1, keepdims=True))[:, 0]
     resampled = counted_metrics(by_family @ drawn)
