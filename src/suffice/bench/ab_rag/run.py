@@ -21,9 +21,9 @@ from suffice.replay.diagnose.selective import (
     SelectiveSettings,
     selective_prediction,
 )
-from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.as_json import as_json
@@ -168,7 +168,7 @@ def _sweep(comparison: Comparison, taus: Sequence[float]) -> tuple[SweptTau, ...
     if not isinstance(published, ABRagPolicy):
         raise UsageError(f"the first policy must be {_METHOD}, found {result.policies[0].name!r}")
     candidates = [
-        Candidate(
+        NamedPolicy(
             name=f"tau {tau:g}",
             kind=_METHOD,
             preset="published",

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from textwrap import wrap
 
-from suffice.results.markup import shorten, visible
-
 WIDTH = 100
-_NAME_WIDTH = 24
 
 
 def titled(text: str) -> list[str]:
@@ -33,8 +30,3 @@ def text_table(
         for row in grid
     ]
     return [lines[0], "-" * (sum(widths) + gap * (len(widths) - 1)), *lines[1:]]
-
-
-def one_line_name(text: str, most: int = _NAME_WIDTH) -> str:
-    """A name that fits a column, with nothing in it that a terminal would act on."""
-    return shorten(visible(text).replace("\n", " "), most, "...")
