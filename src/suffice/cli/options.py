@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from suffice.cli.output import say
-from suffice.costs.usage import COSTS
 from suffice.options import read_grid, read_names
-from suffice.policies.defaults import CalibratorKind
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.prices import Prices
@@ -201,29 +199,6 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, FittedElsewhere)
 
 
-def add_calibrator(parser: argparse.ArgumentParser, note: str = "") -> None:
-    """``--calibrator``; ``note`` says where it counts."""
-    parser.add_argument(
-        "--calibrator",
-        choices=get_args(CalibratorKind),
-        default="isotonic",
-        help=f"how calibrated(...) is fitted{note} (default: isotonic, one map a round)",
-    )
-
-
-def add_costs(parser: argparse.ArgumentParser) -> None:
-    """``--cost`` and what prices usage."""
-    group = parser.add_argument_group("costs")
-    group.add_argument(
-        "--cost",
-        choices=tuple(COSTS),
-        metavar="NAME",
-        help=f"what policies are compared at: {', '.join(COSTS)} (default: llm_calls where recorded, "
-        "else rounds)",
-    )
-    add_prices_and_energy(group)
-
-
 def add_prices_and_energy(group: argparse._ActionsContainer) -> None:
     """What prices usage: ``--price-model``, ``--prices`` and ``--energy``."""
     add_prices(group)
@@ -262,7 +237,7 @@ def given_prices(arguments: argparse.Namespace) -> Prices | None:
 
 
 def cost_model(arguments: argparse.Namespace) -> CostModel:
-    """The prices and constants that :func:`add_costs`' options ask for."""
+    """The prices and constants that :func:`add_prices_and_energy`'s options ask for."""
     from suffice.costs.energy import EnergyModel, parse_energy
     from suffice.costs.usage import CostModel
 

@@ -11,14 +11,14 @@ import pytest
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel
 from suffice.measures.measures import Measures
-from suffice.replay.choose.certified import CertifySettings
-from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
+from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.learn_then_test import CertifySettings
 from suffice.replay.diagnose.question_histories import ReportData, report_data
 from suffice.replay.diagnose.report_parts import PartsSettings, ReportParts, report_parts
-from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
@@ -60,7 +60,7 @@ def build_report() -> BuildReport:
         cost: str | None = None,
     ) -> ReportData:
         traces = to_trace_set(records)
-        built = candidates(traces, names, rules)
+        built = named_policies(traces, names, rules)
         settings = ReplaySettings(
             baseline=built[0].name,
             resamples=200,
@@ -110,8 +110,8 @@ def gathered() -> Gathered:
         ),
     )
     built = [
-        *candidates(traces, ["fixed-3", "fixed-1", "tasr", "tasr-corrected", "oracle-f1"]),
-        Candidate(name="certified", kind="certified", preset=None, policy=certified.policy),
+        *named_policies(traces, ["fixed-3", "fixed-1", "tasr", "tasr-corrected", "oracle-f1"]),
+        NamedPolicy(name="certified", kind="certified", preset=None, policy=certified.policy),
     ]
     result = replay(
         evaluated, built, ReplaySettings(baseline="fixed-3", split="eval", resamples=60)

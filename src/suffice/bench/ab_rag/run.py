@@ -23,9 +23,9 @@ from suffice.replay.diagnose.selective import (
     SelectiveSettings,
     selective_prediction,
 )
-from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.signals.available import lack
 from suffice.signals.registry import resolve
@@ -107,7 +107,7 @@ def _sweep(comparison: Comparison, taus: Sequence[float]) -> tuple[SweptTau, ...
     if not isinstance(published, ABRagPolicy):
         raise UsageError(f"the first policy must be {_METHOD}, found {result.policies[0].name!r}")
     candidates = [
-        Candidate(
+        NamedPolicy(
             name=f"tau {tau:g}",
             kind=_METHOD,
             preset="published",

@@ -14,8 +14,8 @@ from suffice.policies.file import save_policy
 from suffice.policies.fitting import fit_data, fit_rule
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.candidates import candidates
 from suffice.replay.run.compare import compare
+from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
@@ -49,7 +49,7 @@ def traces(prefix: str, source: str, **changes: bool | int) -> TraceSet:
 
 def test_methods_and_rules_are_fitted_there() -> None:
     here, there = traces("a", "a.parquet"), traces("b", "b.parquet", flip=True)
-    built = candidates(here, ["tasr", "fixed-2"], [RULE], fit_on=there)
+    built = named_policies(here, ["tasr", "fixed-2"], [RULE], fit_on=there)
     policies = [each.policy for each in built]
     assert policies[0] == fit_method("tasr", there, "published", "tune")
     assert policies[0] != fit_method("tasr", here, "published", "tune")
@@ -58,7 +58,7 @@ def test_methods_and_rules_are_fitted_there() -> None:
     for policy in (policies[0], policies[2]):
         assert isinstance(policy, RulePolicy)
         assert policy.fitted_on["source"] == "b.parquet"
-    assert candidates(here, ["tasr"])[0].policy == fit_method("tasr", here, "published", "tune")
+    assert named_policies(here, ["tasr"])[0].policy == fit_method("tasr", here, "published", "tune")
 
 
 def notes(here: TraceSet, there: TraceSet, *policies: str, rules: tuple[str, ...] = ()) -> str:
@@ -125,9 +125,9 @@ def test_traces_that_cannot_be_fitted_on_are_named() -> None:
     ]
     there = dataclasses.replace(to_trace_set(unsplit), origin=TraceSetOrigin(source="b.parquet"))
     with pytest.raises(UsageError, match=r"b\.parquet has no questions in split 'tune'"):
-        candidates(here, ["tasr"], fit_on=there)
+        named_policies(here, ["tasr"], fit_on=there)
     with pytest.raises(UsageError, match=r"b\.parquet does not have.*--fit-on OTHER_TRACES"):
-        candidates(here, [], [RULE], fit_on=there)
+        named_policies(here, [], [RULE], fit_on=there)
     with_own = [
         dataclasses.replace(
             each,
@@ -137,7 +137,7 @@ def test_traces_that_cannot_be_fitted_on_are_named() -> None:
     ]
     rule = f"mine > 0 and {RULE}"
     with pytest.raises(UsageError, match=r"reads 'mine', which b2\.parquet does not record"):
-        candidates(to_trace_set(with_own), [], [rule], fit_on=traces("b", "b2.parquet"))
+        named_policies(to_trace_set(with_own), [], [rule], fit_on=traces("b", "b2.parquet"))
 
 
 def test_the_command_line_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
