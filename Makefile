@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 CONSTRAINTS := constraints.txt
+# a file's tests share what they build, so they stay in one process
+PARALLEL := -n auto --dist loadfile
 DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
 
 .PHONY: help setup demo test test-slow check format docs bench browser test-integrations clean
@@ -29,17 +31,18 @@ demo: $(VENV)/.demo ## record, calibrate, replay and report with the embedded mo
 
 test: $(VENV)/.dev ## the tests
 	$(DATA)
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
 
 test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data and other long tests
 	$(DATA)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest $(PARALLEL) -m slow
 
 check: $(VENV)/.dev ## format, lint, types, generated docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/make_docs.py --check
+	$(BIN)/python tools/sizes.py
 
 format: $(VENV)/.dev ## format and mend what can be mended
 	$(BIN)/ruff format .

@@ -18,7 +18,7 @@ from suffice.replay.choose.rules_as_bits import (
     RuleBatch,
     StopMeans,
     pack,
-    stop_rounds_of,
+    stop_rounds_of_formulas,
 )
 
 SIGNALS, QUESTIONS, ROUNDS, RESAMPLES = 6, 300, 5, 1000
@@ -36,13 +36,7 @@ def ours(fires: np.ndarray, f1: np.ndarray) -> np.ndarray:
     formulas = enumerate_formulas("dnf", SIGNALS)
     packed = pack(fires)
     last = np.full(fires.shape[1], ROUNDS, np.int16)
-    stops = np.empty((len(formulas), fires.shape[1]), np.int16)
-    shapes: dict[tuple[int, ...], list[int]] = {}
-    for number, formula in enumerate(formulas):
-        shapes.setdefault(tuple(len(clause) for clause in formula.clauses), []).append(number)
-    for sizes, numbers in shapes.items():
-        rows = [[each for clause in formulas[n].clauses for each in clause] for n in numbers]
-        stops[numbers] = stop_rounds_of(packed, RuleBatch(np.array(rows), sizes), last)
+    stops = stop_rounds_of_formulas(packed, formulas, last)
     columns = np.take_along_axis(f1, stops.T.astype(np.intp) - 1, axis=1)
     (band,) = simultaneous_bands(len(formulas), lambda part: columns[:, part], (None,))
     return np.stack([band.estimate, band.naive_low, band.naive_high])

@@ -6,7 +6,7 @@ import math
 import time
 
 import numpy as np
-from tests.reference.stop_rag_twins import q_lambda_of_trajectory
+from tests.stop_rag_twins import q_lambda_of_trajectory
 
 from benchmarks.timing import best_seconds
 from suffice.policies.stop_rag.states import REWARDS, read_rewards

@@ -9,8 +9,8 @@ import suffice
 from suffice.datasets.registry import load
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
-from suffice.report.tables.comparison import comparison_table
+from suffice.replay.run.compare import Comparison, compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.models import ScriptedModel
 
 RULES = ("answer_stable", "at_least(2, answer_stable, overlap > 0.2, round >= 4)")
@@ -30,7 +30,7 @@ def main() -> Comparison:
             suffice.read_traces(traces),
             ComparisonSettings(policies=("fixed-2", "fixed-5", "tasr-corrected"), rules=RULES),
         )
-    print(comparison_table(comparison.result))
+    print(comparison.text())
     return comparison
 
 

@@ -1,14 +1,24 @@
-"""Where third-party files are found."""
+"""How every test runs, and where third-party files are found."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# Tests run beside each other, so none of them gains by several threads of arithmetic: they only
+# wait for one another. Set before numpy, torch and the like are imported; child processes inherit.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+# a shell that starts tests in the background has them ignore Ctrl-C, which some of them send
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the same examples in every continuous run; new ones where somebody is looking
 settings.register_profile("ci", derandomize=True, database=None)

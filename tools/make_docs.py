@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from suffice.cli.commands.fit import names as methods_that_are_fitted
 from suffice.cli.main import build_parser
+from suffice.cli.parser import Parser
 from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import SignalSpec
 from suffice.trace.plans.rows import PLANS
@@ -25,13 +27,23 @@ def _subparsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse
             yield from action.choices.items()
 
 
+def _subparser(name: str) -> Parser:
+    """A fresh parser of a command."""
+    return next(found for each, found in _subparsers(build_parser({name})) if each == name)  # type: ignore[return-value]
+
+
 def cli_page() -> str:
     """The help of every command."""
     os.environ["COLUMNS"] = "90"
     parts = [NOTE, "# Commands\n", "```text\n" + build_parser().format_help() + "```\n"]
     for name, parser in _subparsers(build_parser()):
         nested = list(_subparsers(parser))
-        if not nested:
+        if isinstance(parser, Parser) and parser.prepare is not None:
+            nested = [
+                (each, _subparser(name).prepared([each])) for each in methods_that_are_fitted()
+            ]
+            parts.append(f"## suffice {name}\n\n```text\n{parser.prepared([]).format_help()}```\n")
+        elif not nested:
             parts.append(f"## suffice {name}\n\n```text\n{parser.format_help()}```\n")
         parts.extend(
             f"## suffice {name} {inner}\n\n```text\n{each.format_help()}```\n"
@@ -54,6 +66,7 @@ def signals_page() -> str:
     rows = [
         f"| `{spec.name}` | {spec.summary} | {_bound(spec.low)} to {_bound(spec.high)} | {spec.direction} "
         f"| {', '.join(f'`{need}`' for need in spec.needs) or '-'} "
+        f"| {'yes' if spec.answers else 'no'} | {', '.join(f'`{c.calls}`' for c in spec.charges) or '-'} "
         f"| {_where(spec)} |"
         for spec in SIGNALS.values()
     ]
@@ -61,8 +74,11 @@ def signals_page() -> str:
         "# Signals\n\nA number per round, computed from the rounds so far. *Speaks for stopping* says "
         "which end does. A *recorded* signal needs a model: it is read from the `signals` map of a trace "
         "or of a live round. Where an input is missing a signal is undefined, and a comparison with it is "
-        "false. The option named in the last column gives `suffice signals` the model that computes it.\n\n"
-        "| name | meaning | range | speaks for stopping | needs | here |\n|---|---|---|---|---|---|"
+        "false. *Reads answers* says whether it is made of the round's answer; *charges* names the further "
+        "calls that a policy pays for in every round when it reads the signal. "
+        "The option named in the last column gives `suffice signals` the model that computes it.\n\n"
+        "| name | meaning | range | speaks for stopping | needs | reads answers | charges | here |\n"
+        "|---|---|---|---|---|---|---|---|"
     )
     foot = (
         "The three forms of `evidence_consistency` say little about short answers, as the paper reports. "

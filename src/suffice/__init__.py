@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from suffice.costs.usage import CostModel
     from suffice.errors import BackendError, DataError, SufficeError, SufficeWarning, UsageError
     from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
+    from suffice.pipelines.live.answering import Answered
+    from suffice.pipelines.live.ask import AskSettings, ask
+    from suffice.pipelines.live.budgets import Budgets
     from suffice.pipelines.live.controller import Controller
     from suffice.pipelines.planning.agent import PlanningAgent
     from suffice.policies.ab_rag.policy import ABRagPolicy
@@ -34,11 +37,17 @@ if TYPE_CHECKING:
     from suffice.replay.choose.certified import CertifySettings
     from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
     from suffice.replay.choose.families import FamilySettings
-    from suffice.replay.choose.search import SearchSettings, search
-    from suffice.replay.choose.sweep import SweepSettings, sweep
-    from suffice.replay.diagnose.diagnosis import DiagnosisSettings, diagnosis
-    from suffice.replay.run.compare import ComparisonSettings, compare
+    from suffice.replay.choose.search import search
+    from suffice.replay.choose.sweep import sweep
+    from suffice.replay.diagnose.diagnosis import diagnosis
+    from suffice.replay.run.compare import compare
     from suffice.replay.run.macro import macro_means
+    from suffice.replay.settings import (
+        ComparisonSettings,
+        DiagnosisSettings,
+        SearchSettings,
+        SweepSettings,
+    )
     from suffice.trace.plans.file import read_plans
     from suffice.trace.plans.records import PlanTask
     from suffice.trace.rounds.reader import read_traces
@@ -59,7 +68,10 @@ __all__ = [
     "ABRagPolicy",
     "Action",
     "AnswerSet",
+    "Answered",
+    "AskSettings",
     "BackendError",
+    "Budgets",
     "CertifiedSettings",
     "CertifySettings",
     "ComparisonSettings",
@@ -95,6 +107,7 @@ __all__ = [
     "TraceSet",
     "Usage",
     "UsageError",
+    "ask",
     "compare",
     "diagnosis",
     "fit_certified",
@@ -115,16 +128,19 @@ _HOMES = {
     "ABRagPolicy": "policies.ab_rag.policy",
     "Action": "protocols",
     "AnswerSet": "protocols",
+    "Answered": "pipelines.live.answering",
+    "AskSettings": "pipelines.live.ask",
     "BackendError": "errors",
+    "Budgets": "pipelines.live.budgets",
     "CertifiedSettings": "replay.choose.certified_fit",
     "CertifySettings": "replay.choose.certified",
-    "ComparisonSettings": "replay.run.compare",
+    "ComparisonSettings": "replay.settings",
     "Controller": "pipelines.live.controller",
     "CostModel": "costs.usage",
     "CoverageMonitor": "monitor.alarms",
     "DataError": "errors",
     "Decision": "protocols",
-    "DiagnosisSettings": "replay.diagnose.diagnosis",
+    "DiagnosisSettings": "replay.settings",
     "ExchangeabilityMonitor": "monitor.alarms",
     "FamilySettings": "replay.choose.families",
     "FixedPolicy": "policies.fixed",
@@ -142,15 +158,16 @@ _HOMES = {
     "QuestionRecord": "trace.rounds.records",
     "Round": "trace.rounds.records",
     "RulePolicy": "policies.rules.policy",
-    "SearchSettings": "replay.choose.search",
+    "SearchSettings": "replay.settings",
     "SufficeError": "errors",
     "SufficeWarning": "errors",
-    "SweepSettings": "replay.choose.sweep",
+    "SweepSettings": "replay.settings",
     "Token": "trace.rounds.records",
     "TopToken": "trace.rounds.records",
     "TraceSet": "trace.rounds.table",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
+    "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
     "fit_certified": "replay.choose.certified_fit",

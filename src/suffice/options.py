@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +31,12 @@ class Option:
         The least whole number allowed; ``None``: any.
     repeats
         Whether a tuple is given one value at a time.
+    older
+        An older spelling that is still read and not shown.
     goes_with
         A field of the same settings and the value without which this one has no meaning.
+    otherwise
+        Added to the refusal where several settings share options and the chosen one has not this one.
     """
 
     help: str
@@ -41,4 +46,37 @@ class Option:
     parse: Callable[[str], Any] | None = None
     at_least: int | None = None
     repeats: bool = False
+    older: str | None = None
     goes_with: tuple[str, str] | None = None
+    otherwise: str | None = None
+
+
+_MOST_THRESHOLDS = 10_000
+
+
+def read_grid(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas, or ``LOW:HIGH:STEP`` with both ends.
+
+    >>> read_grid("0:1:0.5")
+    (0.0, 0.5, 1.0)
+    """
+    if ":" not in text:
+        return tuple(_finite(part) for part in text.split(","))
+    parts = [_finite(part) for part in text.split(":")]
+    if len(parts) != 3 or parts[2] <= 0 or parts[1] < parts[0]:
+        raise ValueError(f"must be LOW:HIGH:STEP with LOW <= HIGH and STEP > 0, found {text!r}")
+    low, high, step = parts
+    count = int((high - low) / step + 1e-9) + 1
+    if count > _MOST_THRESHOLDS:
+        raise ValueError(f"at most {_MOST_THRESHOLDS} thresholds, found {count} in {text!r}")
+    return tuple(round(low + step * index, 12) for index in range(count))
+
+
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"must be a finite number, found {text!r}")
+    return value

@@ -43,7 +43,18 @@ class PassageFilter(Protocol):
 
 
 class StatedFilter(PassageFilter, Protocol):
-    """A filter that a recording can state."""
+    """A fitted filter that a recording can state.
+
+    It was fitted on ``values`` numbers, of the questions ``question_ids`` where it names them.
+    """
+
+    @property
+    def values(self) -> int:
+        """How many values it was calibrated on."""
+
+    @property
+    def question_ids(self) -> tuple[str, ...]:
+        """Whose; what is fitted behind it needs others."""
 
     def stated(self) -> Mapping[str, Any]:
         """What a run document says of it."""
@@ -288,6 +299,10 @@ class Decision:
         return self.action is Action.STOP
 
 
+Certainty = Literal["token_probability", "self_consistency"]
+"""What a model gives to tell how sure an answer is: its tokens' log-probabilities, or samples that agree."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNeeds:
     """How a policy wants a round's samples clustered by meaning."""
@@ -302,6 +317,8 @@ class LoopNeeds:
 
     Parameters
     ----------
+    answers
+        Whether it reads the answers of rounds, or anything made of them, before the loop ends.
     tokens
         Whether it reads the answer's tokens with their log-probabilities.
     samples
@@ -322,6 +339,7 @@ class LoopNeeds:
         Why it can stop no loop, in words; empty: it can.
     """
 
+    answers: bool = False
     tokens: bool = False
     samples: int = 0
     other_samples: str = ""

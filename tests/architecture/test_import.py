@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,14 @@ def test_importing_the_package_loads_only_the_standard_library() -> None:
 def test_light_names_stay_light(code: str, allowed: set[str]) -> None:
     found = packages(loaded_after(code)) - set(sys.stdlib_module_names) - {"suffice"}
     assert found <= allowed
+
+
+def test_deciding_by_a_rule_loads_little(tmp_path: Path) -> None:
+    """The registry imports the kind of policy that a file holds, and no other."""
+    file = tmp_path / "policy.json"
+    file.write_text('{"suffice_policy": 1, "kind": "rule", "rule": "answer_stable"}')
+    found = loaded_after(f"from suffice import Controller; Controller.load({str(file)!r})")
+    assert len([name for name in found if name.startswith("suffice")]) <= 30
 
 
 def test_everything_public_needs_no_optional_package() -> None:

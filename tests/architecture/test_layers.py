@@ -280,6 +280,64 @@ def test_a_reader_sees_the_plan_of_a_folder_at_a_glance() -> None:
         assert ast.get_docstring(TREES[folder / "__init__.py"]), folder.relative_to(ROOT)
 
 
+METHODS = ("tasr", "ab_rag", "micp", "gate", "stop_rag")
+"""Folders of methods. Rules are the language that methods and searches write in, so anybody reads them."""
+KNOW_A_METHOD: dict[str, tuple[str, ...]] = {
+    "pipelines/planning/": ("gate",),  # an agent is built around a Gate, which is public for that
+    # a study is about its method, and its command has its options
+    "cli/commands/bench.py": ("micp",),
+    "cli/commands/bench_hidden_constraints.py": ("gate",),
+    "cli/commands/bench_stop_rag.py": ("stop_rag",),
+}
+
+
+def _methods_of(each: Import) -> list[str]:
+    parts = each.module.split(".")
+    named = parts[2:3] if parts[:2] == ["suffice", "policies"] else []
+    return [
+        name
+        for name in (*named, *(each.names if parts[1:] == ["policies"] else ()))
+        if name in METHODS
+    ]
+
+
+def test_a_method_is_known_by_its_folder_alone() -> None:
+    """Others ask the registry, and a policy's needs, facts and optional contracts."""
+    wrong = []
+    for file in FILES:
+        place = file.relative_to(ROOT).as_posix()
+        if place.startswith(("__init__.py", "bench/", "testing/")):
+            continue
+        own_folder = place.split("/")[1:2] if part(file) == "policies" else []
+        known = [
+            name
+            for where, names in KNOW_A_METHOD.items()
+            if place.startswith(where)
+            for name in names
+        ]
+        wrong += [
+            f"{told(file, each)}: {name}"
+            for each in IMPORTS[file]
+            for name in _methods_of(each)
+            if name not in (*own_folder, *known)
+        ]
+    assert wrong == []
+
+
+def test_nobody_else_asks_for_a_method_by_its_name() -> None:
+    names = {name.replace("_", "-") for name in METHODS}
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {side.value}"
+        for file in FILES
+        if part(file) not in ("policies", "bench", "testing")
+        for node in ast.walk(TREES[file])
+        if isinstance(node, ast.Compare)
+        for side in (node.left, *node.comparators)
+        if isinstance(side, ast.Constant) and side.value in names
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_how_it_is_written(file: Path) -> None:
     """No assert and no catch-all."""

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
+from suffice.measures.measures import Measures
 from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
-from suffice.replay.choose.search import SearchSettings
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.settings import SearchSettings
 from suffice.report.page.report import render_report
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
@@ -102,7 +103,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Candidate(name="certified", kind="certified", preset=None, policy=certified),
     ]
     settings = ReplaySettings(baseline="fixed-3", resamples=100, notes=("a note",))
-    comparison = Comparison(traces=traces, result=replay(traces, built, settings))
+    comparison = Comparison(measures=Measures(traces), result=replay(traces, built, settings))
     search = SearchSettings(
         signals=("answer_stable", "answer_token_margin", "overlap"), form="dnf", grid=10
     )

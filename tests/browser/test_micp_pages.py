@@ -7,22 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.test_report import DESK, PHONE, Visit
-from tests.unit.bench.micp.test_run import sampled_records
-from tests.unit.report.sections.test_answer_sets import AGREE, HOSTILE, RECORDS, drawn, told
+from tests.answer_sets import AGREE, HOSTILE, RECORDS, drawn, told
+from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, check_it_runs_nothing
+from tests.studies.micp import sampled_records
 
 from suffice.bench.micp.found import MiCPStudySettings
 from suffice.bench.micp.page import micp_page
 from suffice.bench.micp.run import micp_study
-from suffice.policies.micp.fit import MiCPSettings
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.report.page.report import render_report
 from suffice.testing.traces import to_trace_set
 
 pytestmark = pytest.mark.browser
-
-OPEN = "for (const each of document.querySelectorAll('details')) each.open = true"
-SEEN = "document.documentElement.scrollWidth"
-CHECK = "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})"
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +54,7 @@ def test_the_explorer_shows_sets_as_text(chromium: Any, with_sets: Path) -> None
         "Rome 0.5, round 2",
         "Can't Answer",
     ]
-    assert page.evaluate("window.hacked") is None
-    assert visit.trouble == []
-    assert visit.requests == [with_sets.as_uri()]
+    check_it_runs_nothing(visit, with_sets)
     visit.context.close()
 
 
@@ -83,12 +77,4 @@ def test_the_evaluation_loads_and_runs_nothing(chromium: Any, study: Path) -> No
 def test_both_fit_a_phone_and_pass_axe(
     chromium: Any, axe: str, request: pytest.FixtureRequest, page_name: str, scheme: str
 ) -> None:
-    path = request.getfixturevalue(page_name)
-    for size in (PHONE, DESK):
-        visit = Visit(chromium, path, viewport=size, color_scheme=scheme)
-        visit.page.evaluate(OPEN)
-        assert visit.page.evaluate(SEEN) <= size["width"]
-        visit.page.evaluate(axe)
-        found = visit.page.evaluate(CHECK)["violations"]
-        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
-        visit.context.close()
+    check_it_fits_and_passes_axe(chromium, request.getfixturevalue(page_name), axe, scheme)

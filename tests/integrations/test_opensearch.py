@@ -1,4 +1,4 @@
-"""The Elasticsearch adapter against an OpenSearch-compatible server that a package brings.
+"""The adapter with the clients of OpenSearch and Elasticsearch, against a server that a package brings.
 
 ``osmem-server`` is not OpenSearch itself, but written apart from this library by others, so it does not
 share the mistakes of the server in ``tests/unit/integrations/test_elasticsearch.py``.
@@ -6,12 +6,15 @@ share the mistakes of the server in ``tests/unit/integrations/test_elasticsearch
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
-from suffice.errors import UsageError
+from suffice.errors import BackendError, UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
 from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.testing.conformance import check_retriever
@@ -21,6 +24,8 @@ from suffice.trace.rounds.records import Question
 osmem = pytest.importorskip(
     "osmem_server", reason="runs in its own environment: make test-integrations"
 )
+elasticsearch = pytest.importorskip("elasticsearch")
+opensearchpy = pytest.importorskip("opensearchpy")
 
 NOTES = {
     "boats": ("Boats", "a red boat at sea"),
@@ -47,10 +52,16 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def notes(url: str) -> Iterator[ElasticsearchRetriever]:
-    settings = ElasticsearchSettings(text_field="body.text", max_retries=0)
-    with ElasticsearchRetriever(url, "notes", settings=settings) as retriever:
-        yield retriever
+def client(url: str) -> Iterator[Any]:
+    with opensearchpy.OpenSearch(url, max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+def notes(client: Any) -> ElasticsearchRetriever:
+    return ElasticsearchRetriever(
+        client, "notes", settings=ElasticsearchSettings(text_field="body.text")
+    )
 
 
 def test_it_keeps_the_protocol(notes: ElasticsearchRetriever) -> None:
@@ -65,30 +76,23 @@ def test_passages_carry_what_the_index_holds(notes: ElasticsearchRetriever) -> N
     assert notes.retrieve("zeppelin", 3) == ()
 
 
-def test_the_title_is_searched_too(url: str, notes: ElasticsearchRetriever) -> None:
+def test_the_title_is_searched_too(client: Any, notes: ElasticsearchRetriever) -> None:
     assert [each.id for each in notes.retrieve("seas", 3)] == ["sea"]
     settings = ElasticsearchSettings(text_field="body.text", title_field=None, id_field="key")
-    with ElasticsearchRetriever(url, "notes", settings=settings) as untitled:
-        assert untitled.retrieve("seas", 3) == ()
-        assert untitled.retrieve("yellow", 3)[0].id == "k-colours"
+    untitled = ElasticsearchRetriever(client, "notes", settings=settings)
+    assert untitled.retrieve("seas", 3) == ()
+    assert untitled.retrieve("yellow", 3)[0].id == "k-colours"
 
 
-def test_refusals_are_told(url: str, notes: ElasticsearchRetriever) -> None:
+def test_refusals_are_told(client: Any, notes: ElasticsearchRetriever) -> None:
     with pytest.raises(UsageError, match=r"400: .*Result window is too large"):
         notes.retrieve("boat", 10_001)
-    settings = ElasticsearchSettings(max_retries=0)
-    with (
-        ElasticsearchRetriever(url, "nothing", settings=settings) as missing,
-        pytest.raises(
-            UsageError, match=r"404: index_not_found_exception: no such index \[nothing\]"
-        ),
+    with pytest.raises(
+        UsageError, match=r"404: index_not_found_exception: no such index \[nothing\]"
     ):
-        missing.retrieve("boat", 1)
-    with (
-        ElasticsearchRetriever(url, "notes", settings=settings) as wrong,
-        pytest.raises(UsageError, match=r"has text under 'text'.*text_field="),
-    ):
-        wrong.retrieve("harbour", 1)
+        ElasticsearchRetriever(client, "nothing").retrieve("boat", 1)
+    with pytest.raises(UsageError, match=r"has text under 'text'.*text_field="):
+        ElasticsearchRetriever(client, "notes").retrieve("harbour", 1)
 
 
 def test_a_loop_runs_on_it(notes: ElasticsearchRetriever) -> None:
@@ -101,3 +105,79 @@ def test_a_loop_runs_on_it(notes: ElasticsearchRetriever) -> None:
 def test_the_snippet_of_the_docs_runs(run_snippet: Callable[..., dict[str, Any]], url: str) -> None:
     made = run_snippet("Elasticsearch and OpenSearch", **{"https://search.example:9200": url})
     assert made["passages"][0].id == "harbour"
+
+
+# --- how either client fails --------------------------------------------------------------------------
+HIT = {"_id": "a", "_score": 1.5, "_source": {"text": "a red boat", "title": "Boats"}}
+RANKING = {"timed_out": False, "_shards": {"total": 1, "failed": 0}, "hits": {"hits": [HIT]}}
+CLIENTS = {
+    "elasticsearch": lambda url: elasticsearch.Elasticsearch(
+        url, max_retries=0, request_timeout=0.5
+    ),
+    "opensearch-py": lambda url: opensearchpy.OpenSearch(url, max_retries=0, timeout=0.5),
+}
+
+
+@pytest.fixture
+def moody() -> Iterator[tuple[str, dict[str, Any]]]:
+    """A server that answers as told."""
+    mood: dict[str, Any] = {}
+    release = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if mood.get("late"):
+                release.wait(5)
+            self.send_response(mood.get("status", 200))
+            self.send_header("Content-Type", "application/json")
+            self.send_header("X-Elastic-Product", "Elasticsearch")
+            self.end_headers()
+            content = mood.get("content", RANKING)
+            self.wfile.write(
+                content if isinstance(content, bytes) else json.dumps(content).encode()
+            )
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", mood
+        release.set()
+        server.shutdown()
+
+
+@pytest.mark.parametrize("made", CLIENTS.values(), ids=CLIENTS)
+def test_either_client_ranks(made: Callable[[str], Any], moody: tuple[str, dict[str, Any]]) -> None:
+    (found,) = ElasticsearchRetriever(made(moody[0]), "notes").retrieve("boat", 3)
+    assert (found.id, found.title, found.text, found.score) == ("a", "Boats", "a red boat", 1.5)
+
+
+@pytest.mark.parametrize("made", CLIENTS.values(), ids=CLIENTS)
+@pytest.mark.parametrize(
+    ("mood", "kind", "told"),
+    [
+        ({"status": 401, "content": {"error": "no key"}}, UsageError, "answered 401: no key"),
+        ({"status": 404, "content": {"error": "none"}}, UsageError, "answered 404: none"),
+        ({"status": 503, "content": b"{}"}, BackendError, "answered 503"),
+        ({"content": b"<html>"}, BackendError, "cannot be read"),
+        ({"late": True}, BackendError, "did not answer in time"),
+    ],
+)
+def test_how_either_client_fails_is_told(
+    made: Callable[[str], Any],
+    moody: tuple[str, dict[str, Any]],
+    mood: dict[str, Any],
+    kind: type[Exception],
+    told: str,
+) -> None:
+    moody[1].update(mood)
+    with pytest.raises(kind, match=told):
+        ElasticsearchRetriever(made(moody[0]), "notes").retrieve("boat", 3)
+
+
+@pytest.mark.parametrize("made", CLIENTS.values(), ids=CLIENTS)
+def test_a_server_that_is_not_there(made: Callable[[str], Any]) -> None:
+    with pytest.raises(BackendError, match="cannot be reached"):
+        ElasticsearchRetriever(made("http://127.0.0.1:9"), "notes").retrieve("boat", 3)

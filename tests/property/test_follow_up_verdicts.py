@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.pipelines.loops.test_follow_up import QUESTION, Heard, Ranks
-from tests.unit.pipelines.loops.test_follow_up import kind as kind_of
+from tests.loops.follow_up import QUESTION, Heard, Ranks
+from tests.loops.follow_up import kind as kind_of
 
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
@@ -21,12 +21,12 @@ from suffice.pipelines.loops.follow_up import (
     parse_verdict,
 )
 from suffice.pipelines.loops.registry import make_pipeline
-from suffice.pipelines.loops.sources import OwnParagraphs
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.replay.run.engine import stop_rounds
-from suffice.signals.asking.judge_support import JUDGE_TOKENS
+from suffice.retrieval.retrievers import OwnParagraphs
+from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
@@ -50,7 +50,7 @@ VERDICTS = st.sampled_from(
 
 def rounds_of(made: FollowUpSettings, model: ScriptedModel, number: int) -> list[Round]:
     example = EXAMPLES[number]
-    pipeline = make_pipeline(model, made)  # type: ignore[arg-type]
+    pipeline = make_pipeline(model, made)
     return list(pipeline.rounds(example.question, OwnParagraphs(example.passages)))
 
 

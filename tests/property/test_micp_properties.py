@@ -13,13 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import Threshold, lower_rank, tied_threshold
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.method import Preset
-from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
+from suffice.policies.micp.fit import FitParts, fit_on
 from suffice.policies.micp.policy import Clusters, MiCPPolicy, StopOn
 from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
@@ -253,8 +255,8 @@ def test_a_fitted_policy_replays_as_it_runs(
 def parts(count: int) -> FitParts:
     """Questions to fit on, five samples a round."""
     return FitParts(
-        optimize=traces(sampled_records(count, splits=("optimize",), seed=1), "o"),
-        calibrate=traces(sampled_records(count, splits=("calibrate",), seed=2), "c"),
+        optimize=Measures(traces(sampled_records(count, splits=("optimize",), seed=1), "o")),
+        calibrate=Measures(traces(sampled_records(count, splits=("calibrate",), seed=2), "c")),
     )
 
 

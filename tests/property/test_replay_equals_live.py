@@ -150,18 +150,38 @@ def learned() -> StopPolicy:
     return StopRAGPolicy(model=model, threshold=0.2, rounds=4)
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_first_live_stop_is_the_replayed_one(records: list[QuestionRecord]) -> None:
     for policy in policies():
         check_policy(policy, records)
 
 
+@pytest.mark.slow
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(records=question_records())
+def test_first_live_stop_is_the_replayed_one_in_many_traces(records: list[QuestionRecord]) -> None:
+    for policy in policies():
+        check_policy(policy, records)
+
+
 @pytest.mark.filterwarnings("ignore:EXECUTE can never be chosen")
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=5, suppress_health_check=list(HealthCheck))
 @given(records=question_records(max_questions=3))
 def test_it_holds_through_files(records: list[QuestionRecord], tmp_path: Path) -> None:
     """The same for the policy and the rounds read back from disk."""
+    check_through_files(records, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:EXECUTE can never be chosen")
+@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@given(records=question_records(max_questions=3))
+def test_it_holds_through_many_files(records: list[QuestionRecord], tmp_path: Path) -> None:
+    check_through_files(records, tmp_path)
+
+
+def check_through_files(records: list[QuestionRecord], tmp_path: Path) -> None:
     write_traces(records, tmp_path / "traces.parquet")
     traces = read_traces(tmp_path / "traces.parquet")
     read_back = list(traces.records())

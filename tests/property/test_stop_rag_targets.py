@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.reference.stop_rag_twins import choose, full_return, q_lambda_of_trajectory, stop_round
+from tests.stop_rag_twins import choose, full_return, q_lambda_of_trajectory, stop_round
 
 from suffice.policies.stop_rag.states import REWARDS, read_rewards
 from suffice.policies.stop_rag.targets import binary_labels, informative, monte_carlo, q_lambda

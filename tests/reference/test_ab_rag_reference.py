@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from suffice.bench.ab_rag.run import ABRagStudy, StudySettings, ab_rag_study
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.compare import compare
 from suffice.replay.run.results import PolicyResult
+from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice.measures.scores import outcomes
+from suffice.measures.measures import Measures
 from suffice.replay.diagnose.selective import AtStop, SelectiveSettings, selective
-from suffice.replay.diagnose.signal_diagnostics import DiagnosticsSettings, diagnose
+from suffice.replay.diagnose.signal_diagnostics import diagnose
+from suffice.replay.settings import DiagnosticsSettings
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
@@ -62,7 +63,7 @@ def test_selective_prediction_of_ab_rag() -> None:
         (weight * table.signal(name)[rows, last] for name, weight in weights.items()),
         start=np.zeros(traces.n_questions),
     )
-    scored = outcomes(traces)
+    scored = Measures(traces).scores()
     at_stop = AtStop(
         em=scored.em[rows, last],
         f1=scored.f1[rows, last],

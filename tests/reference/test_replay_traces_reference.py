@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
+from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 

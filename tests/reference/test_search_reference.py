@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffice.measures.scores import outcomes
-from suffice.replay.choose.search import SearchSettings, search
+from suffice.measures.measures import Measures
+from suffice.replay.choose.search import search
 from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.settings import SearchSettings
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
@@ -34,7 +35,7 @@ CAP = 3.0
 def rounds_of(traces: TraceSet, split: str) -> Any:
     """A row for every question and round, with its signals, F1 and EM."""
     part = traces.only_split(split)
-    table, scored = signal_table(part, SIX), outcomes(part)
+    table, scored = signal_table(part, SIX), Measures(part).scores()
     index = pd.MultiIndex.from_product(
         [part.question_ids, range(1, part.n_rounds + 1)], names=["question", "round"]
     )

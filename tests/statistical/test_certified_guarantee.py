@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.measures.scores import outcomes
+from suffice.measures.measures import Measures
 from suffice.replay.choose.certified import CertifySettings, Half, certify
 from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
@@ -212,7 +212,7 @@ def trace_population(count: int) -> TraceSet:
 @pytest.mark.parametrize("family", ["thresholds", "rule"])
 def test_the_whole_path_keeps_its_promise(family: str) -> None:
     everyone = trace_population(3000)
-    scored = outcomes(everyone)
+    scored = Measures(everyone).scores()
     rows = np.arange(everyone.n_questions)
     settings = CertifiedSettings(
         promise=CertifySettings(max_loss=0.04, confidence=0.9),

@@ -7,7 +7,7 @@ import pytest
 
 from suffice.datasets.example import Example
 from suffice.datasets.generated import generate
-from suffice.pipelines.answers.parsing import parse_reply
+from suffice.pipelines.answers.calls import parse_reply
 from suffice.pipelines.answers.prompts import render_prompt
 from suffice.protocols import ChatModel, GenerationRequest
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index

@@ -7,10 +7,10 @@ import importlib
 import os
 import sys
 from collections.abc import Collection, Sequence
-from typing import Any, NoReturn
 
 from suffice._version import VERSION
 from suffice.cli.output import INTERRUPTED, one_line_warnings, say
+from suffice.cli.parser import Parser
 from suffice.errors import SufficeError
 
 COMMANDS = {
@@ -31,21 +31,9 @@ COMMANDS = {
 """Every command with its line of help: a module of ``suffice.cli.commands``, imported when chosen."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """What a command does not know is refused in the command's own name."""
-        known, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return known, unknown
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see '{self.prog} --help'\n")
-
-
 def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.ArgumentParser:
     """The parser, with the options of these commands; of the others it knows the names."""
-    parser = _Parser(
+    parser = Parser(
         prog="suffice",
         description="Decides when an iterative retrieval loop has seen enough: record a loop once, "
         "replay every stopping policy on the record, run the chosen one live.",

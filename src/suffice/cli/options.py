@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from suffice.cli.output import say
 from suffice.costs.usage import COSTS
-from suffice.policies.fitting import CALIBRATORS, EVAL_SPLIT, FIT_SPLIT
-from suffice.scoring import F1_KINDS
+from suffice.options import read_grid
+from suffice.policies.defaults import CalibratorKind
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.prices import Prices
     from suffice.costs.usage import CostModel
     from suffice.protocols import ChatModel
-    from suffice.replay.run.compare import ComparisonSettings
+    from suffice.replay.settings import ComparisonSettings
     from suffice.trace.rounds.table import TraceSet
-
-_MOST_THRESHOLDS = 10_000
 
 
 def positive(text: str) -> int:
@@ -63,21 +61,11 @@ def numbers(text: str) -> tuple[float, ...]:
 
 
 def grid(text: str) -> tuple[float, ...]:
-    """An argparse type: LOW:HIGH:STEP, both ends included, or numbers separated by commas."""
-    if ":" not in text:
-        return numbers(text)
-    parts = [number(part) for part in text.split(":")]
-    if len(parts) != 3 or parts[2] <= 0 or parts[1] < parts[0]:
-        raise argparse.ArgumentTypeError(
-            f"must be LOW:HIGH:STEP with LOW <= HIGH and STEP > 0, found {text!r}"
-        )
-    low, high, step = parts
-    count = int((high - low) / step + 1e-9) + 1
-    if count > _MOST_THRESHOLDS:
-        raise argparse.ArgumentTypeError(
-            f"at most {_MOST_THRESHOLDS} thresholds, found {count} in {text!r}"
-        )
-    return tuple(round(low + step * index, 12) for index in range(count))
+    """An argparse type: what :func:`suffice.options.read_grid` reads."""
+    try:
+        return read_grid(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -199,53 +187,16 @@ def connect_model(arguments: argparse.Namespace) -> ChatModel:
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
-    """What :func:`suffice.replay` is asked for."""
-    parser.add_argument(
-        "--policy",
-        action="append",
-        default=[],
-        metavar="P",
-        help="fixed-K, oracle-em, oracle-f1, closed-book (round 0), a method's name (tasr: published; "
-        "tasr-corrected) or a policy file; may be given several times",
-    )
-    parser.add_argument(
-        "--stop-when",
-        action="append",
-        default=[],
-        metavar="RULE",
-        help="a rule's text, as in 'answer_stable and overlap > 0.2'; may be given several times",
-    )
-    parser.add_argument("--split", help="which questions (default: eval where present, else all)")
+    """What :func:`suffice.compare` is asked."""
+    from suffice.cli.settings_options import add_settings
+    from suffice.replay.settings import ComparisonSettings
+
+    add_settings(parser, ComparisonSettings)
     parser.add_argument(
         "--fit-on",
         metavar="TRACES2",
         help="fit methods and rules on split tune of these traces instead, to see how a calibration "
         "carries over from another data set or model",
-    )
-    parser.add_argument(
-        "--baseline", metavar="P", help="what differences are taken against (default: fixed-3)"
-    )
-    add_resampling(parser)
-    add_costs(parser)
-
-
-def add_splits(parser: argparse.ArgumentParser) -> None:
-    """``--tune-split`` and ``--split``; the latter's older spelling ``--eval-split`` stays valid."""
-    parser.add_argument(
-        "--tune-split",
-        default=FIT_SPLIT,
-        metavar="S",
-        help=f"where things are fitted and chosen (default: {FIT_SPLIT})",
-    )
-    parser.add_argument(
-        "--split",
-        dest="eval_split",
-        default=EVAL_SPLIT,
-        metavar="S",
-        help=f"where they are scored (default: {EVAL_SPLIT})",
-    )
-    parser.add_argument(
-        "--eval-split", dest="eval_split", default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
 
 
@@ -253,20 +204,9 @@ def add_calibrator(parser: argparse.ArgumentParser, note: str = "") -> None:
     """``--calibrator``; ``note`` says where it counts."""
     parser.add_argument(
         "--calibrator",
-        choices=tuple(CALIBRATORS),
+        choices=get_args(CalibratorKind),
         default="isotonic",
         help=f"how calibrated(...) is fitted{note} (default: isotonic, one map a round)",
-    )
-
-
-def add_resampling(parser: argparse.ArgumentParser) -> None:
-    """``--bootstrap``, ``--seed`` and ``--f1``."""
-    parser.add_argument(
-        "--bootstrap", type=positive, default=1000, metavar="N", help="resamples (default: 1000)"
-    )
-    parser.add_argument("--seed", type=natural, default=42, help="of the resampling (default: 42)")
-    parser.add_argument(
-        "--f1", choices=F1_KINDS, default="hotpotqa", help="which F1 (default: hotpotqa)"
     )
 
 
@@ -331,18 +271,8 @@ def cost_model(arguments: argparse.Namespace) -> CostModel:
 
 def comparison_settings(arguments: argparse.Namespace) -> ComparisonSettings:
     """What :func:`add_replay`'s options ask for; reads the traces of ``--fit-on``."""
-    from suffice.replay.run.compare import ComparisonSettings
+    from suffice.cli.settings_options import read_settings
+    from suffice.replay.settings import ComparisonSettings
 
     fit_on = None if arguments.fit_on is None else open_more(arguments.fit_on, arguments, say)
-    return ComparisonSettings(
-        policies=tuple(arguments.policy),
-        rules=tuple(arguments.stop_when),
-        split=arguments.split,
-        baseline=arguments.baseline,
-        f1_kind=arguments.f1,
-        resamples=arguments.bootstrap,
-        seed=arguments.seed,
-        cost=arguments.cost,
-        cost_model=cost_model(arguments),
-        fit_on=fit_on,
-    )
+    return read_settings(arguments, ComparisonSettings, fit_on=fit_on)

@@ -1,12 +1,18 @@
-"""Printing: one JSON document or text on stdout, everything else on stderr."""
+"""Printing: one JSON document, tables or text on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import shutil
 import sys
 import time
 import warnings
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from suffice.results.table import Table
 
 
 def say(text: str) -> None:
@@ -17,6 +23,52 @@ def say(text: str) -> None:
 def print_json(document: Any) -> None:
     """The one JSON document of a command: strict, so a NaN is a defect."""
     print(json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1))
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """``--format`` and its short form ``--json``, for a command that prints tables."""
+    parser.add_argument(
+        "--format",
+        choices=("text", "json", "csv", "markdown", "latex"),
+        default="text",
+        help="how results are printed (default: text); json: one document, nothing else on stdout; csv: "
+        "unrounded values, a blank line between tables; markdown: a heading above each table",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_const",
+        const="json",
+        dest="format",
+        help="the same as --format json",
+    )
+
+
+def print_result(
+    arguments: argparse.Namespace,
+    tables: Sequence[Table],
+    document: Callable[[], Any],
+    notes: Sequence[str] = (),
+) -> None:
+    """Print a result as ``--format`` asks; ``notes`` go to stderr where they are not in the tables."""
+    if arguments.format in ("json", "csv"):
+        for note in notes:
+            say(note)
+    if arguments.format == "json":
+        print_json(document())
+    else:
+        print(in_form(tables, arguments.format))
+
+
+def in_form(tables: Sequence[Table], form: str) -> str:
+    """Tables as text for this terminal, CSV, Markdown or LaTeX; without a final line feed."""
+    from suffice.results.table import WIDTH
+
+    if form == "text":
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+        blocks = [table.text(width) for table in tables]
+    else:
+        blocks = [getattr(table, form)() for table in tables]
+    return "\n\n".join(block.rstrip("\n") for block in blocks if block)
 
 
 def one_line_warnings() -> None:

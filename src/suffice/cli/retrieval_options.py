@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
+from typing import Any
 
-from suffice.cli.options import number, positive
+from suffice.cli.options import number
 from suffice.errors import UsageError
-from suffice.pipelines.loops.ranked import CERTAINTY_CHOICES
-from suffice.pipelines.loops.registry import LOOPS, AnySettings
-from suffice.pipelines.loops.sources import (
-    NO_RERANKER,
-    RETRIEVERS,
-    Retrieval,
-    connect_encoder,
-    connect_reranker,
-    reranker_name,
-)
+from suffice.pipelines.loops.registry import LOOPS
+from suffice.pipelines.models import connect_encoder, connect_reranker, reranker_name
 from suffice.protocols import Encoder
+from suffice.retrieval.retrievers import NO_RERANKER, RETRIEVERS, Retrieval
 from suffice.signals.asking.meaning_clusters import DEFAULT_COSINE
-
-OWN_OPTIONS = ("start", "step", "certainty")
-"""Names of the options that not every loop has."""
 
 _NO_ENCODER = "none"
 
@@ -50,24 +40,10 @@ def add_retrieval(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_growing(group: argparse._ArgumentGroup, certainty: str) -> None:
-    """Options that not every loop has; ``certainty`` says what the default of that one is."""
-    group.add_argument(
-        "--start", type=positive, metavar="K", help="budgeted: passages of round 1 (5)"
-    )
-    group.add_argument(
-        "--step",
-        type=positive,
-        metavar="K",
-        help="budgeted: passages more in each later round (5); iterative (1), chain and react (3): at most "
-        "so many a search",
-    )
-    group.add_argument(
-        "--certainty",
-        choices=CERTAINTY_CHOICES,
-        help="budgeted: from the tokens of one greedy answer a round, or from several sampled answers "
-        f"put to the vote ({certainty})",
-    )
+def add_pipeline(group: Any, default: str) -> None:
+    """``--pipeline``; ``default`` says which loop it is where none is named."""
+    summaries = "; ".join(f"{name}: {loop.summary}" for name, loop in LOOPS.items())
+    group.add_argument("--pipeline", choices=tuple(LOOPS), help=f"{summaries} (default: {default})")
 
 
 def add_clustering(group: argparse._ActionsContainer) -> None:
@@ -82,20 +58,6 @@ def add_clustering(group: argparse._ActionsContainer) -> None:
         f"their mean cosine is above C ({DEFAULT_COSINE:g} when no C is given); the column "
         "sample_clusters",
     )
-
-
-def check_own_options(arguments: argparse.Namespace, pipeline: str) -> None:
-    """Refuse options of :func:`add_growing` that this loop does not have."""
-    for name in OWN_OPTIONS:
-        having = [loop for loop, kind in LOOPS.items() if name in _field_names(kind)]
-        if getattr(arguments, name) is not None and pipeline not in having:
-            *others, last = having
-            these = f"{', '.join(others)} or {last}" if others else last
-            raise UsageError(f"--{name} is for --pipeline {these}")
-
-
-def _field_names(kind: type[AnySettings]) -> set[str]:
-    return {each.name for each in fields(kind)}
 
 
 def connect_retrieval(

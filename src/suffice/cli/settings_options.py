@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -29,6 +29,7 @@ class FieldOption:
     type: Any
     default: Any
     option: Option
+    required: bool = False
 
     @property
     def dest(self) -> str:
@@ -55,16 +56,14 @@ class FieldOption:
 def field_options(settings: type) -> Iterator[FieldOption]:
     """The options of a settings dataclass, those of the dataclasses in its fields among them."""
     for field, annotation in _fields(settings):
-        option = _option_of(annotation)
-        if option is not None:
-            yield FieldOption(
-                field=field.name, type=_bare(annotation), default=_default(field), option=option
-            )
+        own = _field_option(field, annotation)
+        if own is not None:
+            yield own
         elif _is_settings(annotation):
             yield from field_options(annotation)
 
 
-def add_options(
+def add_settings(
     parser: Any,
     settings: type,
     *,
@@ -84,9 +83,11 @@ def add_options(
     for each in field_options(settings):
         chosen = (only is None or each.field in only) and each.field not in without
         if chosen and each.flag not in parser._option_string_actions:  # noqa: SLF001 - no other way
-            parser.add_argument(
-                each.flag, dest=each.dest, default=None, help=each.help, **_argument(each)
-            )
+            told = _argument(each)
+            parser.add_argument(each.flag, dest=each.dest, default=None, help=each.help, **told)
+            if each.option.older is not None:
+                hidden = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+                parser.add_argument(f"--{each.option.older}", dest=each.dest, **told, **hidden)
     for field, annotation in _fields(settings):
         taken = field.name not in without and (only is None or field.name in only)
         if annotation is CostModel and taken and "--energy" not in parser._option_string_actions:  # noqa: SLF001
@@ -112,14 +113,13 @@ def read_settings(arguments: argparse.Namespace, settings: type[T], **stated: An
     """
     values: dict[str, Any] = {}
     for field, annotation in _fields(settings):
-        option = _option_of(annotation)
+        own = _field_option(field, annotation)
         if field.name in stated:
             values[field.name] = stated[field.name]
-        elif option is not None:
-            dest = (option.name or field.name).replace("-", "_")
-            value = getattr(arguments, dest, None)
+        elif own is not None:
+            value = getattr(arguments, own.dest, None)
             if value is not None:
-                values[field.name] = tuple(value) if option.repeats else value
+                values[field.name] = tuple(value) if own.option.repeats else value
         elif annotation is CostModel and hasattr(arguments, "energy"):
             values[field.name] = cost_model(arguments)
         elif _is_settings(annotation):
@@ -130,13 +130,13 @@ def read_settings(arguments: argparse.Namespace, settings: type[T], **stated: An
 
 
 def _refuse_alone(built: object, arguments: argparse.Namespace) -> None:
-    """Refuse an option that goes with another one's value, which was not asked for."""
-    for each in field_options(type(built)):
-        goes_with = each.option.goes_with
-        if goes_with is None or getattr(arguments, each.dest, None) is None:
+    """Refuse an option of these very settings that goes with another one's value, not asked for."""
+    for field, annotation in _fields(type(built)):
+        each = _field_option(field, annotation)
+        if each is None or each.option.goes_with is None:
             continue
-        other, value = goes_with
-        if hasattr(built, other) and getattr(built, other) != value:
+        other, value = each.option.goes_with
+        if getattr(arguments, each.dest, None) is not None and getattr(built, other) != value:
             raise UsageError(f"{each.flag} goes {said_with(each)}; leave it out")
 
 
@@ -146,12 +146,131 @@ def said_with(option: FieldOption) -> str:
     return f"with --{other.replace('_', '-')} {value} only"
 
 
+# --- several settings, of which one is chosen by another option ------------------------------------
+def add_shared_options(
+    parser: Any, settings: Mapping[str, type], *, without: Collection[str] = ()
+) -> None:
+    """Add the options of several settings dataclasses, each once; the help says whose it is.
+
+    Parameters
+    ----------
+    settings
+        By the name they are chosen by.
+    without
+        Fields to leave to the caller.
+    """
+    for having in _shared(settings).values():
+        first = next(iter(having.values()))
+        if first.field not in without:
+            parser.add_argument(
+                first.flag,
+                dest=first.dest,
+                default=None,
+                help=_shared_help(having, len(settings)),
+                **_argument(first),
+            )
+
+
+def chosen_options(
+    arguments: argparse.Namespace, settings: Mapping[str, type], chosen: str, *, by: str
+) -> dict[str, Any]:
+    """The options of the chosen settings that were given, by field.
+
+    Raises
+    ------
+    UsageError
+        For an option that the chosen settings do not have; ``by`` is the option that chooses.
+    """
+    values: dict[str, Any] = {}
+    for dest, having in _shared(settings).items():
+        value = getattr(arguments, dest, None)
+        if value is None:
+            continue
+        first = next(iter(having.values()))
+        if chosen not in having:
+            why = first.option.otherwise
+            raise UsageError(
+                f"{first.flag} is for {by} {listed(having, 'or')}{'' if why is None else f': {why}'}"
+            )
+        values[first.field] = value
+    return values
+
+
+def _shared(settings: Mapping[str, type]) -> dict[str, dict[str, FieldOption]]:
+    """By destination and name of the settings."""
+    shared: dict[str, dict[str, FieldOption]] = {}
+    for name, kind in settings.items():
+        for option in field_options(kind):
+            shared.setdefault(option.dest, {})[name] = option
+    return shared
+
+
+def _shared_help(having: Mapping[str, FieldOption], settings: int) -> str:
+    """``budgeted: TEXT (default: 5); chain, react: TEXT (default: 3)``, of an option of some."""
+    parts = []
+    for text in dict.fromkeys(option.option.help for option in having.values()):
+        saying = {name: option for name, option in having.items() if option.option.help == text}
+        whose = "" if len(saying) == settings else f"{listed(saying, 'and')}: "
+        parts.append(f"{whose}{text.replace('%', '%%')}{_shared_default(saying)}")
+    return "; ".join(parts)
+
+
+def _shared_default(having: Mapping[str, FieldOption]) -> str:
+    first, *_ = having.values()
+    if "default:" in first.option.help or first.default is None or isinstance(first.default, bool):
+        return ""
+    others: dict[Any, list[str]] = {}
+    for name, option in having.items():
+        if option.default != first.default:
+            others.setdefault(option.default, []).append(name)
+    told = ", ".join(f"{listed(names, 'and')} {default}" for default, names in others.items())
+    return f" (default: {first.default}{'; ' if told else ''}{told})"
+
+
+def listed(names: Iterable[str], last: str) -> str:
+    """``a, b or c``.
+
+    >>> listed(["a", "b", "c"], "or")
+    'a, b or c'
+    """
+    *others, end = names
+    return f"{', '.join(others)} {last} {end}" if others else end
+
+
 # --- what a field's annotation says --------------------------------------------------------------
 def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
-    annotations = get_type_hints(settings, include_extras=True)
+    annotations = _annotations(settings)
+    for base in settings.__mro__[1:-1]:
+        # a subclass that only states another default keeps the option
+        for name, annotation in _annotations(base).items():
+            if _option_of(annotation) is not None and _option_of(annotations[name]) is None:
+                annotations[name] = annotation
     for field in dataclasses.fields(settings):
         if field.init:
             yield field, annotations[field.name]
+
+
+def _field_option(field: dataclasses.Field[Any], annotation: Any) -> FieldOption | None:
+    option = _option_of(annotation)
+    if option is None:
+        return None
+    return FieldOption(
+        field=field.name,
+        type=_bare(annotation),
+        default=_default(field),
+        option=option,
+        required=field.default is MISSING and field.default_factory is MISSING,
+    )
+
+
+def _annotations(settings: type) -> dict[str, Any]:
+    """Those of every field; a name imported for the type checker alone stands for no option."""
+    absent: dict[str, Any] = {}
+    while True:
+        try:
+            return get_type_hints(settings, localns=absent, include_extras=True)
+        except NameError as error:
+            absent[str(error.name)] = object
 
 
 def _option_of(annotation: Any) -> Option | None:
@@ -199,6 +318,8 @@ def _argument(each: FieldOption) -> dict[str, Any]:
     option = each.option
     kind = get_args(each.type)[0] if option.repeats else each.type
     told: dict[str, Any] = {"action": "append"} if option.repeats else {}
+    if each.required:
+        told["required"] = True
     choices = get_args(kind) if get_origin(kind) is Literal else option.choices
     if choices is not None:
         told["choices"] = choices

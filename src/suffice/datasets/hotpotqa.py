@@ -1,8 +1,7 @@
-"""HotpotQA in its official JSON (distractor setting); 2WikiMultiHopQA shares the format."""
+"""HotpotQA in its official JSON (distractor setting), and 2WikiMultiHopQA, which shares the format."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ def _supporting_title(row: Row, value: Any) -> str:
     raise row.error(f"must hold [title, sentence], found {value!r:.80}", "supporting_facts")
 
 
-def build(row: Row, *, with_type: bool = True) -> Example:
+def _build(row: Row) -> Example:
     """One question. A passage's id is its title, ``title#2`` for the second of that title.
 
     Every paragraph that bears a supporting title is gold, since the format names no other key.
@@ -47,7 +46,7 @@ def build(row: Row, *, with_type: bool = True) -> Example:
         question=Question(
             id=row.required("_id"),
             text=row.required("question"),
-            type=(row.text("type", default="") or None) if with_type else None,
+            type=row.text("type", default="") or None,
         ),
         gold=Gold(answers=drop_empty(answers, row), passage_ids=tuple(gold)),
         passages=tuple(
@@ -76,4 +75,19 @@ def read_hotpotqa(path: str | Path, *, limit: int | None = None) -> tuple[Exampl
         When the file is not what it must be, naming file, row and column.
     """
     path = Path(path)
-    return read_rows(json_rows(path), partial(build), path, limit)
+    return read_rows(json_rows(path), _build, path, limit)
+
+
+def read_wikimultihop(path: str | Path, *, limit: int | None = None) -> tuple[Example, ...]:
+    """Questions of a 2WikiMultiHopQA file, plain or ``.gz``, in file order; the first ``limit``.
+
+    Question types, where the file has them, are ``compositional``, ``comparison``, ``inference`` and
+    ``bridge_comparison``. Titles can repeat within a question: the second is ``title#2``.
+
+    Raises
+    ------
+    DataError
+        When the file is not what it must be, naming file, row and column.
+    """
+    path = Path(path)
+    return read_rows(json_rows(path), _build, path, limit)

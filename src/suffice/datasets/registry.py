@@ -7,9 +7,8 @@ from pathlib import Path
 
 from suffice.datasets.example import Example
 from suffice.datasets.generated import generate
-from suffice.datasets.hotpotqa import read_hotpotqa
+from suffice.datasets.hotpotqa import read_hotpotqa, read_wikimultihop
 from suffice.datasets.musique import read_musique
-from suffice.datasets.wikimultihop import read_wikimultihop
 from suffice.errors import UsageError
 
 _READERS: dict[str, Callable[..., tuple[Example, ...]]] = {

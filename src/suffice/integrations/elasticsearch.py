@@ -1,25 +1,23 @@
-"""Elasticsearch and OpenSearch, over HTTP. Needs the extra ``search-server``."""
+"""Elasticsearch and OpenSearch, through the client of either: ``elasticsearch`` or ``opensearch-py``."""
 
 from __future__ import annotations
 
 import re
-import time
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, Self, get_args
-from urllib.parse import quote, urlsplit
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, get_args
 
-from suffice._optional import require
-from suffice.errors import BackendError, UsageError
-from suffice.integrations.search_reply import passages_of, refusal
+from suffice.errors import BackendError, SufficeError, UsageError
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 
 MatchType = Literal["best_fields", "most_fields", "cross_fields", "phrase"]
-_INDEX = re.compile(r"(?!\.{1,2}\Z)[^-_+\s\\/*?\"<>|,#:%][^\s\\/*?\"<>|,#:%]*")
-_MOST_INDEX_BYTES = 255
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 10.0
-_JSON = "application/json"
+_LARGEST = sys.float_info.max
+_CLIENTS = ("elastic_transport", "elasticsearch", "opensearchpy")
+# refusals of one query, not of the way the index is searched
+_ABOUT_THE_QUERY = ("maxclausecount", "max_clause_count", "too_many_clauses", "too_many_nested")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,19 +36,9 @@ class ElasticsearchSettings:
         The field with the passage's id; ``None``: the document's ``_id``.
     match
         The ``type`` of the ``multi_match`` query.
-    api_key
-        An encoded API key; it is sent as ``Authorization: ApiKey ...``.
-    username, password
-        For basic authentication, instead of a key.
-    ca_file
-        Certificates to trust, as a PEM file; ``None``: those of the ``httpx2`` package's default.
     timeout_s
-        Seconds one attempt may take; the server is asked to give up after the same time.
-    max_retries
-        Further attempts after 429, 5xx, lost connections and timeouts, with growing pauses or the pause
-        the server asks for, at most 10 s each.
-    max_bytes
-        Replies longer than this are refused.
+        Seconds after which the server is asked to give up; how long an attempt may take, and how often
+        there is another, is the client's.
     """
 
     text_field: str = "text"
@@ -58,13 +46,7 @@ class ElasticsearchSettings:
     title_boost: float = 1.0
     id_field: str | None = None
     match: MatchType = "best_fields"
-    api_key: str | None = field(default=None, repr=False)
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: Path | None = None
     timeout_s: float = 10.0
-    max_retries: int = 3
-    max_bytes: int = 32 * 1024 * 1024
 
     def __post_init__(self) -> None:
         if self.match not in get_args(MatchType):
@@ -74,20 +56,24 @@ class ElasticsearchSettings:
         for name in ("title_boost", "timeout_s"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UsageError(f"{name} must be a number above 0, found {getattr(self, name)}")
-        for name, low in (("max_retries", 0), ("max_bytes", 1)):
-            if getattr(self, name) < low:
-                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
         for name in ("text_field", "title_field", "id_field"):
             named = getattr(self, name)
             if named is not None and (not named or re.search(r"[\s*^,]", named)):
                 raise UsageError(f"{name} must be the name of one field, found {named!r}")
-        _check_credentials(self)
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names of the fields that are read."""
+    def body(self, query: str, k: int) -> dict[str, Any]:
+        """The search for the first ``k``."""
+        searched = [self.text_field]
+        if self.title_field is not None:
+            searched.append(f"{self.title_field}^{self.title_boost:g}")
         named = (self.text_field, self.title_field, self.id_field)
-        return tuple(each for each in named if each is not None)
+        return {
+            "size": k,
+            "timeout": f"{max(1, round(self.timeout_s * 1000))}ms",
+            "track_total_hits": False,
+            "_source": [name for name in named if name is not None],
+            "query": {"multi_match": {"query": query, "fields": searched, "type": self.match}},
+        }
 
 
 class ElasticsearchRetriever:
@@ -97,43 +83,35 @@ class ElasticsearchRetriever:
     by default BM25. Searches go to the same copies of the shards each time, so that equal queries
     give equal rankings. A ranking that misses a shard or ran out of time counts as failed. Of
     documents that share an id the best stays: where an alias joins indexes that number their
-    documents alike, give ``id_field``. Safe to use from several threads.
+    documents alike, give ``id_field``. Safe to use from several threads, as the clients are.
 
     Parameters
     ----------
-    url
-        The server's base URL, without credentials.
+    client
+        An ``elasticsearch.Elasticsearch`` or ``opensearchpy.OpenSearch``, with its credentials,
+        certificates, timeout and retries; closing it is the caller's.
     index
         Name of one index or alias.
     settings
         See :class:`ElasticsearchSettings`.
-
-    Raises
-    ------
-    MissingExtra
-        When the extra ``search-server`` is not installed.
-    UsageError
-        When the URL or the index name is none.
     """
 
     def __init__(
-        self, url: str, index: str, *, settings: ElasticsearchSettings | None = None
+        self, client: Any, index: str, *, settings: ElasticsearchSettings | None = None
     ) -> None:
+        if not callable(getattr(client, "search", None)):
+            raise UsageError(
+                "wanted a client of elasticsearch or opensearch-py, found "
+                f"{type(client).__name__}; write Elasticsearch(url) or OpenSearch(url)"
+            )
+        if not index or re.search(r"[*,\s]", index):
+            raise UsageError(
+                f"{index[:80]!r} is no name of one index; several are searched through an alias"
+            )
+        self._client = client
+        self._index = index
         self._settings = settings or ElasticsearchSettings()
-        self._url = _base_url(url)
-        self._path = f"{self._url}/{quote(_index_name(index), safe='')}/_search"
-        self._place = f"index {index!r} at {self._url}"
-        self._http = require("httpx2", extra="search-server", purpose="A search server")
-        try:
-            self._http.URL(self._path)
-        except self._http.InvalidURL as error:
-            raise UsageError(f"{url!r} is no URL of a server: {error}") from error
-        self._client = self._http.Client(
-            timeout=self._settings.timeout_s,
-            headers=_headers(self._settings),
-            auth=_basic(self._settings),
-            verify=_trusted(self._settings.ca_file),
-        )
+        self._place = f"index {index!r}"
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """At most ``k`` passages that match any word of the query, best first.
@@ -149,161 +127,154 @@ class ElasticsearchRetriever:
         check_k(k)
         if not query.strip():
             return ()
-        status, content = self._ask(self._body(query, k))
-        if status != 200:
-            raise refusal(status, content, place=self._place)
-        return passages_of(content, k, self._fields, place=self._place)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def _fields(self) -> tuple[str, str | None, str | None]:
-        settings = self._settings
-        return settings.text_field, settings.title_field, settings.id_field
-
-    def _body(self, query: str, k: int) -> dict[str, Any]:
-        settings = self._settings
-        searched = [settings.text_field]
-        if settings.title_field is not None:
-            searched.append(f"{settings.title_field}^{settings.title_boost:g}")
-        return {
-            "size": k,
-            "timeout": f"{max(1, round(settings.timeout_s * 1000))}ms",
-            "track_total_hits": False,
-            "_source": list(settings.fields),
-            "query": {"multi_match": {"query": query, "fields": searched, "type": settings.match}},
-        }
-
-    def _ask(self, body: dict[str, Any]) -> tuple[int, bytes]:
-        """The last attempt's status and content."""
-        attempt = 0
-        while True:
-            last = attempt == self._settings.max_retries
-            pause: float | None = None
-            try:
-                status, content, pause = self._attempt(body)
-            except self._http.TransportError as error:
-                if last:
-                    raise self._lost(error) from error
-            except self._http.HTTPError as error:
-                raise BackendError(
-                    f"{self._place}: the reply cannot be read ({type(error).__name__}: {error})"
-                ) from error
-            else:
-                if last or not (status == 429 or status >= 500):
-                    return status, content
-            grown = min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S)
-            time.sleep(grown if pause is None else pause)
-            attempt += 1
-
-    def _attempt(self, body: dict[str, Any]) -> tuple[int, bytes, float | None]:
-        settings, started = self._settings, time.monotonic()
-        chosen = {"preference": "suffice", "allow_partial_search_results": "false"}
-        with self._client.stream("POST", self._path, params=chosen, json=body) as reply:
-            parts: list[bytes] = []
-            size = 0
-            for part in reply.iter_bytes():
-                parts.append(part)
-                size += len(part)
-                if size > settings.max_bytes:
-                    raise BackendError(
-                        f"{self._place} sent more than {settings.max_bytes:,} bytes; ask for fewer "
-                        "passages or raise ElasticsearchSettings(max_bytes=...)"
-                    )
-                if time.monotonic() - started > settings.timeout_s:
-                    raise self._http.ReadTimeout("the whole reply took too long")
-            return reply.status_code, b"".join(parts), _retry_after(reply.headers)
-
-    def _lost(self, error: Exception) -> BackendError:
-        if isinstance(error, self._http.TimeoutException):
-            return BackendError(
-                f"{self._place} did not answer within {self._settings.timeout_s:g} s; is it overloaded? "
-                "Raise ElasticsearchSettings(timeout_s=...)"
+        try:
+            reply = self._client.search(
+                index=self._index,
+                body=self._settings.body(query, k),
+                preference="suffice",
+                allow_partial_search_results="false",
             )
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] in _CLIENTS:
+                raise _refusal(error, self._place) from error
+            raise
+        return self._passages(getattr(reply, "body", reply), k)
+
+    def _passages(self, reply: object, k: int) -> tuple[Passage, ...]:
+        """The hits of a reply in the server's order, each id once."""
+        if not isinstance(reply, dict):
+            raise self._malformed("the reply", reply)
+        if reply.get("timed_out"):
+            raise BackendError(
+                f"{self._place} ran out of time and ranked only part; raise "
+                "ElasticsearchSettings(timeout_s=...)"
+            )
+        self._check_shards(reply.get("_shards"))
+        outer = reply.get("hits")
+        hits = outer.get("hits") if isinstance(outer, dict) else None
+        if not isinstance(hits, list) or len(hits) > k:
+            raise self._malformed("hits", outer)
+        found = [self._passage(hit) for hit in hits]
+        for before, after in pairwise(found):
+            if after.score is not None and before.score is not None and after.score > before.score:
+                raise self._malformed("a later score above an earlier one", after.score)
+        if found and all(passage.text is None for passage in found):
+            raise UsageError(
+                f"no document of {self._place} has text under {self._settings.text_field!r}; name the "
+                "field: ElasticsearchSettings(text_field=...). It must be kept in _source"
+            )
+        unique: dict[str, Passage] = {}
+        for passage in found:
+            unique.setdefault(passage.id, passage)
+        return tuple(unique.values())
+
+    def _check_shards(self, shards: object) -> None:
+        if not isinstance(shards, dict) or not isinstance(shards.get("failed"), int):
+            raise self._malformed("_shards", shards)
+        if shards["failed"]:
+            failures: Sequence[Any] = shards.get("failures") or [{}]
+            reason = _told(failures[0].get("reason")) or "no reason given"
+            raise BackendError(
+                f"{self._place} ranked only part: {shards['failed']} of {shards.get('total', '?')} shards "
+                f"failed ({reason})"
+            )
+
+    def _passage(self, hit: object) -> Passage:
+        source = hit.get("_source", {}) if isinstance(hit, dict) else None
+        if not isinstance(hit, dict) or not isinstance(source, dict):
+            raise self._malformed("_source", hit)
+        score = hit.get("_score")
+        # a whole number may be too large for a float, and NaN is no score
+        if type(score) not in (int, float) or not abs(score) <= _LARGEST:  # type: ignore[arg-type]
+            raise self._malformed("_score", score)
+        title = self._settings.title_field
+        return Passage(
+            id=self._id(hit, source),
+            text=_text(_value(source, self._settings.text_field)),
+            title=(None if title is None else _text(_value(source, title))) or "",
+            score=float(score),  # type: ignore[arg-type]
+        )
+
+    def _id(self, hit: Mapping[str, Any], source: Mapping[str, Any]) -> str:
+        field = self._settings.id_field
+        value = hit.get("_id") if field is None else _value(source, field)
+        if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+            return str(value)
+        if field is None:
+            raise self._malformed("_id", value)
+        raise UsageError(
+            f"document {hit.get('_id')!r} of {self._place} has no id under {field!r}; name another field "
+            "or leave id_field out"
+        )
+
+    def _malformed(self, what: str, found: object) -> BackendError:
         return BackendError(
-            f"{self._place} cannot be reached ({error}); check that the server runs there"
+            f"{self._place} sent a reply that is no ranking: {what} is {found!r:.100}. Is the client's URL "
+            "that of Elasticsearch or OpenSearch?"
         )
 
 
-def _check_credentials(settings: ElasticsearchSettings) -> None:
-    key, username = settings.api_key, settings.username
-    if key is not None and not re.fullmatch(r"[!-~]+", key):
-        raise UsageError("api_key must be visible ASCII letters without blanks, as it was issued")
-    if username is not None and ":" in username:
-        raise UsageError("a username for basic authentication holds no colon")
-    if key is not None and username is not None:
-        raise UsageError("give an api_key or a username and password, not both")
-    if (username is None) != (settings.password is None):
-        raise UsageError("username and password go together; one of them is missing")
-
-
-def _base_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        named = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        named = named and not re.search(r"\s", url)
-    except ValueError:
-        named = False
-    if not named:
-        raise UsageError(
-            "a search server's URL is like https://search.example:9200, found "
-            f"{re.sub(r'//[^/]*@', '//...@', url)!r}"
+def _refusal(error: Exception, place: str) -> SufficeError:
+    """What to raise for an exception of a client, which has tried again as often as it may."""
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        said = f"{place} answered {status}: {_reason(getattr(error, 'info', None) or str(error))}"
+        return _answered(status, said)
+    kind, why = type(error).__name__, " ".join(str(error).split())[:300]
+    if "Timeout" in kind:
+        return BackendError(
+            f"{place} did not answer in time ({why}); is it overloaded? Raise the client's timeout"
         )
-    if parts.username is not None or parts.query or parts.fragment:
-        raise UsageError(
-            "a search server's URL holds no credentials, query or fragment; give credentials as "
-            "ElasticsearchSettings(api_key=...) or (username=..., password=...)"
+    if "Serialization" in kind:
+        return BackendError(f"{place} sent a reply that cannot be read ({why})")
+    return BackendError(f"{place} cannot be reached ({why}); check that the server runs there")
+
+
+def _answered(status: int, said: str) -> SufficeError:
+    if status in (401, 403):
+        return UsageError(f"{said}. Give the client credentials that may read it")
+    if status == 404:
+        return UsageError(
+            f"{said}. Check the index's name and that the URL is the server's base URL"
         )
-    return url.rstrip("/")
+    if status == 400 and any(word in said.lower() for word in _ABOUT_THE_QUERY):
+        return BackendError(f"{said}. The query has too many words; shorten it")
+    if status in (400, 405, 406):
+        return UsageError(f"{said}. The server does not accept such a search; check fields and k")
+    if 300 <= status < 400:
+        return UsageError(f"{said}. The server points elsewhere; give the URL it points to")
+    return BackendError(f"{said} (after the client's retries)")
 
 
-def _index_name(index: str) -> str:
-    if not _INDEX.fullmatch(index) or len(index.encode()) > _MOST_INDEX_BYTES:
-        raise UsageError(
-            f"{index[:80]!r} is no name of an index: at most {_MOST_INDEX_BYTES} bytes, none of "
-            r"""\ / * ? " < > | , # : %, no blank, and no -, _ or + at its start. Several indexes are """
-            "searched through an alias"
-        )
-    return index
+def _reason(info: object) -> str:
+    """What the server says went wrong, in one line of at most 300 letters."""
+    told = _told(info.get("error")) if isinstance(info, dict) else ""
+    return " ".join((told or str(info)).split())[:300]
 
 
-def _headers(settings: ElasticsearchSettings) -> dict[str, str]:
-    headers = {"Accept": _JSON, "Content-Type": _JSON}
-    if settings.api_key is not None:
-        headers["Authorization"] = f"ApiKey {settings.api_key}"
-    return headers
+def _told(error: object) -> str:
+    """Type and reason of an error object, with the innermost cause where there is one."""
+    if not isinstance(error, dict):
+        return error if isinstance(error, str) else ""
+    roots = error.get("failed_shards") or error.get("root_cause")
+    inner = roots[0] if isinstance(roots, list) and roots else None
+    if isinstance(inner, dict) and isinstance(inner.get("reason"), dict):
+        inner = inner["reason"]
+    named = {f"{part.get('type')}: {part.get('reason')}": None for part in (error, inner) if part}
+    return "; ".join(named)
 
 
-def _basic(settings: ElasticsearchSettings) -> tuple[str, str] | None:
-    if settings.username is None or settings.password is None:
-        return None
-    return settings.username, settings.password
+def _value(source: Mapping[str, Any], name: str) -> object:
+    """A field's value; dots lead into objects unless the whole name is a key."""
+    if name in source:
+        return source[name]
+    head, dot, rest = name.partition(".")
+    inner = source.get(head)
+    return _value(inner, rest) if dot and isinstance(inner, dict) else None
 
 
-def _trusted(ca_file: Path | None) -> Any:
-    """What ``verify`` of the HTTP client wants."""
-    if ca_file is None:
-        return True
-    import ssl
-
-    try:
-        return ssl.create_default_context(cafile=str(ca_file))
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"{ca_file} holds no certificates in PEM form ({error})") from error
-
-
-def _retry_after(headers: Any) -> float | None:
-    """The pause the server asks for in seconds, within bounds; ``None``: none, a date or nonsense."""
-    try:
-        seconds = float(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return min(seconds, _LONGEST_PAUSE_S) if seconds >= 0 else None  # NaN is not
+def _text(value: object) -> str | None:
+    if isinstance(value, list):
+        parts = [part for part in value if isinstance(part, str)]
+        return " ".join(parts) if parts else None
+    return value if isinstance(value, str) else None

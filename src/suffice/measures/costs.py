@@ -146,7 +146,7 @@ def mean_costs(
         paid = book.sums(kind)[axis.name]
         if paid is None:
             raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
-        for number, each in enumerate(reads):
-            if each == kind:
+        for number, read in enumerate(reads):
+            if read == kind:
                 costs[number] = paid[rows, stops[number] - 1].mean()
     return costs

@@ -1,23 +1,77 @@
-"""A trace set measured once: scores, signals, costs and stop rounds, computed when first asked and kept."""
+"""A trace set measured once: scores, signals, costs and stop rounds, computed when first asked and kept.
+
+Scores, signals and retrieval are local to a question. So they are kept as columns over the whole trace
+set, each filled for the questions that were asked for and not known yet; a split or any other part
+reads its rows of them. Sums of costs and stop rounds are kept with the part: whether a cost is known, and
+which round is the last one of a budget, are said of a part as a whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostModel
 from suffice.measures.costs import CostBook
-from suffice.measures.scores import Outcomes, outcomes
-from suffice.protocols import Signal, StopPolicy
-from suffice.scoring import F1Kind
-from suffice.signals.table import SignalTable, signal_table
+from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
+from suffice.measures.scores import Outcomes, score_rounds
+from suffice.protocols import Score, Signal, StopPolicy
+from suffice.scoring import F1Kind, accuracy, exact_match, f1_score
+from suffice.signals.table import SignalTable, signal_columns, specs_for
 from suffice.trace.rounds.table import TraceSet
+
+Array = NDArray[np.float64]
+Metric = Literal["em", "f1", "acc"]
+
+
+class _Columns:
+    """Columns over all questions of a trace set, by key; each knows which questions it is filled for."""
+
+    def __init__(self, traces: TraceSet) -> None:
+        self.traces = traces
+        self._values: dict[Hashable, Array] = {}  # (n_rounds, n_questions) each
+        self._filled: dict[Hashable, NDArray[np.bool_]] = {}  # (n_questions,) each
+
+    def lacking(self, key: Hashable, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of the questions for which the column is not known yet."""
+        return rows[~self._filled[key][rows]] if key in self._filled else rows
+
+    def only(self, rows: NDArray[np.intp]) -> TraceSet:
+        """The record of these questions."""
+        chosen = np.zeros(self.traces.n_questions, bool)
+        chosen[rows] = True
+        return self.traces.take(chosen)
+
+    def fill(self, key: Hashable, rows: NDArray[np.intp], values: Array) -> None:
+        """Keep values (n_rows, at most n_rounds) of these questions."""
+        if key not in self._values:
+            traces = self.traces
+            self._values[key] = np.full((traces.n_rounds, traces.n_questions), np.nan)
+            self._filled[key] = np.zeros(traces.n_questions, bool)
+        self._values[key][: values.shape[1], rows] = values.T
+        self._filled[key][rows] = True
+
+    def part(self, key: Hashable, rows: NDArray[np.intp], n_rounds: int) -> Array:
+        """The column of these questions, (n_rows, n_rounds) stored round-major, read only."""
+        if not len(rows):
+            return np.empty((n_rounds, 0)).T
+        values = self._values[key][:n_rounds]
+        if len(rows) < self.traces.n_questions:
+            values = np.take(values, rows, axis=1)
+        column = values.T
+        column.flags.writeable = False
+        return column
 
 
 class Measures:
-    """What is known of a trace set in columns; everything about a question is local to it.
+    """What is known of a trace set in columns, computed on first use.
+
+    Parts (:meth:`only_split`, :meth:`take`, :meth:`only_questions`) share what they measure: nothing is
+    computed twice for one question and round, and nothing for questions that nobody asks for.
 
     Parameters
     ----------
@@ -27,38 +81,173 @@ class Measures:
 
     def __init__(self, traces: TraceSet) -> None:
         self.traces = traces
+        self._whole = _Columns(traces)
+        self._rows: NDArray[np.intp] = np.arange(traces.n_questions)  # of the whole
         self._splits: dict[str, Measures] = {}
+        self._columns: dict[Hashable, Array] = {}
         self._scores: dict[F1Kind, Outcomes] = {}
-        self._books: dict[CostModel, CostBook] = {}
+        self._books: list[tuple[CostModel, CostBook]] = []
+        self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
+        self._closed_book: Measures | None = None
 
     @classmethod
     def of(cls, traces: TraceSet | Measures) -> Measures:
         """The measures of a trace set; measures are handed on as they are."""
         return traces if isinstance(traces, Measures) else cls(traces)
 
+    # --- parts ---------------------------------------------------------------------------------
     def only_split(self, name: str) -> Measures:
-        """The measures of one split's questions."""
+        """The measures of one split's questions.
+
+        Raises
+        ------
+        DataError
+            When there are none, naming the splits there are.
+        """
         if name not in self._splits:
-            self._splits[name] = Measures(self.traces.only_split(name))
+            traces = self.traces.only_split(name)
+            chosen = np.array([question.split == name for question in self.traces.questions], bool)
+            self._splits[name] = self._part(traces, chosen)
         return self._splits[name]
+
+    def only_questions(self, ids: Iterable[str]) -> Measures:
+        """The measures of the questions with these ids, as far as they are recorded."""
+        wanted = frozenset(ids)
+        return self.take(np.array([name in wanted for name in self.traces.question_ids], bool))
+
+    def take(self, chosen: NDArray[np.bool_]) -> Measures:
+        """The measures of the questions where ``chosen`` (n_questions,) is true."""
+        return self if chosen.all() else self._part(self.traces.take(chosen), chosen)
+
+    def closed_book(self) -> Measures:
+        """The measures of round 0 of every question that has one, as its only round."""
+        if self._closed_book is None:
+            self._closed_book = Measures(self.traces.closed_book_rounds())
+        return self._closed_book
+
+    def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
+        part = Measures(traces)
+        part._whole, part._rows = self._whole, self._rows[chosen]
+        return part
+
+    # --- local to a question -------------------------------------------------------------------
+    def score(self, metric: Metric, f1_kind: F1Kind = "hotpotqa") -> Array:
+        """One score of every recorded answer, (n_questions, n_rounds); NaN: unlabelled or no round."""
+        key = (metric, f1_kind) if metric == "f1" else metric
+        scored = _score(metric, f1_kind)
+        return self._local([key], lambda traces, _: [score_rounds(traces, scored)])[0]
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """What every recorded answer scored."""
         if f1_kind not in self._scores:
-            self._scores[f1_kind] = outcomes(self.traces, f1_kind)
+            self._scores[f1_kind] = Outcomes(
+                em=self.score("em"),
+                f1=self.score("f1", f1_kind),
+                acc=self.score("acc"),
+                labelled=np.array([bool(gold.answers) for gold in self.traces.gold], bool),
+            )
         return self._scores[f1_kind]
 
-    def signals(self, specs: Iterable[str | Signal]) -> SignalTable:
-        """A table of these signals."""
-        return signal_table(self.traces, specs)
+    def signals(self, signals: Iterable[str | Signal]) -> SignalTable:
+        """A table of these signals; what is not known yet is computed in one pass over the record.
 
+        A signal is known by its declaration: its name and what a policy changed of its meaning. Of two
+        with one name the last one stands in the table.
+
+        Raises
+        ------
+        UsageError
+            For an unknown name, or a signal whose inputs these questions do not hold at all.
+        """
+        specs = {_key(spec): spec for spec in specs_for(self.traces, signals)}
+        columns = self._local(
+            list(specs),
+            lambda traces, keys: signal_columns(traces, [specs[key] for key in keys]),
+        )
+        return SignalTable(
+            values={
+                spec.name: values for spec, values in zip(specs.values(), columns, strict=True)
+            },
+            exists=self.traces.exists,
+            question_ids=self.traces.question_ids,
+        )
+
+    def retrieval(self) -> RetrievalQuality:
+        """Precision and recall of what was retrieved up to each round."""
+        precision, recall = self._local(["precision", "recall"], _retrieval)
+        return RetrievalQuality(precision=precision, recall=recall)
+
+    def _local(
+        self,
+        keys: Sequence[Hashable],
+        compute: Callable[[TraceSet, Sequence[Hashable]], Sequence[Array]],
+    ) -> list[Array]:
+        """Columns by key; ``compute`` gives those that some of these questions lack."""
+        absent = [key for key in keys if key not in self._columns]
+        to_compute: dict[bytes, list[Hashable]] = {}
+        for key in absent:
+            lacking = self._whole.lacking(key, self._rows)
+            if len(lacking):
+                to_compute.setdefault(lacking.tobytes(), []).append(key)
+        for place, together in to_compute.items():
+            rows = np.frombuffer(place, np.intp)
+            whole = len(rows) == len(self._rows)
+            traces = self.traces if whole else self._whole.only(rows)
+            for key, values in zip(together, compute(traces, together), strict=True):
+                self._whole.fill(key, rows, values)
+        for key in absent:
+            self._columns[key] = self._whole.part(key, self._rows, self.traces.n_rounds)
+        return [self._columns[key] for key in keys]
+
+    # --- of the part as a whole ----------------------------------------------------------------
     def costs(self, model: CostModel) -> CostBook:
         """Cumulative costs by what is read."""
-        if model not in self._books:
-            self._books[model] = CostBook(self.traces, model)
-        return self._books[model]
+        for known, book in self._books:
+            if known == model:
+                return book
+        book = CostBook(self.traces, model)
+        self._books.append((model, book))
+        return book
+
+    def wanted_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
+        """The round at which the policy would stop each question, recorded or not, (n_questions,)."""
+        if id(policy) not in self._wanted:
+            wanted = policy.stop_rounds(self.signals(policy.specs))
+            self._wanted[id(policy)] = policy, wanted  # kept, so that its id stays its own
+        return self._wanted[id(policy)][1]
 
     def stop_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
-        """The round each question stops at, clamped to its last recorded one, (n_questions,)."""
-        wanted = policy.stop_rounds(self.signals(policy.specs))
-        return np.minimum(wanted, self.traces.last_rounds)
+        """The same, clamped to each question's last recorded round, (n_questions,)."""
+        return np.minimum(self.wanted_rounds(policy), self.traces.last_rounds)
+
+
+def _score(metric: Metric, f1_kind: F1Kind) -> Score:
+    if metric == "f1":
+        return lambda answer, gold: f1_score(answer, gold, f1_kind)
+    return exact_match if metric == "em" else accuracy
+
+
+def _retrieval(traces: TraceSet, keys: Sequence[Hashable]) -> list[Array]:
+    quality = retrieval_quality(traces)
+    return [getattr(quality, str(key)) for key in keys]
+
+
+def _key(spec: Signal) -> Hashable:
+    """What tells a signal from others: itself, compared by value where it can be."""
+    try:
+        return hash(spec), spec
+    except TypeError:
+        return _Identity(spec)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Identity:
+    """A signal that cannot be compared by value."""
+
+    spec: Signal
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.spec is self.spec

@@ -49,12 +49,12 @@ def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
     Paper 1, table 2, gives no formula; this is our reading. Passages are told apart by id alone: where
     a corpus holds a paragraph under several ids, both figures come out too low.
     """
-    gold = [frozenset(each.passage_ids) for each in traces.gold]
+    gold = [frozenset(question_gold.passage_ids) for question_gold in traces.gold]
     if not any(gold) or not traces.has("passages"):
         unknown = np.full((traces.n_questions, traces.n_rounds), np.nan)
         return RetrievalQuality(precision=unknown, recall=unknown)
-    sizes = np.array([len(each) or np.nan for each in gold], np.float64)[:, None]
-    distinct, right = (np.cumsum(traces.dense(each), axis=1) for each in _new(traces, gold))
+    sizes = np.array([len(passages) or np.nan for passages in gold], np.float64)[:, None]
+    distinct, right = (np.cumsum(traces.dense(counted), axis=1) for counted in _new(traces, gold))
     with np.errstate(divide="ignore", invalid="ignore"):
         recall = right / sizes
         precision = np.where(np.isnan(recall), np.nan, right / distinct)
@@ -83,6 +83,6 @@ def _new(traces: TraceSet, gold: list[frozenset[str]]) -> list[NDArray[np.float6
     passages, firsts = np.unique(shown, return_index=True)
     is_gold = np.isin(passages, np.array(wanted, np.int64))
     return [
-        np.where(recorded, np.bincount(row[each], minlength=len(counts)), np.nan)
-        for each in (firsts, firsts[is_gold])
+        np.where(recorded, np.bincount(row[firsts_of], minlength=len(counts)), np.nan)
+        for firsts_of in (firsts, firsts[is_gold])
     ]

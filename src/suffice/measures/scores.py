@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.protocols import Score
-from suffice.scoring import F1Kind, accuracy, exact_match, f1_score
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -25,23 +24,13 @@ class Outcomes:
 def score_rounds(traces: TraceSet, score: Score) -> NDArray[np.float64]:
     """One score of every recorded answer, (n_questions, n_rounds)."""
     answers = traces.table.column("answer").to_pylist()
-    gold = [each.answers for each in traces.gold]
-    counts = traces.last_rounds.tolist()
     accepted = [
-        answers_of for answers_of, count in zip(gold, counts, strict=True) for _ in range(count)
+        gold.answers
+        for gold, count in zip(traces.gold, traces.last_rounds.tolist(), strict=True)
+        for _ in range(count)
     ]
     values = [
         score(answer, golds) if golds else np.nan
         for answer, golds in zip(answers, accepted, strict=True)
     ]
     return traces.dense(np.array(values, np.float64))
-
-
-def outcomes(traces: TraceSet, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
-    """Exact match, F1 and accuracy of every recorded answer."""
-    return Outcomes(
-        em=score_rounds(traces, exact_match),
-        f1=score_rounds(traces, lambda answer, gold: f1_score(answer, gold, f1_kind)),
-        acc=score_rounds(traces, accuracy),
-        labelled=np.array([bool(each.answers) for each in traces.gold], bool),
-    )

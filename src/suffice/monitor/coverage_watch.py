@@ -17,6 +17,10 @@ from suffice.numbers.tests.e_process import whole
 from suffice.numbers.tests.tails import exact_interval
 from suffice.policies.file import policy_hash
 from suffice.protocols import StopPolicy
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import percent
+from suffice.results.table import Cell, Column, Table, Value
+from suffice.results.tabular import Tabular
 
 _INTERVAL = 0.05
 _DECIMALS = 9  # of scores: tools that copy JSON change last digits, and ties would be none
@@ -129,6 +133,16 @@ class WatchSettings:
     seed: int = 42
 
 
+ALARMS = {
+    "coverage": "answers miss more often than the promise and the luck of calibration explain",
+    "exchangeability": "answers no longer look like those calibrated on; not that coverage fell",
+}
+_MISSING = {
+    "coverage": "no answer came with its right answer",
+    "exchangeability": "no answer came with its score at round 1",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedMonitor:
     """Where a monitor stands.
@@ -145,22 +159,20 @@ class WatchedMonitor:
     alarmed_at_answer: int | None
     limit: float | None = None
 
+    @property
+    def in_words(self) -> str:
+        """What its alarm says, or why it saw nothing; else nothing."""
+        if self.alarmed_at is not None:
+            return f"{self.kind}: {ALARMS[self.kind]}."
+        return f"{self.kind}: nothing to go by, since {_MISSING[self.kind]}." * (self.taken == 0)
+
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
-        return {
-            "kind": self.kind,
-            "taken": self.taken,
-            "capital": self.capital,
-            "p_value": self.p_value,
-            "alarm": self.alarmed_at is not None,
-            "alarmed_at": self.alarmed_at,
-            "alarmed_at_answer": self.alarmed_at_answer,
-            "limit": self.limit,
-        }
+        return {**fields_as_json(self), "alarm": self.alarmed_at is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Watched(Tabular):
     """What was seen so far.
 
     ``labelled`` answers are those whose right answer was known, ``undecided`` of them are sets of which
@@ -210,8 +222,53 @@ class Watched:
             "misses": self.misses,
             "coverage": {"estimate": self.coverage, "low": low, "high": high},
             "alarm": self.alarmed,
-            "monitors": [each.to_json() for each in self.monitors],
+            "monitors": as_json(self.monitors),
         }
+
+    def tables(self) -> tuple[Table]:
+        """Where each monitor stands, under the promise and the coverage seen."""
+        columns = (
+            Column(name="monitor"),
+            Column(name="answers", kind="count", head="answers used"),
+            Column(name="capital", kind="significant", digits=4),
+            Column(name="p_value", kind="significant", digits=3, head="p-value"),
+            Column(name="alarmed_at_answer", kind="count", head="alarm"),
+        )
+        rows: list[list[Value]] = [
+            [
+                *(each.kind, each.taken, each.capital, each.p_value),
+                Cell(None, "no")
+                if each.alarmed_at is None
+                else Cell(each.alarmed_at_answer, f"at answer {each.alarmed_at_answer}"),
+            ]
+            for each in self.monitors
+        ]
+        notes = [said for each in self.monitors if (said := each.in_words)]
+        if not any(each.kind == "exchangeability" for each in self.monitors):
+            notes.append(
+                "The policy file holds no first-round scores: without labels nothing is seen."
+            )
+        title = (
+            f"Promised: at most {percent(self.promise.alpha)}% of answer sets miss, calibrated on "
+            f"{self.promise.n_calibration} questions.\n{self._seen()}"
+        )
+        return (Table(name="monitors", title=title, columns=columns, rows=rows, notes=notes),)
+
+    def _seen(self) -> str:
+        read = f"{self.answers} answers read, {self.labelled} with a right answer"
+        if self.interval is None or self.coverage is None:
+            return f"{read}."
+        low, high = self.interval
+        text = (
+            f"{read}, {self.misses} misses: coverage {percent(self.coverage)}% "
+            f"[{percent(low)}, {percent(high)}]"
+        )
+        if self.undecided:
+            text += (
+                f'; {self.undecided} of them came without samples to tell whether "Can\'t Answer" '
+                "is right: counted as covered, and as misses at the interval's low end"
+            )
+        return f"{text}."
 
 
 class Watch:

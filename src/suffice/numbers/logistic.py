@@ -82,8 +82,7 @@ def fit_logistic(
     if not targets.any() or (targets == 1.0).all():
         share = (right + 1) / (total + 2)
         return LogisticFit(math.log(share / (1 - share)), (0.0,) * x.shape[1])
-    centre = np.average(x, axis=0, weights=counts)
-    spread = np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
+    centre, spread = _centre_and_spread(x, counts)
     varying = spread > 1e-12 * np.maximum(np.abs(centre), 1.0)
     scale = np.where(varying, spread, 1.0)
     design = np.vstack([np.where(varying, (x - centre) / scale, 0.0).T, np.ones(len(x))])
@@ -127,9 +126,8 @@ def least_cross_entropy(
     weights[-1] = np.log(mean / (1 - mean))
 
     def loss_of(weights: NDArray[np.float64]) -> float:
-        logits = weights @ design
-        cross_entropy = counts @ (np.logaddexp(0.0, logits) - targets * logits)
-        return float(cross_entropy + 0.5 * (ridge * weights * weights).sum())
+        penalties = 0.5 * (ridge * weights * weights).sum()
+        return float(_cross_entropy(targets, weights @ design, counts) + penalties)
 
     loss = loss_of(weights)
     for _ in range(_STEPS):
@@ -186,7 +184,7 @@ def fit_rising_logistic(
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or x.shape[1] > _MOST_FEATURES:
         raise DataError(f"needs (n, k) features with k at most {_MOST_FEATURES}, found {x.shape}")
-    counts = None if row_weights is None else np.asarray(row_weights, np.float64)
+    counts = _row_weights(row_weights, len(x))
     best, least = LogisticFit(0.0, (0.0,) * x.shape[1]), np.inf
     for kept in _subsets(x.shape[1]):
         fit = fit_logistic(x[:, kept], targets, penalty=penalty, row_weights=counts)
@@ -195,7 +193,8 @@ def fit_rising_logistic(
         weights = np.zeros(x.shape[1])
         weights[kept] = fit.weights
         loss = _cross_entropy(targets, fit.intercept + x @ weights, counts)
-        loss += 0.5 * penalty * float(np.square(weights * _spread(x, counts)).sum())
+        _, spread = _centre_and_spread(x, counts)
+        loss += 0.5 * penalty * float(np.square(weights * spread).sum())
         if loss < least:
             best, least = LogisticFit(fit.intercept, tuple(weights.tolist())), loss
     return best
@@ -207,16 +206,14 @@ def _subsets(k: int) -> Iterator[list[int]]:
         yield from (list(each) for each in combinations(range(k), size))
 
 
-def _spread(x: NDArray[np.float64], counts: NDArray[np.float64] | None) -> NDArray[np.float64]:
+def _centre_and_spread(
+    x: NDArray[np.float64], counts: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     centre = np.average(x, axis=0, weights=counts)
-    spread: NDArray[np.float64] = np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
-    return spread
+    return centre, np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
 
 
 def _cross_entropy(
-    targets: NDArray[np.float64],
-    logits: NDArray[np.float64],
-    counts: NDArray[np.float64] | None,
+    targets: NDArray[np.float64], logits: NDArray[np.float64], counts: NDArray[np.float64]
 ) -> float:
-    each = np.logaddexp(0.0, logits) - targets * logits
-    return float(each.sum() if counts is None else counts @ each)
+    return float(counts @ (np.logaddexp(0.0, logits) - targets * logits))

@@ -29,16 +29,25 @@ class RiskCoverage:
     confidence: NDArray[np.float64]
     risk: Mapping[str, NDArray[np.float64]]
 
-    def to_json(self) -> dict[str, list[Any]]:
-        """Strict JSON, thinned evenly to at most about 100 points, the last among them."""
+    def thinned(self) -> RiskCoverage:
+        """The curve at about 100 evenly spaced points at most, the last among them."""
         count = len(self.coverage)
         kept = np.unique(np.linspace(0, count - 1, min(count, _MOST_POINTS)).round().astype(int))
+        return RiskCoverage(
+            coverage=self.coverage[kept],
+            confidence=self.confidence[kept],
+            risk={name: values[kept] for name, values in self.risk.items()},
+        )
+
+    def to_json(self) -> dict[str, list[Any]]:
+        """Strict JSON of the thinned curve."""
+        thin = self.thinned()
         return {
-            "coverage": self.coverage[kept].tolist(),
+            "coverage": thin.coverage.tolist(),
             "confidence": [
-                None if math.isnan(each) else each for each in self.confidence[kept].tolist()
+                None if math.isnan(value) else value for value in thin.confidence.tolist()
             ],
-            **{f"risk_{name}": values[kept].tolist() for name, values in self.risk.items()},
+            **{f"risk_{name}": values.tolist() for name, values in thin.risk.items()},
         }
 
 

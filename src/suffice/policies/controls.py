@@ -11,16 +11,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.fitting import CalibratorKind, FitData, fit_rule
-from suffice.policies.method import Preset
+from suffice.policies.defaults import FLOORS, MARGIN, PUBLISHED_FLOOR, CalibratorKind
+from suffice.policies.fitting import FitData, fit_data, fit_rule
+from suffice.policies.method import CalibratedSettings, FitRun, Method, NoSettings, Preset
+from suffice.policies.rules.method import read_rule
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr.fit import FLOORS, MARGIN, PUBLISHED_FLOOR
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
 
 _COST_CAP = 3.0
 _GRID = 40
@@ -33,14 +39,39 @@ _BASE = {
 _Build = Callable[[FitData, Preset, CalibratorKind], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Control:
+@dataclass(frozen=True, kw_only=True)
+class Control(Method):
     """A control: the signals it reads and how its rule is found on tune."""
 
     name: str
     summary: str
     signals: tuple[str, ...]
     rule: _Build
+    main_field = "rule"
+    source = "paper 0"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """How its maps are fitted, which the published preset settles."""
+        return CalibratedSettings if preset == "corrected" else NoSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """See :func:`fit_control`."""
+        del run
+        data = fit_data(measures, self.signals, split=split)
+        calibrator: CalibratorKind = settings.calibrator if preset == "corrected" else "isotonic"
+        return fit_control(self, data, preset, calibrator)
+
+    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
+        """A rule."""
+        del file
+        return read_rule(document)
 
 
 def fit_control(
@@ -107,34 +138,33 @@ def _early_stop(data: FitData, preset: Preset, calibrator: CalibratorKind) -> st
 
 
 _STABLE = ("answer_stable", "answer_stable_published")
+MARGIN_ALONE = Control(
+    name="margin-alone",
+    summary="stop when the calibrated margin clears a floor, stable or not",
+    signals=(MARGIN,),
+    rule=_margin_alone,
+)
+OVERLAP_ALONE = Control(
+    name="overlap-alone",
+    summary="stop when the new passage repeats the earlier ones",
+    signals=("overlap",),
+    rule=_overlap_alone,
+)
+STABLE_BASE_RATE = Control(
+    name="stable-base-rate",
+    summary="stop when the answer repeats in a round whose mean tune EM is above 0.25",
+    signals=_STABLE,
+    rule=_stable_base_rate,
+)
+EARLY_STOP = Control(
+    name="early-stop",
+    summary="TASR that may also stop in round 1 at a high calibrated margin",
+    signals=(*_STABLE, "abstained", MARGIN),
+    rule=_early_stop,
+)
 CONTROLS: Mapping[str, Control] = MappingProxyType(
     {
-        each.name: each
-        for each in (
-            Control(
-                name="margin-alone",
-                summary="stop when the calibrated margin clears a floor, stable or not",
-                signals=(MARGIN,),
-                rule=_margin_alone,
-            ),
-            Control(
-                name="overlap-alone",
-                summary="stop when the new passage repeats the earlier ones",
-                signals=("overlap",),
-                rule=_overlap_alone,
-            ),
-            Control(
-                name="stable-base-rate",
-                summary="stop when the answer repeats in a round whose mean tune EM is above 0.25",
-                signals=_STABLE,
-                rule=_stable_base_rate,
-            ),
-            Control(
-                name="early-stop",
-                summary="TASR that may also stop in round 1 at a high calibrated margin",
-                signals=(*_STABLE, "abstained", MARGIN),
-                rule=_early_stop,
-            ),
-        )
+        control.name: control
+        for control in (MARGIN_ALONE, OVERLAP_ALONE, STABLE_BASE_RATE, EARLY_STOP)
     }
 )

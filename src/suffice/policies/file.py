@@ -6,23 +6,37 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from suffice.errors import DataError, UsageError
-from suffice.policies.kinds import KINDS, body_of
-from suffice.policies.stop_rag.method import weights_beside
-from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.protocols import StopPolicy
-from suffice.trace.durable import replace_file
+from suffice.policies.kind import Weighted, weights_beside
+from suffice.policies.registry import find_kind, kind_names
+from suffice.protocols import FilteringPolicy, StatedFilter, StopPolicy
 
 POLICY_VERSION = 1
 _MAX_BYTES = 50_000_000
 _DECIDES_NOTHING = ("budget", "costs", "fitted_on", "guarantee", "levels", "notes")
 
 
+@runtime_checkable
+class _Written(Protocol):
+    """A policy with a file format."""
+
+    def document(self) -> dict[str, Any]:
+        """What its file says beyond its kind."""
+
+
 def policy_document(policy: StopPolicy) -> dict[str, Any]:
-    """A policy as the JSON document of its file."""
-    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **body_of(policy)}
+    """A policy as the JSON document of its file.
+
+    Raises
+    ------
+    UsageError
+        When there is no file format for it.
+    """
+    if not isinstance(policy, _Written):
+        raise UsageError(f"a policy of kind {policy.kind!r} has no file format")
+    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **policy.document()}
 
 
 def policy_hash(policy: StopPolicy) -> str:
@@ -43,6 +57,8 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     The weights of a network lie beside it, under the file's name with ``.safetensors``. ``max_rounds``
     is the budget a controller enforces by default.
     """
+    from suffice.trace.durable import replace_file
+
     target = Path(path)
     if target.suffix != ".json":
         target = target / "policy.json"
@@ -50,8 +66,8 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
     if max_rounds is not None:
         document["max_rounds"] = max_rounds
     target.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(policy, StopRAGPolicy):  # before the file, which names their digest
-        replace_file(weights_beside(target), policy.model.weights())
+    if isinstance(policy, Weighted):  # before the file, which names their digest
+        replace_file(weights_beside(target), policy.weights_file())
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     replace_file(target, text.encode())
     return target
@@ -85,10 +101,11 @@ def load_policy(path: str | Path) -> PolicyFile:
     if file.is_dir():
         file = file / "policy.json"
     document = _read_document(file)
-    kind = document.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
+    named = document.get("kind")
+    kind = find_kind(named) if isinstance(named, str) else None
+    if kind is None:
         raise DataError(
-            f"unknown policy kind {kind!r}; known: {', '.join(sorted(KINDS))}",
+            f"unknown policy kind {named!r}; known: {', '.join(kind_names())}",
             file=str(file),
             column="kind",
         )
@@ -100,12 +117,34 @@ def load_policy(path: str | Path) -> PolicyFile:
             column="max_rounds",
         )
     try:
-        policy = KINDS[kind].read(document, file)
+        policy = kind.read(document, file)
     except DataError as error:
         raise DataError(error.message, file=str(file), column=error.column) from error
     except UsageError as error:
-        raise DataError(str(error), file=str(file), column=KINDS[kind].main_field) from error
+        raise DataError(str(error), file=str(file), column=kind.main_field) from error
     return PolicyFile(policy, max_rounds)
+
+
+def load_filter(path: str) -> StatedFilter:
+    """The passage filter of a policy file.
+
+    Raises
+    ------
+    UsageError
+        For a policy without one, with what to type.
+    """
+    policy = load_policy(path).policy
+    if not isinstance(policy, FilteringPolicy):
+        raise UsageError(
+            f"{path} is a policy of kind {policy.kind!r}; only micp has a passage filter: suffice fit "
+            "micp TRACES --out policy.json"
+        )
+    if policy.filter is None:
+        raise UsageError(
+            f"the policy of {path} has no passage filter: it was fitted on traces without relevance of "
+            "passages, or without gold passages"
+        )
+    return policy.filter
 
 
 def _is_whole(value: object) -> bool:

@@ -6,28 +6,27 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
+from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Signal
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.abstained import ABSTENTION_PHRASES
-from suffice.signals.table import SignalTable, signal_table
+from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
-CalibratorKind = Literal["isotonic", "isotonic-global", "platt", "shrunken", "venn-abers"]
-FIT_SPLIT = "tune"
-EVAL_SPLIT = "eval"  # the default of whatever scores
 N_FOLDS = 5
 
 
@@ -56,7 +55,7 @@ def _mean_by_round(em: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def fit_data(
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     signals: Iterable[str | Signal],
     *,
     split: str = FIT_SPLIT,
@@ -71,22 +70,26 @@ def fit_data(
     UsageError
         When none of its questions is labelled, or a signal cannot be computed.
     """
-    chosen = traces.only_split(split)
-    scored = outcomes(chosen, f1_kind)
+    chosen = Measures.of(traces).only_split(split)
+    record, scored = chosen.traces, chosen.scores(f1_kind)
     if not scored.labelled.any():
         raise UsageError(
-            f"no question of split {split!r} in {traces.origin.source} has gold answers; "
+            f"no question of split {split!r} in {record.origin.source} has gold answers; "
             "fitting needs labelled questions"
         )
     provenance = {
-        "source": traces.origin.source,
+        "source": record.origin.source,
         "split": split,
-        "questions": chosen.n_questions,
+        "questions": record.n_questions,
         "labelled": int(scored.labelled.sum()),
-        "rounds": chosen.n_rounds,
+        "rounds": record.n_rounds,
     }
-    table = signal_table(chosen, signals)
-    return FitData(table=table, outcomes=scored, provenance=provenance)
+    return FitData(table=chosen.signals(signals), outcomes=scored, provenance=provenance)
+
+
+def gold_of(traces: TraceSet) -> tuple[str, ...]:
+    """Every gold answer of these questions."""
+    return tuple(answer for gold in traces.gold for answer in gold.answers)
 
 
 def abstention_of(gold: Iterable[str]) -> tuple[str, ...] | None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
+from suffice.errors import DataError, UsageError
+from suffice.numbers.fields import field_of
+from suffice.policies.kind import PolicyKind
 from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.spec import SignalSpec
 
@@ -74,3 +79,24 @@ class FixedPolicy:
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """``rounds`` for every question, also past the record, (n_questions,)."""
         return np.full(table.n_questions, self.rounds, np.int16)
+
+    def document(self) -> dict[str, Any]:
+        """What its file says."""
+        return {"rounds": self.rounds}
+
+
+class FixedKind(PolicyKind):
+    """Fixed budgets, which nothing fits."""
+
+    main_field = "rounds"
+
+    def read(self, document: Mapping[str, Any], file: Path) -> FixedPolicy:
+        """See :meth:`PolicyKind.read`."""
+        del file
+        rounds = field_of(document, "rounds", int)
+        if rounds is None:
+            raise DataError("is missing", column="rounds")
+        return FixedPolicy(rounds)
+
+
+KIND = FixedKind()

@@ -2,35 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
-from suffice.protocols import StopPolicy
+from suffice.options import Option
+from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
+from suffice.policies.kind import PolicyKind
+from suffice.protocols import Certainty, StopPolicy
 
 if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
     from suffice.measures.measures import Measures
+    from suffice.trace.plans.plan_set import PlanSet
+    from suffice.trace.rounds.table import TraceSet
 
 Preset = Literal["published", "corrected"]
 """As the paper or its code has it, or with its defects mended."""
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 
-class Method(Protocol):
-    """A stopping method: how it is set, fitted and read. One object a folder, named in the registry."""
+# --- who watches a fit ---------------------------------------------------------------------------
+class FitStep(Protocol):
+    """How far a long fit is."""
+
+    @property
+    def label(self) -> str:
+        """What is counted, as in ``trained steps``."""
+
+    @property
+    def done(self) -> int:
+        """How many of them are done."""
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+
+    @property
+    def said(self) -> str:
+        """What there is to say, in a line; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRun:
+    """Who watches a fit that takes long, and the file it can be continued from.
+
+    ``progress`` is called with a :class:`FitStep`.
+    """
+
+    progress: Callable[[Any], None] | None = None
+    checkpoint: Path | None = None
+
+    @staticmethod
+    def checkpoint_of(out: Path) -> Path:
+        """Where the fit of a policy that goes to ``out`` keeps its checkpoint."""
+        if out.suffix == ".json":
+            return out.with_name(f"{out.stem}.checkpoint.safetensors")
+        return out / "checkpoint.safetensors"
+
+
+# --- what is said of a fitted policy -------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A fitted policy with what ``suffice fit`` says of it.
+
+    Parameters
+    ----------
+    policy
+        What goes to its file.
+    max_rounds
+        The budget its file states; ``None``: none.
+    lines
+        For people, after where it was written; ``{traces}`` and ``{policy}`` stand for the two paths.
+    document
+        What ``--json`` says beyond the policy.
+    notes
+        Remarks on the fit, for stderr.
+    """
+
+    policy: StopPolicy
+    max_rounds: int | None = None
+    lines: tuple[str, ...] = ()
+    document: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+# --- methods -------------------------------------------------------------------------------------
+class Method(PolicyKind):
+    """A stopping method: how it is set, fitted and read. One object a folder, named in the registry.
+
+    Its policies have a kind of its name, a ``document()`` that :meth:`read` reads, and ``weights_file()``
+    where a file of weights lies beside (:class:`suffice.policies.kind.Weighted`).
+
+    Attributes
+    ----------
+    name, summary
+        For people.
+    source
+        The paper.
+    about
+        What its options are about, in a line; may be empty.
+    presets
+        The versions of it there are.
+    fitted
+        Presets that learn something. Others read of the traces only which signals they hold, and need
+        no split.
+    reads
+        Splits it is fitted on: the first of these sets that the traces have.
+    unfitted
+        Presets that run live without being fitted: the policy for what a model gives.
+    """
 
     name: str
     summary: str
-    source: str
-    presets: tuple[Preset, ...]
+    source: str = ""
+    about: str = ""
+    presets: tuple[Preset, ...] = PRESETS
+    fitted: frozenset[Preset] = frozenset(PRESETS)
+    reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
+    unfitted: Mapping[Preset, Callable[[Certainty], StopPolicy]] = MappingProxyType({})
 
+    @abstractmethod
     def settings(self, preset: Preset) -> type[Any]:
         """The dataclass of its options; a command makes its options from the fields."""
 
+    @abstractmethod
     def fit(
-        self, measures: Measures, preset: Preset, settings: Any, split: str, run: Any = None
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
     ) -> StopPolicy:
-        """Fit on the questions of ``split``."""
+        """Fit on the questions of ``split``; ``run`` is for fits that take long."""
 
-    def read(self, document: Mapping[str, Any], folder: Path) -> StopPolicy:
-        """The policy of a policy file's document; weights lie beside it in ``folder``."""
+    def can_read(self, traces: TraceSet) -> bool:
+        """Whether the traces have splits it is fitted on."""
+        return any(splits <= set(traces.splits) for splits in self.reads)
+
+
+@runtime_checkable
+class PlanMethod(Protocol):
+    """A method that is fitted on the plan traces of agents too."""
+
+    def plan_settings(self, preset: Preset) -> type[Any]:
+        """The dataclass of its options there."""
+
+    def fit_plans(self, plans: PlanSet, preset: Preset, settings: Any) -> Fitted:
+        """Fit on judged runs."""
+
+
+@runtime_checkable
+class TellingMethod(Protocol):
+    """A method with more to say of a fit than its policy does."""
+
+    def fit_told(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Fitted:
+        """Fit, and say how it went."""
+
+
+# --- settings that several methods share ---------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSettings:
+    """Of a preset without options."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedSettings:
+    """Of methods whose rule holds ``calibrated(...)``."""
+
+    calibrator: Annotated[
+        CalibratorKind,
+        Option(
+            help="how calibrated(...) is fitted (default: isotonic, one map a round)",
+        ),
+    ] = "isotonic"

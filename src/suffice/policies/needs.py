@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from suffice.protocols import LoopNeeds, Signal
-from suffice.signals.recorded import JUDGE_SUPPORT, LLM_STOP
-from suffice.signals.registry import SIGNALS
+from suffice.signals.recorded import LLM_STOP
 
 USUAL_SAMPLES = 3
 """Sampled answers a round for a policy that reads samples and does not say how many."""
@@ -21,12 +20,14 @@ def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: 
     """
     read = tuple(specs)
     names = {spec.name for spec in read}
+    asks = {spec.asks for spec in read}
     columns = {column for spec in read for column in spec.needs}
     return LoopNeeds(
+        answers=any(spec.answers for spec in read),
         tokens="tokens" in columns,
         samples=samples if "samples" in columns else 0,
-        judge=JUDGE_SUPPORT.name in names,
+        judge="--llm" in asks,
         verdicts=LLM_STOP.name in names,
-        encoder=any(SIGNALS[name].asks == "--encoder" for name in names if name in SIGNALS),
+        encoder="--encoder" in asks,
         **own,
     )

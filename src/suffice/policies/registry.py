@@ -1,188 +1,123 @@
-"""The fitted methods by name: what each must read and how it is fitted on a trace set."""
+"""Methods and kinds of policy by name; a method is imported when it is asked for.
+
+Another package brings a method by the entry point group ``suffice.methods``: the entry's name is the
+method's, its value the ``module:object`` of a :class:`suffice.policies.method.Method`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+import importlib
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from suffice.errors import UsageError
-from suffice.policies.ab_rag.fit import choose_signals, fit_ab_rag, published_ab_rag
-from suffice.policies.controls import CONTROLS, Control, fit_control
-from suffice.policies.fitting import FIT_SPLIT, fit_data
-from suffice.policies.gate.fit import fit_gate_policy, gate_costs, published_gate_policy
-from suffice.policies.method import PRESETS, Preset
-from suffice.policies.micp.fit import CALIBRATE, OPTIMIZE, MiCPSettings, fit_micp
-from suffice.policies.stop_rag.fit import StopRAGSettings, TrainingRun, fit_stop_rag
-from suffice.policies.tasr.fit import fit_tasr, tasr_signals
+from suffice.errors import UsageError, first_line
+from suffice.policies.kind import PolicyKind
 from suffice.protocols import StopPolicy
-from suffice.scoring import Match
-from suffice.trace.rounds.table import TraceSet
 
-_BOTH: frozenset[Preset] = frozenset(PRESETS)
-MICP_OPTIONS = frozenset(
-    {"match_f1", *(each.name for each in fields(MiCPSettings) if each.name != "match")}
-)
-GATE_OPTIONS = frozenset({"retrieval_cost", "failure_loss"})
-STOP_RAG_OPTIONS = frozenset(each.name for each in fields(StopRAGSettings))
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+    from suffice.policies.method import FitRun, Method, Preset
+    from suffice.trace.rounds.table import TraceSet
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
-    """A method that is fitted on traces.
-
-    Parameters
-    ----------
-    name, summary
-        For people.
-    fit
-        ``fit(traces, preset, split, **options)`` reads the gold answers of ``split`` and returns the
-        policy.
-    options
-        The options each preset takes.
-    fitted
-        Presets that learn something. Others read of the traces only which signals they hold, and need
-        no split.
-    reads
-        Splits it is fitted on: the first of these sets that the traces have.
-    trains
-        Whether its fit also takes ``run``: who watches, and where checkpoints go.
-    """
-
-    name: str
-    summary: str
-    fit: Callable[..., StopPolicy]
-    options: Mapping[Preset, frozenset[str]]
-    fitted: frozenset[Preset] = _BOTH
-    reads: tuple[frozenset[str], ...] = (frozenset({FIT_SPLIT}),)
-    trains: bool = False
-
-    def can_read(self, traces: TraceSet) -> bool:
-        """Whether the traces have splits it is fitted on."""
-        return any(splits <= set(traces.splits) for splits in self.reads)
-
-
-def _gold(traces: TraceSet, split: str) -> tuple[str, ...]:
-    return tuple(answer for each in traces.only_split(split).gold for answer in each.answers)
-
-
-def _fit_tasr(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
-    gold = _gold(traces, split)
-    data = fit_data(traces, tasr_signals(preset, gold), split=split)
-    return fit_tasr(data, preset, gold=gold, **options)
-
-
-def _fit_ab_rag(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
-    if preset == "published":
-        return published_ab_rag(traces, **options)
-    chosen = choose_signals(
-        traces.only_split(split), options.pop("certainty", None), options.pop("support", None)
-    )
-    data = fit_data(traces, chosen.specs, split=split)
-    return fit_ab_rag(data, chosen, **options)
-
-
-def _fit_micp(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
-    if "match_f1" in options:
-        options["match"] = Match(f1=options.pop("match_f1"))
-    for searched in ("objective", "steps"):
-        if searched in options and "allocation" in options:
-            raise UsageError(
-                f"an allocation by hand is not searched for; leave {searched} or allocation out"
-            )
-    return fit_micp(traces, preset, split, MiCPSettings(**options))
-
-
-def _fit_stop_rag(
-    traces: TraceSet, preset: Preset, split: str, *, run: TrainingRun | None = None, **options: Any
-) -> StopPolicy:
-    return fit_stop_rag(traces, preset, split, StopRAGSettings(**options), run)
-
-
-def _fit_gate(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
-    if preset == "published":
-        return published_gate_policy(traces, gate_costs(**options) if options else None)
-    return fit_gate_policy(traces, split, gate_costs(**options))
-
-
-def _control(control: Control) -> Method:
-    def fit(traces: TraceSet, preset: Preset, split: str, **options: Any) -> StopPolicy:
-        data = fit_data(traces, control.signals, split=split)
-        return fit_control(control, data, preset, **options)
-
-    return Method(
-        name=control.name, summary=control.summary, fit=fit, options=_CALIBRATED_WHEN_CORRECTED
-    )
-
-
-_CALIBRATED_WHEN_CORRECTED: Mapping[Preset, frozenset[str]] = MappingProxyType(
-    {"published": frozenset(), "corrected": frozenset({"calibrator"})}
-)
-METHODS: Mapping[str, Method] = MappingProxyType(
+ENTRY_POINTS = "suffice.methods"
+_CONTROLS: Mapping[str, str] = MappingProxyType(
     {
-        "tasr": Method(
-            name="tasr",
-            summary="stop when the answer repeats and its calibrated margin clears a floor",
-            fit=_fit_tasr,
-            options=_CALIBRATED_WHEN_CORRECTED,
-        ),
-        "ab-rag": Method(
-            name="ab-rag",
-            summary="stop when a confidence made of model certainty, evidence and reranker scores "
-            "reaches a threshold",
-            fit=_fit_ab_rag,
-            options=MappingProxyType(
-                {
-                    "published": frozenset({"certainty", "threshold"}),
-                    "corrected": frozenset({"certainty", "support", "threshold"}),
-                }
-            ),
-            fitted=frozenset({"corrected"}),
-        ),
-        "micp": Method(
-            name="micp",
-            summary="stop when samples agree, and give a set of answers with a promised coverage",
-            fit=_fit_micp,
-            options=MappingProxyType(dict.fromkeys(PRESETS, MICP_OPTIONS)),
-            reads=(frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT})),
-        ),
-        "gate": Method(
-            name="gate",
-            summary="stop when samples agree and answers do not contradict each other, by a risk that "
-            "falls round by round",
-            fit=_fit_gate,
-            options=MappingProxyType(dict.fromkeys(PRESETS, GATE_OPTIONS)),
-            fitted=frozenset({"corrected"}),
-        ),
-        "stop-rag": Method(
-            name="stop-rag",
-            summary="stop when a network that reads question and documents values it above going on",
-            fit=_fit_stop_rag,
-            options=MappingProxyType(dict.fromkeys(PRESETS, STOP_RAG_OPTIONS)),
-            trains=True,
-        ),
-        **{name: _control(control) for name, control in CONTROLS.items()},
+        "margin-alone": "suffice.policies.controls:MARGIN_ALONE",
+        "overlap-alone": "suffice.policies.controls:OVERLAP_ALONE",
+        "stable-base-rate": "suffice.policies.controls:STABLE_BASE_RATE",
+        "early-stop": "suffice.policies.controls:EARLY_STOP",
     }
 )
+_METHODS: Mapping[str, str] = MappingProxyType(
+    {
+        "tasr": "suffice.policies.tasr.method:METHOD",
+        "ab-rag": "suffice.policies.ab_rag.method:METHOD",
+        "micp": "suffice.policies.micp.method:METHOD",
+        "gate": "suffice.policies.gate.method:METHOD",
+        "stop-rag": "suffice.policies.stop_rag.method:METHOD",
+        **_CONTROLS,
+    }
+)
+_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "fixed": "suffice.policies.fixed:KIND",
+        "rule": "suffice.policies.rules.method:KIND",
+        "certified": "suffice.policies.rules.method:KIND",
+        **{name: home for name, home in _METHODS.items() if name not in _CONTROLS},
+    }
+)
+"""Controls write rules."""
+
+
+# --- names ---------------------------------------------------------------------------------------
+def method_names() -> tuple[str, ...]:
+    """Every method, those of other packages last; nothing is imported."""
+    return (*_METHODS, *_entries())
+
+
+def kind_names() -> tuple[str, ...]:
+    """Every kind of policy that a file can hold, sorted."""
+    return tuple(sorted((*_KINDS, *_entries())))
+
+
+def find_method(name: str) -> Method | None:
+    """The method of a name; ``None``: there is none.
+
+    Raises
+    ------
+    UsageError
+        When another package names one that cannot be loaded.
+    """
+    if name in _METHODS:
+        method: Method = _load(_METHODS[name])
+        return method
+    return _load_entry(name) if name in _entries() else None
+
+
+def find_kind(name: str) -> PolicyKind | None:
+    """How a kind of policy is read from its file; ``None``: there is no such kind.
+
+    Raises
+    ------
+    UsageError
+        See :func:`find_method`.
+    """
+    if name in _KINDS:
+        kind: PolicyKind = _load(_KINDS[name])
+        return kind
+    return _load_entry(name) if name in _entries() else None
 
 
 def method_and_preset(name: str) -> tuple[Method, Preset] | None:
     """The method of a bare name or ``NAME-published``, or of ``NAME-corrected``; else ``None``."""
+    from suffice.policies.method import PRESETS
+
     for preset in PRESETS:
         base = name.removesuffix(f"-{preset}")  # a method's own name may hold a hyphen
-        if base != name and base in METHODS:
-            return METHODS[base], preset
-    return (METHODS[name], "published") if name in METHODS else None
+        if base != name and (method := find_method(base)) is not None:
+            return (method, preset) if preset in method.presets else None
+    method = find_method(name)
+    return None if method is None else (method, method.presets[0])
 
 
+def unfitted_policy(name: str) -> StopPolicy | None:
+    """The policy that a name alone says, such as ``fixed-3``; ``None`` for other names."""
+    from suffice.policies.fixed import FixedPolicy
+
+    return FixedPolicy.named(name)
+
+
+# --- fitting -------------------------------------------------------------------------------------
 def fit_method(
     name: str,
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     preset: Preset,
     split: str,
     *,
-    run: TrainingRun | None = None,
+    run: FitRun | None = None,
     **options: Any,
 ) -> StopPolicy:
     """Fit a method by its name.
@@ -194,29 +129,104 @@ def fit_method(
     run
         Who watches a training and where its checkpoints go; nothing to methods that do not train.
     options
-        The method's own: ``calibrator`` (how ``calibrated(...)`` is fitted) for corrected presets of
-        tasr and the controls; ``certainty`` (S1), ``support`` (S2, corrected only) and ``threshold``
-        for ab-rag; those of :class:`suffice.policies.micp.fit.MiCPSettings` for micp, with ``match_f1``
-        for ``match``; those of :class:`suffice.policies.stop_rag.fit.StopRAGSettings` for stop-rag;
-        ``retrieval_cost`` and ``failure_loss`` (the thresholds) for gate. One that is ``None`` counts as
-        not given.
+        Fields of the settings of the method's preset, such as ``calibrator`` of the corrected tasr. One
+        that is ``None`` counts as not given.
 
     Raises
     ------
     UsageError
         For an unknown method, listing the known ones, and an option its preset does not take.
     """
-    if name not in METHODS:
-        raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    method = METHODS[name]
+    from suffice.measures.measures import Measures
+
+    method = find_method(name)
+    if method is None:
+        raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(method_names()))}")
     given = {option: value for option, value in options.items() if value is not None}
-    allowed = method.options[preset]
+    names = {
+        each: [field.name for field in fields(method.settings(each))] for each in method.presets
+    }
+    refuse_options(name, preset, given, names)
+    settings = method.settings(preset)(**given)
+    return method.fit(Measures.of(traces), preset, settings, split, run)
+
+
+def refuse_options(
+    name: str,
+    preset: Preset,
+    given: Collection[str],
+    takes: Mapping[Preset, Collection[str]],
+) -> None:
+    """Refuse a preset that a method does not have, and options that its preset does not take.
+
+    ``takes`` holds the options of every preset.
+
+    Raises
+    ------
+    UsageError
+        Naming the first of them, and the preset that takes it.
+    """
+    if preset not in takes:
+        raise UsageError(f"{name} has no preset {preset!r}; known: {', '.join(takes)}")
+    allowed = takes[preset]
     for option in given:
         if option not in allowed:
-            takes = f"takes {', '.join(sorted(allowed))}" if allowed else "takes no options"
-            other = [each for each in PRESETS if option in method.options[each]]
+            said = f"takes {', '.join(sorted(allowed))}" if allowed else "takes no options"
+            other = [each for each in takes if option in takes[each]]
             instead = f", or use the {other[0]} preset, which takes it" if other else ""
-            raise UsageError(f"the {preset} preset of {name} {takes}; leave {option} out{instead}")
-    if method.trains:
-        given["run"] = run
-    return method.fit(traces, preset, split, **given)
+            raise UsageError(f"the {preset} preset of {name} {said}; leave {option} out{instead}")
+
+
+# --- loading -------------------------------------------------------------------------------------
+@cache
+def _load(home: str) -> Any:
+    module, _, name = home.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@cache
+def _entries() -> Mapping[str, Any]:
+    """Entry points of other packages by name.
+
+    Raises
+    ------
+    UsageError
+        When two of them, or one and a method of ours, have one name.
+    """
+    from importlib.metadata import entry_points
+
+    found: dict[str, Any] = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        taken = "suffice itself" if entry.name in {*_METHODS, *_KINDS} else None
+        if entry.name in found and found[entry.name].value != entry.value:
+            taken = _package(found[entry.name])
+        if taken is not None:
+            raise UsageError(
+                f"the method {entry.name!r} that {_package(entry)} brings has the name of one that "
+                f"{taken} brings; uninstall one of the two"
+            )
+        found[entry.name] = entry
+    return MappingProxyType(found)
+
+
+def _package(entry: Any) -> str:
+    return "a package" if entry.dist is None else f"the package {entry.dist.name}"
+
+
+@cache
+def _load_entry(name: str) -> Method:
+    """The method that an entry point names."""
+    from suffice.policies.method import Method
+
+    entry = _entries()[name]
+    where = f"the method {name!r} that {_package(entry)} brings as {entry.value!r}"
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"{where} cannot be loaded: {said}") from error
+    if not isinstance(found, Method):
+        raise UsageError(f"{where} is no suffice.policies.method.Method, found {found!r}")
+    if found.name != name:
+        raise UsageError(f"{where} calls itself {found.name!r}; the two names must be one")
+    return found

@@ -11,13 +11,9 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
-from suffice.policies.fitting import (
-    CalibratorKind,
-    FitData,
-    base_rates_out_of_fold,
-    out_of_fold,
-)
-from suffice.policies.rules.columns import RuleColumns, first_stops, rule_fires
+from suffice.policies.defaults import CalibratorKind
+from suffice.policies.fitting import FitData, base_rates_out_of_fold, out_of_fold
+from suffice.policies.rules.columns import RuleColumns, rule_fires
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.rules.syntax import Number
 from suffice.signals.registry import resolve
@@ -99,6 +95,13 @@ def sweep_rule(
         fires = rule_fires(fill(template, threshold), specs, columns)
         scores.append(score_stops(threshold, first_stops(fires, data.table.exists), data.outcomes))
     return tuple(scores)
+
+
+def first_stops(fires: NDArray[np.bool_], exists: NDArray[np.bool_]) -> NDArray[np.int16]:
+    """The first round that fires, else the last recorded one, (n_questions,), 1-based."""
+    last = exists.sum(axis=1)
+    first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, last)
+    return np.asarray(np.minimum(first, last), np.int16)
 
 
 def score_stops(threshold: float, stops: NDArray[np.int16], outcomes: Outcomes) -> ThresholdScore:

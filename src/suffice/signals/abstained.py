@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from suffice.errors import UsageError
 from suffice.scoring import normalize_answer
@@ -72,12 +72,17 @@ def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
     UsageError
         When ``phrases`` hold "no", which is an answer.
     """
-    normalized = _normalized(phrases)
+    return replace(ABSTAINED, compute=_AbstainsBy(_normalized(phrases)), own_settings=True)
 
-    def compute(view: LoopView) -> float:
-        return float(_abstains(view.current.answer, normalized))
 
-    return replace(ABSTAINED, compute=compute, own_settings=True)
+@dataclass(frozen=True, slots=True)
+class _AbstainsBy:
+    """``abstained`` by these phrases; alike where they are, so that it is computed once for all."""
+
+    phrases: frozenset[str]
+
+    def __call__(self, view: LoopView) -> float:
+        return float(_abstains(view.current.answer, self.phrases))
 
 
 ABSTAINED = SignalSpec(

@@ -1,98 +1,86 @@
-"""Every signal with a fixed name."""
+"""Every signal with a fixed name; a signal's module is imported when it is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from suffice.errors import UsageError
 from suffice.protocols import Signal
-from suffice.signals.abstained import ABSTAINED
-from suffice.signals.answer_in_evidence import ANSWER_IN_EVIDENCE
-from suffice.signals.answer_stability import (
-    ANSWER_SIMILARITY_F1,
-    ANSWER_SIMILARITY_SEQ,
-    ANSWER_STABLE,
-    ANSWER_STABLE_PUBLISHED,
-)
-from suffice.signals.asking.reranking import (
-    RERANK_MEAN,
-    RERANK_TOP_SCORE,
-    RERANK_VARIANCE,
-    RERANK_VARIANCE_RAW,
-)
-from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
-from suffice.signals.model_confidence import (
-    ANSWER_TOKEN_MARGIN,
-    MARGIN_MEAN,
-    MARGIN_MEDIAN,
-    MARGIN_MIN,
-    MARGIN_P10,
-    TOKEN_PROBABILITY,
-    VERBALIZED_CONFIDENCE,
-)
-from suffice.signals.overlap import OVERLAP, OVERLAP_IDF
-from suffice.signals.recorded import (
-    EVIDENCE_CONSISTENCY,
-    EVIDENCE_CONSISTENCY_MAX,
-    EVIDENCE_CONSISTENCY_TOP1,
-    EVIDENCE_ENTAILMENT,
-    JUDGE_SUPPORT,
-    LLM_STOP,
-    MALFORMED_ACTIONS,
-    Q_CONT,
-    Q_STOP,
-    REMAINING_SHARE,
-)
-from suffice.signals.retrieval_scores import RETRIEVAL_GAP, RETRIEVAL_Z, RETRIEVAL_Z_ROBUST
-from suffice.signals.samples import (
-    NORMALIZED_ENTROPY,
-    SELF_CONSISTENCY,
-    TOP_CLUSTER_CONFIDENCE,
-)
 from suffice.signals.spec import SignalSpec
 
-_ALL: tuple[SignalSpec, ...] = (
-    ANSWER_STABLE,
-    ANSWER_TOKEN_MARGIN,
-    MARGIN_MIN,
-    MARGIN_P10,
-    MARGIN_MEAN,
-    MARGIN_MEDIAN,
-    OVERLAP,
-    OVERLAP_IDF,
-    VERBALIZED_CONFIDENCE,
-    ANSWER_IN_EVIDENCE,
-    RETRIEVAL_Z,
-    RETRIEVAL_Z_ROBUST,
-    RETRIEVAL_GAP,
-    RERANK_TOP_SCORE,
-    JUDGE_SUPPORT,
-    ABSTAINED,
-    TOKEN_PROBABILITY,
-    SELF_CONSISTENCY,
-    EVIDENCE_CONSISTENCY,
-    RERANK_VARIANCE,
-    NORMALIZED_ENTROPY,
-    TOP_CLUSTER_CONFIDENCE,
-    LLM_STOP,
-    Q_STOP,
-    Q_CONT,
-    ANSWER_SIMILARITY_F1,
-    ANSWER_SIMILARITY_SEQ,
-    EVIDENCE_CONSISTENCY_MAX,
-    EVIDENCE_CONSISTENCY_TOP1,
-    RERANK_MEAN,
-    RERANK_VARIANCE_RAW,
-    EVIDENCE_ENTAILMENT,
-    ANSWER_STABLE_PUBLISHED,
-    CANDIDATE_AGREEMENT,
-    CONTRADICTION,
-    REMAINING_SHARE,
-    MALFORMED_ACTIONS,
-)
+if TYPE_CHECKING:
+    from suffice.signals.asking.whole_record import Asking
 
-SIGNALS: Mapping[str, SignalSpec] = MappingProxyType({spec.name: spec for spec in _ALL})
+# where each is declared, under its name in capitals
+_MODULES: dict[str, str] = {
+    "answer_stable": "suffice.signals.answer_stability",
+    "answer_token_margin": "suffice.signals.model_confidence",
+    "margin_min": "suffice.signals.model_confidence",
+    "margin_p10": "suffice.signals.model_confidence",
+    "margin_mean": "suffice.signals.model_confidence",
+    "margin_median": "suffice.signals.model_confidence",
+    "overlap": "suffice.signals.overlap",
+    "overlap_idf": "suffice.signals.overlap",
+    "verbalized_confidence": "suffice.signals.model_confidence",
+    "answer_in_evidence": "suffice.signals.answer_in_evidence",
+    "retrieval_z": "suffice.signals.retrieval_scores",
+    "retrieval_z_robust": "suffice.signals.retrieval_scores",
+    "retrieval_gap": "suffice.signals.retrieval_scores",
+    "rerank_top_score": "suffice.signals.asking.reranking",
+    "judge_support": "suffice.signals.asking.judge_support",
+    "abstained": "suffice.signals.abstained",
+    "token_probability": "suffice.signals.model_confidence",
+    "self_consistency": "suffice.signals.samples",
+    "evidence_consistency": "suffice.signals.asking.evidence_models",
+    "rerank_variance": "suffice.signals.asking.reranking",
+    "normalized_entropy": "suffice.signals.samples",
+    "top_cluster_confidence": "suffice.signals.samples",
+    "llm_stop": "suffice.signals.recorded",
+    "q_stop": "suffice.signals.recorded",
+    "q_cont": "suffice.signals.recorded",
+    "answer_similarity_f1": "suffice.signals.answer_stability",
+    "answer_similarity_seq": "suffice.signals.answer_stability",
+    "evidence_consistency_max": "suffice.signals.asking.evidence_models",
+    "evidence_consistency_top1": "suffice.signals.asking.evidence_models",
+    "rerank_mean": "suffice.signals.asking.reranking",
+    "rerank_variance_raw": "suffice.signals.asking.reranking",
+    "evidence_entailment": "suffice.signals.asking.evidence_models",
+    "answer_stable_published": "suffice.signals.answer_stability",
+    "candidate_agreement": "suffice.signals.candidates",
+    "contradiction": "suffice.signals.candidates",
+    "remaining_share": "suffice.signals.recorded",
+    "malformed_actions": "suffice.signals.recorded",
+}
+
+
+class _Signals(Mapping[str, SignalSpec]):
+    def __getitem__(self, name: str) -> SignalSpec:
+        spec: SignalSpec = getattr(import_module(_MODULES[name]), name.upper())
+        return spec
+
+    def __contains__(self, name: object) -> bool:
+        return name in _MODULES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+SIGNALS: Mapping[str, SignalSpec] = _Signals()
+
+
+def askings() -> tuple[Asking[Any], ...]:
+    """How models are asked for signals, one for each way, in the order of the signals."""
+    return tuple(dict.fromkeys(spec.asking for spec in SIGNALS.values() if spec.asking is not None))
+
+
+def asked_by(asking: Asking[Any]) -> tuple[str, ...]:
+    """Names of the signals that this asking gives, or that are computed of what it gives."""
+    return tuple(name for name, spec in SIGNALS.items() if spec.asking == asking)
 
 
 def is_usual(spec: Signal) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.protocols import Charge
 from suffice.trace.rounds.records import LoopView
+
+if TYPE_CHECKING:
+    from suffice.signals.asking.whole_record import Asking
 
 UNDEFINED = math.nan
 Direction = Literal["high", "low"]
@@ -52,8 +55,8 @@ class SignalSpec:
         Whether it takes the values 0 and 1 only, and so may stand bare in a rule.
     instead
         What to use where its inputs are missing.
-    asks
-        The option of ``suffice signals`` that names the model it needs; empty: none does.
+    asking
+        How a model is asked for it, or for what it is computed of; ``None``: no model is.
     variant_of
         The signal that it repeats as a publication computes it; a search over all signals leaves it out.
     own_settings
@@ -72,13 +75,18 @@ class SignalSpec:
     compute: Callable[[LoopView], float] | None = None
     binary: bool = False
     instead: str = ""
-    asks: str = ""
+    asking: Asking[Any] | None = field(default=None, repr=False)
     variant_of: str = ""
     own_settings: bool = False
 
     def __call__(self, view: LoopView) -> float:
         """The value at the view's last round; NaN when undefined or only recorded."""
         return UNDEFINED if self.compute is None else self.compute(view)
+
+    @property
+    def asks(self) -> str:
+        """The option of ``suffice signals`` that names the model it needs; empty: none does."""
+        return "" if self.asking is None else self.asking.option
 
     @property
     def recorded_only(self) -> bool:

@@ -66,35 +66,51 @@ def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTab
     UsageError
         For an unknown name, or a signal whose inputs the trace does not hold at all.
     """
-    specs = _specs(traces, signals)
+    specs = specs_for(traces, signals)
+    columns = signal_columns(traces, specs)
+    return SignalTable(
+        values={spec.name: values for spec, values in zip(specs, columns, strict=True)},
+        exists=traces.exists,
+        question_ids=traces.question_ids,
+    )
+
+
+def specs_for(traces: TraceSet, signals: Iterable[str | Signal]) -> tuple[Signal, ...]:
+    """The signals' declarations, the last one of each name.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, or a signal whose inputs the trace does not hold at all.
+    """
+    found = (
+        resolve(signal, also=traces.signal_names) if isinstance(signal, str) else signal
+        for signal in signals
+    )
+    specs = tuple({spec.name: spec for spec in found}.values())
     refuse_lacking(specs, traces)
-    values: dict[str, NDArray[np.float64]] = {}
-    to_compute: dict[str, NDArray[np.bool_]] = {}
-    for spec in specs:
+    return specs
+
+
+def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
+    """Each signal in every recorded round, stored or computed, (n_questions, n_rounds) round-major.
+
+    NaN also throughout where the trace lacks what a signal needs.
+    """
+    values: dict[int, NDArray[np.float64]] = {}
+    to_compute: dict[int, NDArray[np.bool_]] = {}
+    for number, spec in enumerate(specs):
+        stored = np.zeros((traces.n_questions, traces.n_rounds), bool)
+        values[number] = np.full((traces.n_rounds, traces.n_questions), math.nan).T
         if is_stored(spec, traces):
-            values[spec.name], stored = traces.stored_signal(spec.name)
-        else:
-            stored = np.zeros((traces.n_questions, traces.n_rounds), bool)
+            values[number], stored = traces.stored_signal(spec.name)
         absent = traces.exists & ~stored
         if not spec.recorded_only and absent.any():
-            to_compute[spec.name] = absent
-    computing = [spec for spec in specs if spec.name in to_compute]
-    for spec, computed in zip(computing, _compute(traces, computing), strict=True):
-        before = values.get(spec.name)
-        values[spec.name] = (
-            computed
-            if before is None
-            else np.where(to_compute[spec.name].T, computed.T, before.T).T
-        )
-    return SignalTable(values=values, exists=traces.exists, question_ids=traces.question_ids)
-
-
-def _specs(traces: TraceSet, signals: Iterable[str | Signal]) -> list[Signal]:
-    found = [
-        resolve(each, also=traces.signal_names) if isinstance(each, str) else each
-        for each in signals
-    ]
-    return list({spec.name: spec for spec in found}.values())
+            to_compute[number] = absent
+    computed = _compute(traces, [specs[number] for number in to_compute])
+    for (number, absent), column in zip(to_compute.items(), computed, strict=True):
+        values[number] = np.where(absent.T, column.T, values[number].T).T
+    return [values[number] for number in range(len(specs))]
 
 
 def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:

@@ -94,7 +94,7 @@ def plan_records(*, max_runs: int = 5, max_steps: int = 4) -> SearchStrategy[lis
     Runs without a step, without a retriever and without gold, empty texts, undefined values, repeated
     documents, unknown costs.
     """
-    st = require("hypothesis.strategies", extra="test", purpose="a test strategy")
+    st = require("hypothesis.strategies", package="hypothesis", purpose="a test strategy")
     text = st.sampled_from(["", "limit_001", "encrypt the bucket", "a\nb \u00e9\u4e16"])
     maybe = st.one_of(st.none(), text)
     number = st.floats(allow_nan=False, allow_infinity=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from suffice._optional import require
@@ -41,26 +41,42 @@ def make_record(
     answers: Sequence[str],
     *,
     gold: Sequence[str] = (),
-    margins: Sequence[float] | None = None,
+    gold_passages: Sequence[str] = (),
     split: str | None = None,
+    margins: Sequence[float] | None = None,
+    samples: Sequence[Sequence[str] | None] | None = None,
+    signals: Sequence[Mapping[str, float]] | None = None,
+    passages: Sequence[Sequence[Passage] | None] | None = None,
+    closed_book: Round | None = None,
 ) -> QuestionRecord:
-    """A question whose round t answered ``answers[t - 1]`` and saw one new passage each round."""
-    rounds = tuple(
-        Round(
-            answer=answer,
-            passages=(
-                Passage(id=f"{question_id}-{t}", title=f"Page {t}", text=f"text number {t}"),
-            ),
-            response=f"Answer: {answer}",
-            tokens=None if margins is None else answer_tokens(answer, margins[t]),
-            usage=Usage(llm_calls=1, prompt_tokens=100 * (t + 1), cached_tokens=80 * t),
+    """A question whose round t answered ``answers[t - 1]`` and saw one new passage each round.
+
+    ``margins``, ``samples``, ``signals`` and ``passages`` have an entry a round.
+    """
+    rounds = []
+    for t, answer in enumerate(answers):
+        seen: Sequence[Passage] | None = (
+            Passage(id=f"{question_id}-{t}", title=f"Page {t}", text=f"text number {t}"),
         )
-        for t, answer in enumerate(answers)
-    )
+        if passages is not None:
+            seen = passages[t]
+        drawn = None if samples is None else samples[t]
+        rounds.append(
+            Round(
+                answer=answer,
+                passages=None if seen is None else tuple(seen),
+                response=f"Answer: {answer}",
+                tokens=None if margins is None else answer_tokens(answer, margins[t]),
+                samples=None if drawn is None else tuple(drawn),
+                usage=Usage(llm_calls=1, prompt_tokens=100 * (t + 1), cached_tokens=80 * t),
+                signals={} if signals is None else signals[t],
+            )
+        )
     return QuestionRecord(
         question=Question(id=question_id, text=f"What is {question_id}?", split=split),
-        gold=Gold(answers=tuple(gold)),
-        rounds=rounds,
+        gold=Gold(answers=tuple(gold), passage_ids=tuple(gold_passages)),
+        rounds=tuple(rounds),
+        closed_book=closed_book,
     )
 
 
@@ -154,7 +170,7 @@ def question_records(
     Repeated, empty and abstaining answers, missing tokens, single alternatives, -inf rivals, repeated
     passages, stored and undefined signals, unlabelled questions, records that end early.
     """
-    st = require("hypothesis.strategies", extra="test", purpose="a test strategy")
+    st = require("hypothesis.strategies", package="hypothesis", purpose="a test strategy")
     logprobs = st.one_of(
         st.floats(-12.0, 0.0, width=32), st.just(-math.inf), st.sampled_from([-0.5, -1.0])
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from suffice.cli.settings_options import add_options, field_options, given_options, read_settings
+from suffice.cli.settings_options import add_settings, field_options, given_options, read_settings
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.options import Option
@@ -45,7 +45,7 @@ class Settings:
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(exit_on_error=False)
-    add_options(parser, Settings)
+    add_settings(parser, Settings)
     return parser.parse_args(words)
 
 
@@ -108,8 +108,8 @@ def test_the_help_states_defaults_once() -> None:
 
 def test_some_fields_can_be_left_to_the_caller() -> None:
     parser = argparse.ArgumentParser(exit_on_error=False)
-    add_options(parser, Settings, without=("share", "cost_model"))
-    add_options(parser, Settings, only=("share", "limit"))  # what is there is not added again
+    add_settings(parser, Settings, without=("share", "cost_model"))
+    add_settings(parser, Settings, only=("share", "limit"))  # what is there is not added again
     with pytest.raises(argparse.ArgumentError, match="must be a finite number"):
         parser.parse_known_args(["--share", "x"])
     arguments, unknown = parser.parse_known_args(["--energy", "prompt=1", "--limit", "3"])
@@ -124,4 +124,4 @@ def test_a_type_nobody_can_read_is_the_programmers_mistake() -> None:
 
     globals()["Odd"] = Odd
     with pytest.raises(TypeError, match="--when: no way to read"):
-        add_options(argparse.ArgumentParser(), Odd)
+        add_settings(argparse.ArgumentParser(), Odd)

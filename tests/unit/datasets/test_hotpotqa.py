@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.datasets.hotpotqa import read_hotpotqa
-from suffice.datasets.wikimultihop import read_wikimultihop
+from suffice.datasets.hotpotqa import read_hotpotqa, read_wikimultihop
 from suffice.errors import DataError
 from suffice.trace.rounds.records import Gold, Passage, Question
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.server import Answer, Body, Server, refuse
 
 from suffice.errors import BackendError, MissingExtra, UsageError
 from suffice.llm.embedded import model_path
@@ -21,8 +19,6 @@ from suffice.protocols import Encoder
 from suffice.testing.conformance import check_encoder
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
-
-Body = dict[str, Any]
 
 
 def vector(text: str) -> list[float]:
@@ -40,50 +36,13 @@ def embed(body: Body) -> Any:
     }
 
 
-class Server:
-    """A server on this machine; ``answer`` gets each request's body, ``status`` goes with it."""
-
-    def __init__(self) -> None:
-        self.answer: Callable[[Body], Any] = embed
-        self.statuses: list[int] = []
-        self.bodies: list[Body] = []
-        self.paths: list[str] = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                outer.bodies.append(body)
-                outer.paths.append(self.path)
-                status = outer.statuses.pop(0) if outer.statuses else 200
-                content = outer.answer(body) if status == 200 else {"error": {"message": "no"}}
-                data = content if isinstance(content, bytes) else json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("retry-after-ms", "1")
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: object) -> None:
-                """Keep stderr quiet."""
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
-        self.thread = threading.Thread(
-            target=self.http.serve_forever, kwargs={"poll_interval": 0.01}
-        )
-        self.thread.start()
-
-    def close(self) -> None:
-        self.http.shutdown()
-        self.http.server_close()
-        self.thread.join()
+def embedded(body: Body) -> Answer:
+    return 200, {}, embed(body)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    running = Server()
+    running = Server(embedded)
     yield running
     running.close()
 
@@ -130,7 +89,7 @@ def test_the_servers_order_is_put_right(server: Server, encoder: EndpointEncoder
         reply = embed(body)
         return reply | {"data": [reply["data"][i] for i in (2, 0, 1)]}
 
-    server.answer = shuffled
+    server.contents(shuffled)
     np.testing.assert_array_equal(encoder.encode(["a", "bc", "def"]), wanted)
 
 
@@ -138,7 +97,7 @@ def test_servers_that_number_nothing_are_taken_in_order(
     server: Server, encoder: EndpointEncoder
 ) -> None:
     wanted = encoder.encode(["a", "bc"])
-    server.answer = lambda body: {"data": [{"embedding": vector(t)} for t in body["input"]]}
+    server.contents(lambda body: {"data": [{"embedding": vector(t)} for t in body["input"]]})
     np.testing.assert_array_equal(encoder.encode(["a", "bc"]), wanted)
 
 
@@ -179,7 +138,7 @@ def rows(*vectors: object, indices: tuple[object, ...] | None = None) -> Any:
 def test_replies_that_are_no_vectors(
     server: Server, encoder: EndpointEncoder, reply: object, message: str
 ) -> None:
-    server.answer = lambda _: reply
+    server.contents(lambda _: reply)
     with pytest.raises(BackendError, match=message) as caught:
         encoder.encode(["a", "b"])
     assert server.url in str(caught.value)
@@ -187,20 +146,20 @@ def test_replies_that_are_no_vectors(
 
 def test_a_dimension_that_changes(server: Server, encoder: EndpointEncoder) -> None:
     encoder.encode(["a"])
-    server.answer = lambda body: rows(*[[1.0] * 5] * len(body["input"]))
+    server.contents(lambda body: rows(*[[1.0] * 5] * len(body["input"])))
     with pytest.raises(BackendError, match="vectors of 3 numbers before and of 5 now"):
         encoder.encode(["a"])
 
 
 def test_passing_failures_are_retried(server: Server, encoder: EndpointEncoder) -> None:
-    server.statuses = [500, 429]
+    server.answers(refuse(500), refuse(429), embedded)
     encoder.encode(["a"])
     assert len(server.bodies) == 3
 
 
 @pytest.mark.parametrize(("status", "kind"), [(500, BackendError), (404, UsageError)])
 def test_failures_are_translated(server: Server, status: int, kind: type[Exception]) -> None:
-    server.statuses = [status] * 9
+    server.answers(refuse(status))
     settings = OpenAISettings(max_retries=1)
     with (
         EndpointEncoder(server.url, "m", server=settings) as encoder,

@@ -4,13 +4,13 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from tests.server import Answer, Body, Server, refuse
 
 from suffice.errors import BackendError, UsageError
 from suffice.llm.openai_compatible import OpenAICompatibleModel, OpenAISettings
@@ -18,9 +18,6 @@ from suffice.protocols import ChatModel, Generation, GenerationRequest, Message
 
 CHAT = GenerationRequest(prompt=(Message(role="user", content="Hi"),))
 PLAIN = GenerationRequest(prompt="Hi")
-Body = dict[str, Any]
-# status, headers, and a body: bytes as they are, anything else as JSON
-Answer = tuple[int, dict[str, str], object]
 
 
 def chat_reply(body: Body) -> Answer:
@@ -49,77 +46,9 @@ def chat_reply(body: Body) -> Answer:
     return 200, {}, {"choices": choices, "usage": usage, "surprise": {"a": 1}}
 
 
-def refuse(status: int, message: str = "no", **headers: str) -> Answer:
-    return status, headers | {"retry-after-ms": "1"}, {"error": {"message": message}}
-
-
-class Server:
-    """A server on this machine; ``answer`` is called with each request's body."""
-
-    def __init__(self) -> None:
-        self.answer: Callable[[Body], Answer] = chat_reply
-        self.bodies: list[Body] = []
-        self.paths: list[str] = []
-        self.keys: list[str] = []
-        self.models: list[str] = ["only"]
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                data = [{"id": name, "object": "model"} for name in outer.models]
-                self.send(200, {}, {"object": "list", "data": data})
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                outer.bodies.append(body)
-                outer.paths.append(self.path)
-                outer.keys.append(self.headers["authorization"])
-                self.send(*outer.answer(body))
-
-            def send(self, status: int, headers: dict[str, str], content: object) -> None:
-                data = content if isinstance(content, bytes) else json.dumps(content).encode()
-                self.send_response(status)
-                for name, value in {"content-type": "application/json", **headers}.items():
-                    self.send_header(name, value)
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: object) -> None:
-                """Keep stderr quiet."""
-
-        class Quiet(ThreadingHTTPServer):
-            request_queue_size = 64
-
-            def handle_error(self, request: object, client_address: object) -> None:
-                """Clients of these tests hang up on purpose."""
-
-        self.http = Quiet(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
-        self.thread = threading.Thread(
-            target=self.http.serve_forever, kwargs={"poll_interval": 0.01}
-        )
-        self.thread.start()
-
-    def answers(self, *answers: Answer | Callable[[Body], Answer]) -> None:
-        """Give these in order, the last one for ever."""
-        left = list(answers)
-
-        def answer(body: Body) -> Answer:
-            current = left.pop(0) if len(left) > 1 else left[0]
-            return current(body) if callable(current) else current
-
-        self.answer = answer
-
-    def close(self) -> None:
-        self.http.shutdown()
-        self.http.server_close()
-        self.thread.join()
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    running = Server()
+    running = Server(chat_reply)
     yield running
     running.close()
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.measures.retrieval import retrieval_quality
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.compare import compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
 

@@ -17,7 +17,7 @@ from suffice.policies.controls import CONTROLS, fit_control
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
-from suffice.policies.registry import METHODS, fit_method, method_and_preset
+from suffice.policies.registry import fit_method, method_and_preset, method_names
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.engine import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
@@ -218,11 +218,11 @@ def test_overlap_without_two_values_is_refused() -> None:
 
 
 def test_names_and_presets() -> None:
-    assert set(CONTROLS) <= set(METHODS)
+    assert set(CONTROLS) <= set(method_names())
     for name in CONTROLS:
-        assert method_and_preset(name) == (METHODS[name], "published")
-        assert method_and_preset(f"{name}-published") == (METHODS[name], "published")
-        assert method_and_preset(f"{name}-corrected") == (METHODS[name], "corrected")
+        assert method_and_preset(name) == (CONTROLS[name], "published")
+        assert method_and_preset(f"{name}-published") == (CONTROLS[name], "published")
+        assert method_and_preset(f"{name}-corrected") == (CONTROLS[name], "corrected")
         assert method_and_preset(f"{name}-best") is None
     with pytest.raises(
         UsageError, match="published preset of margin-alone takes no options; leave calibrator out"

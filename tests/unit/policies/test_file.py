@@ -18,8 +18,9 @@ from suffice.numbers.maps.isotonic import IsotonicMap
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import LogisticMap
 from suffice.numbers.maps.venn_abers import StepMap
+from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
-from suffice.policies.fitting import CalibratorKind, fit_data, fit_rule
+from suffice.policies.fitting import fit_data, fit_rule
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.testing.traces import make_record, to_trace_set

@@ -15,16 +15,16 @@ from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
 from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
+from suffice.policies.defaults import CalibratorKind
 from suffice.policies.fitting import (
     CALIBRATORS,
-    CalibratorKind,
     fit_calibrator,
     fit_data,
     fit_rule,
     folds,
     out_of_fold,
 )
-from suffice.policies.registry import METHODS, fit_method, method_and_preset
+from suffice.policies.registry import find_method, fit_method, method_and_preset, method_names
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
@@ -323,8 +323,8 @@ def test_method_names(name: str, found: tuple[str, str] | None) -> None:
 
 
 def test_a_method_may_have_a_hyphen_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    hyphened = {"ab-rag": dataclasses.replace(METHODS["tasr"], name="ab-rag")}
-    monkeypatch.setattr("suffice.policies.registry.METHODS", hyphened)
+    only = {"ab-rag": "suffice.policies.ab_rag.method:METHOD"}
+    monkeypatch.setattr("suffice.policies.registry._METHODS", only)
     for name, preset in (("ab-rag", "published"), ("ab-rag-corrected", "corrected")):
         result = method_and_preset(name)
         assert result is not None
@@ -335,4 +335,7 @@ def test_a_method_may_have_a_hyphen_in_its_name(monkeypatch: pytest.MonkeyPatch)
 def test_an_unknown_method_lists_the_known() -> None:
     with pytest.raises(UsageError, match=r"unknown method 'tarot'; known: .*tasr"):
         fit_method("tarot", to_trace_set(records(3)), "corrected", "tune")
-    assert all(name == method.name for name, method in METHODS.items())
+    for name in method_names():
+        method = find_method(name)
+        assert method is not None
+        assert (method.name, bool(method.summary)) == (name, True)

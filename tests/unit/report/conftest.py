@@ -11,15 +11,16 @@ import pytest
 
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel
+from suffice.measures.measures import Measures
 from suffice.replay.choose.certified import CertifySettings
 from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
-from suffice.replay.choose.search import SearchSettings
 from suffice.replay.diagnose.question_histories import ReportData, report_data
 from suffice.replay.diagnose.report_parts import PartsSettings, ReportParts, report_parts
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.settings import SearchSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 
@@ -170,7 +171,7 @@ def gathered() -> Gathered:
     result = replay(
         evaluated, built, ReplaySettings(baseline="fixed-3", split="eval", resamples=60)
     )
-    comparison = Comparison(traces=evaluated, result=result)
+    comparison = Comparison(measures=Measures(evaluated), result=result)
     signals = ("answer_stable", "answer_token_margin", "overlap")
     settings = PartsSettings(search=SearchSettings(signals=signals, form="dnf", grid=5))
     return Gathered(comparison, report_parts(traces, comparison, settings))

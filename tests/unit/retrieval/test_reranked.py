@@ -8,9 +8,8 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.protocols import Reranker, Retriever
-from suffice.retrieval.fusion import HybridRetriever
+from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
-from suffice.retrieval.reranked import RerankedRetriever
 from suffice.testing.conformance import check_reranker, check_retriever
 from suffice.trace.rounds.records import Passage, best_reranked
 

@@ -23,7 +23,7 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, Reranker
 from suffice.replay.run.engine import stop_rounds
 from suffice.signals.asking.evidence_models import evidence_signals
-from suffice.signals.asking.judge_support import JUDGE_TOKENS
+from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
@@ -74,7 +74,7 @@ def test_without_a_model_what_needs_one_is_skipped_with_its_reason() -> None:
     assert stored.skipped["self_consistency"] == "the trace has no samples"
     assert "answer_stable" in stored.computed
     assert not {*stored.computed} & {*stored.skipped}
-    assert (stored.judging, stored.reranking) == (None, None)
+    assert stored.asked == {}
 
 
 def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path) -> None:
@@ -101,8 +101,7 @@ def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path
 def test_a_second_run_asks_only_where_a_call_failed() -> None:
     broken = ScriptedModel(rating, failures=Failures(containing=("Answer: a 3",)))
     once = with_signals(traces(), ("judge_support",), models=SignalModels(judge=broken))
-    assert once.judging is not None
-    assert list(once.judging.failures) == [2, 5]
+    assert list(once.asked["judge"].failures) == [2, 5]
     assert values(once.traces, "judge_support")[0][2] is None
     assert math.isnan(values(once.traces, "judge_support")[0][1] or 0.0)  # asked, no rating
     again = ScriptedModel(rating)
@@ -111,7 +110,7 @@ def test_a_second_run_asks_only_where_a_call_failed() -> None:
     assert values(twice.traces, "judge_support")[1][2] == 3.0
     idle = ScriptedModel(rating)
     thrice = with_signals(twice.traces, ("judge_support",), models=SignalModels(judge=idle))
-    assert (idle.requests, thrice.judging) == ((), None)
+    assert (idle.requests, thrice.asked) == ((), {})
     assert thrice.skipped == {"judge_support": "stored already"}
     assert thrice.traces.table.equals(twice.traces.table)
 
@@ -121,9 +120,8 @@ def test_the_judges_tokens_are_stored_and_paid_by_who_reads_its_verdicts(tmp_pat
     stored = with_signals(answered("p", "q"), ("judge_support",), models=SignalModels(judge=judge))
     found = read_traces(write_trace_set(stored.traces, tmp_path / "t.parquet"))
     spent = found.table.column("judge_prompt_tokens").to_pylist()
-    assert stored.judging is not None
     assert min(spent) > 100
-    assert sum(spent) == stored.judging.tokens("prompt_tokens")
+    assert sum(spent) == stored.asked["judge"].tokens("prompt_tokens")
     assert found.table.column("judge_cached_tokens").to_pylist() == [0] * 6
     assert found.table.column("judge_completion_tokens").to_pylist() == [1] * 6
     reads = cost_reads(RulePolicy(rule="judge_support >= 3").specs)
@@ -300,7 +298,7 @@ def test_without_them_the_reason_says_what_to_type() -> None:
     stored = with_signals(to_trace_set([record]), models=models)
     for name in (*CONSISTENCY, "evidence_entailment", "judge_support"):
         assert stored.skipped[name] == "the trace has no passages"
-    assert (stored.encoding, stored.entailing, stored.judging) == (None, None, None)
+    assert stored.asked == {}
 
 
 def test_their_values_are_stored_beside_the_others(tmp_path: Path) -> None:
@@ -336,8 +334,7 @@ def test_what_is_stored_stays_and_only_the_rest_is_asked_about() -> None:
     before = to_trace_set([dataclasses.replace(record, rounds=(known, record.rounds[1]))])
     encoder = HashingEncoder()
     once = with_signals(before, ("evidence_consistency",), models=SignalModels(encoder=encoder))
-    assert once.encoding is not None
-    assert list(once.encoding.found) == [1]
+    assert list(once.asked["encoder"].found) == [1]
     assert values(once.traces, "evidence_consistency")[0][0] == 9.0
     calls = len(encoder.calls)
     models = SignalModels(encoder=encoder)
@@ -353,15 +350,15 @@ def test_what_is_stored_stays_and_only_the_rest_is_asked_about() -> None:
 def test_a_failed_call_of_theirs_is_made_again_by_a_later_run() -> None:
     broken = SignalModels(encoder=HashingEncoder(fail_on="a 9"), entailment=Halves("a 3"))
     once = with_signals(traces(), (*CONSISTENCY, "evidence_entailment"), models=broken)
-    assert once.encoding is not None
-    assert once.entailing is not None
-    assert (list(once.encoding.failures), list(once.entailing.failures)) == ([1, 4], [2, 5])
+    assert (list(once.asked["encoder"].failures), list(once.asked["nli"].failures)) == (
+        [1, 4],
+        [2, 5],
+    )
     there = once.traces.stored_signal("evidence_consistency_top1")[1]
     assert there.tolist() == [[True, False, True]] * 2
     whole = SignalModels(encoder=HashingEncoder(), entailment=Halves())
     twice = with_signals(once.traces, (*CONSISTENCY, "evidence_entailment"), models=whole)
-    assert twice.encoding is not None
-    assert list(twice.encoding.found) == [1, 4]
+    assert list(twice.asked["encoder"].found) == [1, 4]
     at_once = with_signals(traces(), (*CONSISTENCY, "evidence_entailment"), models=whole)
     for name in (*CONSISTENCY, "evidence_entailment"):
         np.testing.assert_array_equal(
@@ -385,7 +382,6 @@ def test_after_an_interrupt_nobody_else_is_asked() -> None:
         (*CONSISTENCY, "evidence_entailment"),
         models=SignalModels(encoder=Interrupted(), entailment=entailment),
     )
-    assert stored.encoding is not None
-    assert stored.encoding.interrupted
+    assert stored.asked["encoder"].interrupted
     assert stored.skipped == {"evidence_entailment": "interrupted before"}
-    assert (entailment.asked, stored.entailing) == (0, None)
+    assert (entailment.asked, list(stored.asked)) == (0, ["encoder"])

@@ -11,24 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.measures.scores import outcomes
 from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.replay.diagnose.selective import (
     SelectiveResult,
     SelectiveSettings,
     selective_prediction,
 )
 from suffice.replay.run.candidates import Candidate
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import PolicyResult
+from suffice.replay.settings import ComparisonSettings
 from suffice.signals.available import lack
 from suffice.signals.registry import resolve
-from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
 SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))
@@ -148,7 +147,7 @@ def ab_rag_study(traces: TraceSet, settings: StudySettings | None = None) -> ABR
     )
     result = comparison.result
     selective = selective_prediction(
-        comparison.traces,
+        comparison.measures,
         result,
         SelectiveSettings(resamples=result.resamples, seed=result.seed),
     )
@@ -179,7 +178,7 @@ def _sweep(comparison: Comparison, taus: Sequence[float]) -> tuple[SweptTau, ...
     if not candidates:
         return ()
     found = replay(
-        comparison.traces,
+        comparison.measures,
         candidates,
         ReplaySettings(
             baseline=candidates[0].name,
@@ -202,8 +201,8 @@ def _single_signals(
     traces = comparison.traces
     missing = {form.signal for form in FORMS if lack(resolve(form.signal), traces)}
     held = [form for form in FORMS if form.signal not in missing]
-    table = signal_table(traces, {form.signal for form in held})
-    em = outcomes(traces, comparison.result.f1_kind).em[:, 0]
+    table = comparison.measures.signals(form.signal for form in held)
+    em = comparison.measures.score("em")[:, 0]
     labelled = np.isfinite(em)
     count = int(labelled.sum())
     draws = list(resampled_counts(count, resamples=resamples, seed=seed)) if count else []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from suffice.bench.ab_rag.run import ABRagStudy
 from suffice.numbers.intervals.estimate import Estimate
-from suffice.report.tables.comparison import comparison_table
-from suffice.report.tables.selective import selective_table
+from suffice.replay.diagnose.tables import selective_tables
 from suffice.report.tables.text import text_table, titled
 from suffice.results.formats import UNKNOWN, decimal, percent, points
 from suffice.results.markup import visible
@@ -14,8 +13,8 @@ from suffice.results.markup import visible
 def ab_rag_tables(study: ABRagStudy) -> str:
     """Every table under its title; without colour codes or a final line feed."""
     blocks = [
-        comparison_table(study.comparison.result).split("\n"),
-        selective_table(study.selective),
+        study.comparison.text().split("\n"),
+        *(table.text().split("\n") for table in selective_tables(study.selective)),
         _swept(study),
         _signals(study),
     ]

@@ -18,21 +18,21 @@ from suffice.bench.hidden_constraints.settings import (
     HiddenConstraintsSettings,
 )
 from suffice.errors import SufficeWarning
-from suffice.pipelines.loops.indexes import IndexMaker
-from suffice.pipelines.loops.sources import (
-    Retrieval,
-    RetrieverName,
-    corpus_retriever,
-    pooled_retriever,
-    reranker_name,
-)
+from suffice.pipelines.models import reranker_name
 from suffice.pipelines.planning.agent import PlanningAgent
 from suffice.pipelines.planning.controls import GATED, AgentControl, agent_control, gated
 from suffice.pipelines.planning.recorder import PlanJob
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateSettings
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Retriever
+from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.retrieval.retrievers import (
+    Retrieval,
+    RetrieverName,
+    corpus_retriever,
+    pooled_retriever,
+)
 from suffice.trace.rounds.records import Passage
 
 VANILLA = "vanilla"

@@ -3,75 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
-from suffice.bench.hidden_constraints.found import (
-    Cell,
-    Contrast,
-    Estimate,
-    HiddenConstraintsStudy,
-    Variant,
-)
+from suffice.bench.hidden_constraints.found import Cell, Estimate, HiddenConstraintsStudy
 from suffice.bench.hidden_constraints.judge import Agreement
-from suffice.report.tables.text import one_line_name, text_table, titled
-from suffice.results.formats import UNKNOWN, amount, count, counted, decimal, percent
+from suffice.results.formats import UNKNOWN, counted, percent
 from suffice.results.markup import visible
+from suffice.results.table import Cell as Shown
+from suffice.results.table import Column, Table, Value
 
 ORACLE = "oracle"
 _SCORES = ("semantic", "proxy", "grounded_proxy")
 _SPENT = ("documents_read", "retrievals", "steps")
 _NAMED = {"semantic": "semantic success, in points", "documents_read": "documents read"}
 
-Row = Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table with its name and title; the first ``names`` cells of a row say what it is about.
-
-    ``width`` is how many letters of a name a terminal shows.
-    """
-
-    name: str
-    title: str
-    head: Row
-    rows: Sequence[Row]
-    names: int = 1
-    gap: int = 2
-    width: int = 24
-
-    def text(self) -> list[str]:
-        """Title and aligned columns; a name is not repeated in the row below."""
-        shown, above = [], ""
-        for row in self.rows:
-            names = [one_line_name(each, self.width) for each in row[: self.names]]
-            if self.names > 1 and row[0] == above:
-                names[0] = ""
-            above = row[0]
-            shown.append([*names, *row[self.names :]])
-        return [
-            *titled(self.title),
-            *text_table(self.head, shown, left=self.names, gap=self.gap),
-        ]
+_RETRIEVER = Column(name="retriever", most=16, once=True)
+_AGENT = Column(name="agent", most=16)
 
 
 def hidden_constraints_tables(study: HiddenConstraintsStudy) -> str:
     """Every table under its title; without colour codes or a final line feed."""
-    blocks = [
-        titled(f"Hidden constraints: {of_what(study)}"),
-        *(each.text() for each in tables_of(study)),
-        [] if study.agreement is None else titled(agreed(study.agreement)),
-        *(titled(f"Note: {visible(note)}") for note in study.notes),
-        titled(explained(study)),
+    said = [
+        *(() if study.agreement is None else (agreed(study.agreement),)),
+        *(f"Note: {note}" for note in study.notes),
+        explained(study),
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    tables = (
+        Table(name="study", title=f"Hidden constraints: {of_what(study)}"),
+        *tables_of(study),
+        *(Table(name="words", title=text) for text in said),
+    )
+    return "\n\n".join(table.text() for table in tables)
 
 
 def tables_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
     """The tables that have rows."""
-    found = (
-        _estimates(study, "Success, in percent.", _SCORES, percent_estimate),
-        _estimates(study, "What it took, a task.", _SPENT, estimate),
+    tables = (
+        _estimates(study, "Success, in percent.", _SCORES),
+        _estimates(study, "What it took, a task.", _SPENT),
         _coverage(study),
         _recalls(study),
         _decomposition(study),
@@ -79,10 +47,10 @@ def tables_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
         _against_control(study),
         _variants(study, "ablations", "without one signal at a time"),
         _variants(study, "sweep", "other thresholds (low, high)"),
-        *(_contrasts(study, each) for each in _NAMED),
+        *(_contrasts(study, measure) for measure in _NAMED),
         _costs(study),
     )
-    return tuple(each for each in found if each.rows)
+    return tuple(table for table in tables if table.rows)
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -135,14 +103,6 @@ def percent_estimate(found: Estimate | None) -> str:
     return estimate(found, scale=100.0, digits=1)
 
 
-def _difference(each: Contrast, *, alone: bool = False) -> str:
-    """A difference with its interval, of success in percentage points; ``alone``: not held with others."""
-    found = each.alone if alone else each.difference
-    scale, digits = (100.0, 1) if each.measure == "semantic" else (1.0, 2)
-    value, low, high = (scale * end for end in (found.estimate, found.low, found.high))
-    return f"{value:+z.{digits}f} [{low:z.{digits}f}, {high:z.{digits}f}]"
-
-
 def agreed(found: Agreement) -> str:
     """Judge against checker in a sentence."""
     why = found.kappa_undefined
@@ -156,7 +116,7 @@ def agreed(found: Agreement) -> str:
 
 
 # --- tables ---------------------------------------------------------------------------------------
-def _cells(study: HiddenConstraintsStudy) -> Iterator[tuple[Row, Cell]]:
+def _cells(study: HiddenConstraintsStudy) -> Iterator[tuple[tuple[str, str], Cell]]:
     """Cells with their names, by the retriever in the order asked for."""
     for retriever in (None, *study.settings.retrievers):
         for cell in study.cells:
@@ -164,162 +124,212 @@ def _cells(study: HiddenConstraintsStudy) -> Iterator[tuple[Row, Cell]]:
                 yield (UNKNOWN if retriever is None else retriever, cell.agent), cell
 
 
-def _estimates(
+def _of_cells(
     study: HiddenConstraintsStudy,
+    name: str,
     title: str,
-    measures: Sequence[str],
-    shown: Callable[[Estimate | None], str],
+    *columns: tuple[Column, Callable[[Cell], Value]],
 ) -> Table:
+    """A table with a row a cell."""
+    return Table(
+        name=name,
+        title=title,
+        columns=[_RETRIEVER, _AGENT, *(column for column, _ in columns)],
+        rows=[[*names, *(value(cell) for _, value in columns)] for names, cell in _cells(study)],
+        names=2,
+    )
+
+
+def _share(name: str, head: str) -> Column:
+    return Column(name=name, kind="percent", head=head)
+
+
+def _mean(name: str, head: str | None = None) -> Column:
+    return Column(name=name, kind="number", digits=2, head=head)
+
+
+def _estimates(study: HiddenConstraintsStudy, title: str, measures: Sequence[str]) -> Table:
     short = {"grounded_proxy": "grounded proxy", "documents_read": "documents"}
-    head = ["retriever", "agent", *(short.get(each, each) for each in measures)]
-    rows = [
-        [*names, *(shown(cell.measures.get(each)) for each in measures)]
-        for names, cell in _cells(study)
-    ]
-    return Table(title.partition(",")[0], title, head, rows, names=2, gap=1, width=16)
+    shares = measures == _SCORES
+
+    def value(measure: str) -> Callable[[Cell], Value]:
+        def of(cell: Cell) -> Value:
+            measured = cell.measures.get(measure)
+            if measured is None:
+                return None
+            shown = percent_estimate(measured) if shares else estimate(measured)
+            return Shown(measured.clustered, shown)
+
+        return of
+
+    columns = (
+        Column(
+            name=measure,
+            kind="percent" if shares else "number",
+            head=short.get(measure, measure),
+            interval=True,
+        )
+        for measure in measures
+    )
+    values = ((column, value(column.name)) for column in columns)
+    return _of_cells(study, title.partition(",")[0], title, *values)
 
 
 def _coverage(study: HiddenConstraintsStudy) -> Table:
-    head = ["retriever", "agent", "document retrieved %", "its rank", "token in document %"]
-    rows = [
-        [
-            *names,
-            percent(cell.mean("covered")),
-            decimal(cell.oracle_rank),
-            percent(cell.mean("token_in_document")),
-        ]
-        for names, cell in _cells(study)
-    ]
-    title = (
+    return _of_cells(
+        study,
+        "Coverage",
         "Coverage: runs in which a document that carries the constraint was retrieved, its mean rank where "
-        "one was, and runs in which some retrieved text holds the token."
+        "one was, and runs in which some retrieved text holds the token.",
+        (_share("covered", "document retrieved %"), lambda cell: cell.mean("covered")),
+        (_mean("rank", "its rank"), lambda cell: cell.oracle_rank),
+        (
+            _share("token_in_document", "token in document %"),
+            lambda cell: cell.mean("token_in_document"),
+        ),
     )
-    return Table("Coverage", title, head, rows, names=2)
 
 
 def _recalls(study: HiddenConstraintsStudy) -> Table:
-    depths = sorted({k for each in study.recalls for k in each.recall})
-    head = [
-        "retriever",
-        *(f"recall@{k} %" for k in depths),
-        "tasks in 10",
-        "mean rank",
-        "of ranked",
-    ]
+    depths = sorted({k for recall in study.recalls for k in recall.recall})
+    columns = (
+        Column(name="retriever"),
+        *(_share(f"recall_{k}", f"recall@{k} %") for k in depths),
+        Column(name="in_ten", kind="count", head="tasks in 10"),
+        _mean("rank", "mean rank"),
+        Column(name="ranked", kind="count", head="of ranked"),
+    )
     rows = [
         [
-            each.retriever,
-            *(percent(each.recall.get(k)) for k in depths),
-            f"{each.in_ten:,}",
-            decimal(each.rank),
-            f"{each.ranked:,}",
+            recall.retriever,
+            *(recall.recall.get(k) for k in depths),
+            *(recall.in_ten, recall.rank, recall.ranked),
         ]
-        for each in study.recalls
+        for recall in study.recalls
     ]
     title = (
         "Retrieval asked once a task with goal and context: tasks with a constraint document among the "
         "first k, and its mean rank over the tasks where it is ranked at all (a fused pool ends early)."
     )
-    return Table("Recall", title, head, rows)
+    return Table(name="Recall", title=title, columns=columns, rows=rows)
 
 
 def _decomposition(study: HiddenConstraintsStudy) -> Table:
-    rows = [
-        [name, percent(recall), percent(best), one_line_name(agent)]
-        for name, recall, best, agent in study.decomposition
-    ]
-    head = ["retriever", "recall@10 %", "best semantic %", "of agent"]
+    columns = (
+        Column(name="retriever"),
+        _share("recall_10", "recall@10 %"),
+        _share("best", "best semantic %"),
+        Column(name="agent", head="of agent"),
+    )
     title = "What retrieval allows: recall@10 and the best semantic success of any agent."
-    return Table("What retrieval allows", title, head, rows)
+    rows = study.decomposition
+    return Table(name="What retrieval allows", title=title, columns=columns, rows=rows)
 
 
 def _oracle(study: HiddenConstraintsStudy) -> Table:
     """Semantic success of every agent with every retriever, the oracle last."""
     asked = study.settings.retrievers
-    normal = [each for each in asked if each != ORACLE]
+    normal = [retriever for retriever in asked if retriever != ORACLE]
     cells = {(cell.agent, cell.retriever): cell for cell in study.cells}
     agents = dict.fromkeys(cell.agent for cell in study.cells if cell.retriever is not None)
     rows = []
     for agent in agents if normal and ORACLE in asked else ():
-        found = (cells.get((agent, each)) for each in (*normal, ORACLE))
-        means = [None if cell is None else cell.mean("semantic") for cell in found]
-        rows.append([agent, *map(percent, means)])
+        with_each = (cells.get((agent, retriever)) for retriever in (*normal, ORACLE))
+        means = [None if cell is None else cell.mean("semantic") for cell in with_each]
+        rows.append([agent, *means])
     title = (
         "Semantic success in percent with every retriever and with the oracle, which returns the task's "
         "documents whenever an agent retrieves."
     )
-    return Table("Real retrievers and the oracle", title, ["agent", *normal, ORACLE], rows)
+    columns = (
+        Column(name="agent", most=24),
+        *(Column(name=retriever, kind="percent") for retriever in (*normal, ORACLE)),
+    )
+    return Table(name="Real retrievers and the oracle", title=title, columns=columns, rows=rows)
 
 
 def _against_control(study: HiddenConstraintsStudy) -> Table:
-    head = ["retriever", "agent", "retrieved %", "semantic % if retrieved", "if not"]
-    rows = [
-        [
-            *names,
-            percent(cell.mean("covered")),
-            percent(cell.satisfied_covered),
-            percent(cell.satisfied_uncovered),
-        ]
-        for names, cell in _cells(study)
-    ]
-    title = (
+    return _of_cells(
+        study,
+        "Retrieval against control",
         "Retrieval against control: semantic success of the runs in which a constraint document was "
-        "retrieved, and of those in which none was."
+        "retrieved, and of those in which none was.",
+        (_share("covered", "retrieved %"), lambda cell: cell.mean("covered")),
+        (
+            _share("satisfied_covered", "semantic % if retrieved"),
+            lambda cell: cell.satisfied_covered,
+        ),
+        (_share("satisfied_uncovered", "if not"), lambda cell: cell.satisfied_uncovered),
     )
-    return Table("Retrieval against control", title, head, rows, names=2)
 
 
 def _variants(study: HiddenConstraintsStudy, experiment: str, what: str) -> Table:
-    found = [each for each in study.variants if each.experiment == experiment]
-    head = ["", "semantic %", "proxy %", "documents", "retrievals", "steps", "never chosen"]
-    rows = [[each.name, *_variant(each)] for each in found]
-    of = found[0].cell.retriever if found else None
-    title = f"The published gate with {of} in seed {study.settings.seed}: {what}."
-    return Table(experiment.capitalize(), title, head, rows)
-
-
-def _variant(each: Variant) -> list[str]:
-    never = (action.partition(" ")[0] for action in each.unreachable)
-    return [
-        percent(each.cell.mean("semantic")),
-        percent(each.cell.mean("proxy")),
-        *(decimal(each.cell.mean(name)) for name in _SPENT),
-        ", ".join(never),
+    variants = [variant for variant in study.variants if variant.experiment == experiment]
+    of = variants[0].cell.retriever if variants else None
+    columns = (
+        Column(name="variant", head="", most=24),
+        *(_share(name, f"{name} %") for name in ("semantic", "proxy")),
+        *(_mean(name, name.partition("_")[0]) for name in _SPENT),
+        Column(name="never_chosen", head="never chosen"),
+    )
+    rows = [
+        [
+            variant.name,
+            *(variant.cell.mean(name) for name in ("semantic", "proxy", *_SPENT)),
+            ", ".join(action.partition(" ")[0] for action in variant.unreachable),
+        ]
+        for variant in variants
     ]
+    title = f"The published gate with {of} in seed {study.settings.seed}: {what}."
+    return Table(name=experiment.capitalize(), title=title, columns=columns, rows=rows)
 
 
 def _contrasts(study: HiddenConstraintsStudy, measure: str) -> Table:
-    rows = [
-        [each.retriever, each.agent, each.against, _difference(each), _difference(each, alone=True)]
-        for each in study.contrasts
-        if each.measure == measure
+    semantic = measure == "semantic"
+    together, alone = (
+        Column(
+            name=name,
+            kind="points" if semantic else "number",
+            head=head,
+            digits=1 if semantic else 2,
+            interval=True,
+            signed=True,
+        )
+        for name, head in (("together", "all at once [95%]"), ("alone", "alone [95%]"))
+    )
+    rows: list[list[Value]] = [
+        [contrast.retriever, contrast.agent, contrast.against, contrast.difference, contrast.alone]
+        for contrast in study.contrasts
+        if contrast.measure == measure
     ]
     title = (
         f"Differences of {_NAMED[measure]}, paired by task; all {len(study.contrasts)} of the study hold "
         f"at once with 95% (critical value {study.critical:.2f}), those on the right each alone."
     )
-    head = ["retriever", "agent", "minus", "all at once [95%]", "alone [95%]"]
-    return Table(f"Differences of {_NAMED[measure]}", title, head, rows, names=3)
+    return Table(
+        name=f"Differences of {_NAMED[measure]}",
+        title=title,
+        columns=(_RETRIEVER, _AGENT, Column(name="minus", most=16), together, alone),
+        rows=rows,
+        names=3,
+    )
 
 
 def _costs(study: HiddenConstraintsStudy) -> Table:
-    rows = [
-        [
-            *names,
-            decimal(cell.mean("documents_distinct")),
-            decimal(cell.mean("llm_calls")),
-            count(cell.mean("prompt_tokens")),
-            count(cell.mean("completion_tokens")),
-            amount(cell.mean("seconds")),
-            percent(cell.mean("malformed")),
-            f"{cell.runs:,}",
-            f"{cell.failed:,}" if cell.failed else "",
-        ]
-        for names, cell in _cells(study)
-    ]
-    title = (
+    return _of_cells(
+        study,
+        "Costs",
         "Costs a task: distinct documents, model calls, prompt and completion tokens, seconds; final "
-        "results that could not be read; runs."
+        "results that could not be read; runs.",
+        (_mean("distinct"), lambda cell: cell.mean("documents_distinct")),
+        (_mean("calls"), lambda cell: cell.mean("llm_calls")),
+        (Column(name="prompt", kind="count"), lambda cell: cell.mean("prompt_tokens")),
+        (Column(name="completion", kind="count"), lambda cell: cell.mean("completion_tokens")),
+        (Column(name="seconds", kind="number"), lambda cell: cell.mean("seconds")),
+        (_share("malformed", "unread %"), lambda cell: cell.mean("malformed")),
+        (Column(name="runs", kind="count"), lambda cell: cell.runs),
+        (
+            Column(name="failed", kind="count"),
+            lambda cell: cell.failed if cell.failed else Shown(0, ""),
+        ),
     )
-    head = ["retriever", "agent", "distinct", "calls", "prompt", "completion", "seconds"]
-    return Table("Costs", title, [*head, "unread %", "runs", "failed"], rows, names=2, gap=1)

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.policies.micp.fit import MiCPSettings, draft_policy
+from suffice.policies.micp.fit import draft_policy
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_fit import Relevances, scored_by
 from suffice.policies.micp.samples import lots, read_samples
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import Sampled
 from suffice.trace.rounds.table import TraceSet
 

@@ -14,7 +14,7 @@ from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import exact_level
 from suffice.numbers.tests.tails import exact_interval
 from suffice.policies.method import Preset
-from suffice.policies.micp.fit import MiCPSettings
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.protocols import Retention
 
 Way = Literal["composite", "no early stop", "rounds", "answer-rate"]
@@ -212,7 +212,7 @@ class MiCPStudy:
                 "stop_on": fit.stop_on,
                 "penalty": fit.penalty,
                 "clusters": fit.clusters,
-                "match_f1": fit.match.f1,
+                "match_f1": fit.match_f1,
             },
             "band": "mean, least and greatest over divisions of the same questions",
             "version": VERSION,

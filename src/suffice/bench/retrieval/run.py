@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from suffice.datasets.example import Example
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.pipelines.loops.indexes import IndexKind, IndexMaker
-from suffice.pipelines.loops.sources import RETRIEVERS, Retrieval, RetrieverName, pooled_passages
 from suffice.protocols import Encoder, Reranker, Retriever
+from suffice.retrieval.indexes import IndexKind, IndexMaker
+from suffice.retrieval.retrievers import RETRIEVERS, Retrieval, RetrieverName, pooled_passages
 from suffice.trace.rounds.records import Passage
 
 DEPTHS = (5, 10, 20, 50)

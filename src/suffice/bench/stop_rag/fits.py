@@ -12,15 +12,11 @@ from typing import Any, Literal
 from suffice.bench.stop_rag.found import LEARNED, SIGNALS, StopRAGStudySettings, Variant
 from suffice.errors import DataError
 from suffice.policies.file import load_policy, save_policy
-from suffice.policies.stop_rag.fit import (
-    VALIDATION_SPLIT,
-    StopRAGSettings,
-    TrainingRun,
-    checkpoint_of,
-    fit_stop_rag,
-)
+from suffice.policies.method import FitRun
+from suffice.policies.stop_rag.fit import VALIDATION_SPLIT, fit_stop_rag
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.training import Progress
+from suffice.policies.stop_rag.settings import StopRAGSettings
+from suffice.policies.stop_rag.training import TrainingProgress
 from suffice.trace.rounds.table import TraceSet
 
 _READ = (
@@ -58,7 +54,7 @@ class FitProgress:
 
     fit: Fit
     stage: Literal["found", "training", "trained", "scored"]
-    training: Progress | None = None
+    training: TrainingProgress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +142,12 @@ def _fitted(
         tell(FitProgress(fit=fit, stage="found"))
         return FittedPolicy(fit=fit, policy=policy, loaded=True)
 
-    def watch(training: Progress) -> None:
+    def watch(training: TrainingProgress) -> None:
         tell(FitProgress(fit=fit, stage="training", training=training))
 
-    run = TrainingRun(progress=watch, checkpoint=None if folder is None else checkpoint_of(folder))
+    run = FitRun(
+        progress=watch, checkpoint=None if folder is None else FitRun.checkpoint_of(folder)
+    )
     fitted = fit_stop_rag(traces, settings.preset, settings.fit_split, how, run)
     policy = replace(fitted, fitted_on={**fitted.fitted_on, _STUDY: stated})
     if folder is not None:

@@ -15,10 +15,10 @@ from suffice._version import VERSION
 from suffice.bench.repetitions import Band
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
-from suffice.policies.stop_rag.fit import VALIDATION_SPLIT, StopRAGSettings
-from suffice.policies.stop_rag.settings import Target
+from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
+from suffice.policies.stop_rag.settings import StopRAGSettings, Target
 from suffice.scoring import F1Kind
 
 Variant = Literal["q-lambda", "mc", "q0", "binary", "signals"]

@@ -13,8 +13,9 @@ from suffice.bench.stop_rag.found import Contrast, Scored
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostBook, cost_reads
-from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.measures import Measures
+from suffice.measures.retrieval import RetrievalQuality
+from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.protocols import StopPolicy
@@ -44,11 +45,12 @@ class Questions:
             When no question has gold answers.
         """
         labelled = _labelled(traces)
+        measures = Measures(labelled)
         return cls(
             traces=labelled,
-            scored=outcomes(labelled, f1_kind),
-            quality=retrieval_quality(labelled),
-            book=CostBook(labelled, CostModel()),
+            scored=measures.scores(f1_kind),
+            quality=measures.retrieval(),
+            book=measures.costs(CostModel()),
         )
 
     @property
@@ -140,7 +142,7 @@ def _padded(traces: TraceSet, f1_kind: F1Kind, rounds: int) -> NDArray[np.float6
     """F1 after 1 to ``rounds`` rounds, (n_questions, rounds)."""
     wanted = np.arange(1, rounds + 1)[None, :]
     at = np.minimum(wanted, traces.last_rounds[:, None]).astype(np.int64)
-    return np.take_along_axis(outcomes(traces, f1_kind).f1, at - 1, axis=1)
+    return np.take_along_axis(Measures(traces).score("f1", f1_kind), at - 1, axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

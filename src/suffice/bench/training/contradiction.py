@@ -20,6 +20,7 @@ from suffice._version import VERSION
 from suffice.bench.training.contradiction_pairs import make_pairs, pole_phrases
 from suffice.bench.training.contradiction_scores import measure
 from suffice.errors import SufficeError, UsageError
+from suffice.numbers.logistic import least_cross_entropy
 from suffice.protocols import ContradictionDetector, Encoder
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs.contradiction_features import VectorOf, pair_features
@@ -28,8 +29,6 @@ from suffice.signals.candidates import MarkerDetector
 
 _FORMS = ("{}", "{} it", "{} the service", "{} access to the store", "we {} the system")
 """Around a phrase, so that the pole is not that of single words only."""
-_STEPS = 50
-_CLOSE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ class ContradictionSettings:
 def logistic_weights(
     features: NDArray[np.float64], labels: NDArray[np.bool_], *, ridge: float
 ) -> NDArray[np.float64]:
-    """Penalised logistic regression by Newton's method, (n_features + 1,), the offset last.
+    """Penalised logistic regression, (n_features + 1,), the offset last.
 
     It minimises the summed log-loss plus ``ridge / 2`` times the squared weights, the offset left free.
 
@@ -76,34 +75,9 @@ def logistic_weights(
     ridge
         Above 0: the minimum is then the only one.
     """
-    rows = np.column_stack([features, np.ones(len(features))])
-    penalty = np.full(rows.shape[1], ridge)
-    penalty[-1] = 1e-8  # free, yet never without a minimum
-    weights = np.zeros(rows.shape[1])
-    loss = _loss(rows, labels, penalty, weights)
-    for _ in range(_STEPS):
-        chance = 0.5 * (1.0 + np.tanh(rows @ weights / 2.0))
-        slope = rows.T @ (chance - labels) + penalty * weights
-        curvature = (rows * (chance * (1.0 - chance))[:, None]).T @ rows + np.diag(penalty)
-        step = np.linalg.solve(curvature, slope)
-        size = 1.0
-        while _loss(rows, labels, penalty, weights - size * step) > loss and size > _CLOSE:
-            size /= 2.0
-        weights = weights - size * step
-        before, loss = loss, _loss(rows, labels, penalty, weights)
-        if before - loss <= _CLOSE * before:
-            break
-    return weights
-
-
-def _loss(
-    rows: NDArray[np.float64],
-    labels: NDArray[np.bool_],
-    penalty: NDArray[np.float64],
-    weights: NDArray[np.float64],
-) -> float:
-    odds = rows @ weights
-    return float((np.logaddexp(0.0, odds) - labels * odds).sum() + (penalty * weights**2).sum() / 2)
+    design = np.vstack([features.T, np.ones(len(features))])
+    penalty = np.append(np.full(features.shape[1], ridge), 0.0)
+    return least_cross_entropy(design, labels.astype(np.float64), penalty)
 
 
 def learn_pole(vector_of: VectorOf, *, ridge: float) -> NDArray[np.float64]:

@@ -18,7 +18,6 @@ from suffice.bench.retrieval.run import RetrievalSettings, retrieval_bench
 from suffice.bench.retrieval.show import retrieval_tables
 from suffice.cli.commands.bench_hidden_constraints import add_experiment as add_hidden_constraints
 from suffice.cli.commands.bench_stop_rag import add_experiment as add_stop_rag
-from suffice.cli.fit_options import add_micp_shared
 from suffice.cli.options import (
     add_json,
     add_replay,
@@ -33,13 +32,13 @@ from suffice.cli.options import (
     positive,
 )
 from suffice.cli.output import ProgressLine, print_json, say
+from suffice.cli.settings_options import add_settings, read_settings
 from suffice.datasets.registry import DATASETS, load
 from suffice.errors import UsageError
-from suffice.pipelines.loops.indexes import IndexMaker
-from suffice.pipelines.loops.sources import connect_encoder, connect_reranker
-from suffice.policies.micp.fit import MiCPSettings
+from suffice.pipelines.models import connect_encoder, connect_reranker
+from suffice.policies.micp.settings import MiCPSettings
+from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.pairs.training_record import trained_on
-from suffice.scoring import Match
 from suffice.trace.durable import replace_file
 
 
@@ -248,20 +247,22 @@ def _shares(text: str) -> tuple[float, ...]:
     )
 
 
+_FIT_OPTIONS = ("rounds", "weight", "steps", "stop_on", "penalty", "clusters", "match_f1")
+
+
 def _add_micp_fit(parser: argparse.ArgumentParser) -> None:
-    add_micp_shared(parser.add_argument_group("fitting", "as in 'suffice fit micp'"))
+    group = parser.add_argument_group("fitting", "as in 'suffice fit micp'")
+    add_settings(group, MiCPSettings, only=_FIT_OPTIONS)
 
 
 def _run_micp(arguments: argparse.Namespace) -> int:
-    names = ("rounds", "steps", "weight", "stop_on", "penalty", "clusters")
-    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     settings = MiCPStudySettings(
         alphas=arguments.alphas,
         presets=arguments.presets,
         divisions=arguments.seeds,
         seed=arguments.seed,
         shares=arguments.shares,
-        fit=MiCPSettings(**given, match=Match(f1=arguments.match_f1)),
+        fit=read_settings(arguments, MiCPSettings, seed=MiCPSettings().seed),
     )
     if arguments.at is not None and arguments.at not in arguments.alphas:
         listed = ", ".join(f"{each:g}" for each in arguments.alphas)

@@ -32,7 +32,7 @@ from suffice.errors import UsageError
 from suffice.llm.cache import CachedModel
 from suffice.llm.connect import connect
 from suffice.llm.openai_compatible import OpenAISettings
-from suffice.pipelines.loops.sources import connect_detector, connect_encoder
+from suffice.pipelines.models import connect_detector, connect_encoder
 from suffice.pipelines.planning.agent import PlanningSettings
 from suffice.pipelines.planning.controls import AGENTS
 from suffice.pipelines.record.session import Progress

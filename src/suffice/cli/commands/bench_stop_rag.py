@@ -22,10 +22,10 @@ from suffice.cli.options import (
     positive,
 )
 from suffice.cli.output import ProgressLine, print_json, say
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import PRESETS
-from suffice.policies.stop_rag.fit import VALIDATION_SPLIT, StopRAGSettings
-from suffice.policies.stop_rag.settings import PACKAGED_ENCODER
+from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
+from suffice.policies.stop_rag.settings import PACKAGED_ENCODER, StopRAGSettings
 from suffice.scoring import F1_KINDS
 from suffice.trace.durable import replace_file
 

@@ -8,19 +8,20 @@ from pathlib import Path
 
 from suffice.cli.commands.report import usual_policies, write_report
 from suffice.cli.options import add_json
-from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
+from suffice.cli.output import INTERRUPTED, ProgressLine, in_form, print_json, say
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
+from suffice.measures.measures import Measures
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.pipelines.record.session import Progress
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import save_policy
-from suffice.policies.fitting import FIT_SPLIT
 from suffice.policies.registry import fit_method
 from suffice.replay.diagnose.report_parts import report_parts
-from suffice.replay.run.compare import ComparisonSettings, compare
-from suffice.report.tables.comparison import comparison_table
+from suffice.replay.run.compare import compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 
 _FEWEST = 5
@@ -79,10 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
     policy = fit_method("tasr", traces, "corrected", FIT_SPLIT)
     policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)
     say("3/4 replaying every policy on the other questions, without a model call")
-    comparison = compare(traces, ComparisonSettings(policies=usual_policies(traces)))
+    measures = Measures(traces)
+    comparison = compare(measures, ComparisonSettings(policies=usual_policies(traces)))
     say("4/4 writing the report")
     report = out / "report.html"
-    write_report(comparison, report, report_parts(traces, comparison))
+    write_report(comparison, report, report_parts(measures, comparison))
     if arguments.json:
         print_json(
             {
@@ -94,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             }
         )
         return 0
-    print(comparison_table(comparison.result))
+    print(in_form(comparison.tables(), "text"))
     print(f"\ntraces {out / 'traces'}, policy {policy_file}, report {report}")
     print("next: open the report, or record your own loop: suffice record --help")
     return 0

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from suffice.cli.options import (
-    add_json,
-    add_resampling,
-    add_splits,
-    add_traces,
-    number,
-    open_traces,
-)
-from suffice.cli.output import print_json, say
-from suffice.replay.diagnose.diagnosis import DiagnosisSettings, diagnosis
-from suffice.replay.diagnose.signal_diagnostics import DiagnosticsSettings
-from suffice.report.tables.diagnosis import diagnosis_tables
+from suffice.cli.options import add_traces, open_traces
+from suffice.cli.output import add_format, print_result, say
+from suffice.cli.settings_options import add_settings, read_settings
+from suffice.replay.settings import DiagnosisSettings
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -27,69 +19,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "splits hold token margins, at which calibrator is better."
     )
     add_traces(parser)
-    parser.add_argument(
-        "--signals", metavar="A,B", help="only these signals (default: every one that has a value)"
-    )
-    parser.add_argument(
-        "--policy",
-        action="append",
-        default=[],
-        metavar="P",
-        help="a policy to break down by type and confidence, as for replay (default: every fixed-K); "
-        "may be given several times",
-    )
-    parser.add_argument(
-        "--stop-when",
-        action="append",
-        default=[],
-        metavar="RULE",
-        help="a rule's text; may be given several times",
-    )
-    parser.add_argument(
-        "--confidence",
-        metavar="SIGNAL",
-        help="the signal at the stop that is a policy's confidence (default: the policy's own, the "
-        "smallest of its calibrated values)",
-    )
-    parser.add_argument(
-        "--threshold",
-        type=number,
-        metavar="X",
-        help="where the confidence is split into above and below (default: its median)",
-    )
-    add_splits(parser)
-    add_resampling(parser)
-    add_json(parser)
+    add_settings(parser, DiagnosisSettings)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Diagnose and print."""
-    found = diagnosis(open_traces(arguments, say), _settings(arguments))
-    if arguments.json:
-        print_json(found.to_json())
-        for note in found.notes:
-            say(note)
-    else:
-        print(diagnosis_tables(found))
+    from suffice.replay.diagnose.diagnosis import diagnosis
+
+    found = diagnosis(open_traces(arguments, say), read_settings(arguments, DiagnosisSettings))
+    print_result(arguments, found.tables(), found.to_json, found.notes)
     return 0
-
-
-def _settings(arguments: argparse.Namespace) -> DiagnosisSettings:
-    signals = None
-    if arguments.signals is not None:
-        signals = tuple(part for name in arguments.signals.split(",") if (part := name.strip()))
-    return DiagnosisSettings(
-        signals=DiagnosticsSettings(
-            signals=signals,
-            tune_split=arguments.tune_split,
-            eval_split=arguments.eval_split,
-            resamples=arguments.bootstrap,
-            seed=arguments.seed,
-        ),
-        policies=tuple(arguments.policy),
-        rules=tuple(arguments.stop_when),
-        confidence=arguments.confidence,
-        threshold=arguments.threshold,
-        f1_kind=arguments.f1,
-    )

@@ -4,86 +4,74 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from suffice.cli.fit_options import (
-    add_ab_rag,
-    add_certified,
-    add_gate,
-    add_micp,
-    add_stop_rag,
-)
-from suffice.cli.options import (
-    add_calibrator,
-    add_costs,
-    add_json,
-    add_traces,
-    cost_model,
-    natural,
-    open_traces,
-)
+from suffice.cli.options import add_json, add_traces, open_traces
 from suffice.cli.output import ProgressLine, print_json, say
-from suffice.errors import UsageError
-from suffice.policies.file import policy_document, policy_hash, save_policy
-from suffice.policies.fitting import FIT_SPLIT
-from suffice.policies.gate.fit import fit_gate, gate_costs
-from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.settings import GateSettings
-from suffice.policies.registry import (
-    GATE_OPTIONS,
-    METHODS,
-    MICP_OPTIONS,
-    STOP_RAG_OPTIONS,
-    fit_method,
+from suffice.cli.parser import Parser
+from suffice.cli.settings_options import (
+    FieldOption,
+    add_settings,
+    field_options,
+    given_options,
+    read_settings,
+    said_with,
 )
-from suffice.policies.stop_rag.fit import TrainingRun, checkpoint_of
-from suffice.policies.stop_rag.training import Progress
-from suffice.replay.choose.certified import CertifySettings
-from suffice.replay.choose.certified_fit import CertifiedPolicy, CertifiedSettings, fit_certified
-from suffice.replay.choose.families import FamilySettings
+from suffice.errors import InternalError, UsageError
+from suffice.measures.measures import Measures
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.file import policy_document, policy_hash, save_policy
+from suffice.policies.method import (
+    PRESETS,
+    FitRun,
+    FitStep,
+    Fitted,
+    Method,
+    PlanMethod,
+    TellingMethod,
+)
+from suffice.policies.registry import find_method, method_names, refuse_options
+from suffice.protocols import StopPolicy
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.rows import PLANS
 from suffice.trace.rounds.reader import schema_of
-from suffice.trace.rounds.table import TraceSet
 
-_CERTIFIED = "certified"
-_GATE = "gate"
-_METHOD_OPTIONS = (
-    "calibrator",
-    "certainty",
-    "support",
-    "threshold",
-    *sorted((GATE_OPTIONS | MICP_OPTIONS | STOP_RAG_OPTIONS) - {"seed"}),
-)
-_PLAN_OPTIONS = ("ask_cost", "stop_cost", "detector")
-_ON_PLANS = f"with 'fit {_GATE}' on plan traces only"
-_ANY_CERTIFIED = f"with 'fit {_CERTIFIED}' only"
-_GOES_WITH = MappingProxyType(
-    {
-        **dict.fromkeys(("preset", *_METHOD_OPTIONS), f"with every method but {_CERTIFIED}"),
-        **dict.fromkeys(
-            ("family", "max_loss", "confidence", "metric", "loss", "correction"), _ANY_CERTIFIED
-        ),
-        **dict.fromkeys(_PLAN_OPTIONS, _ON_PLANS),
-        **dict.fromkeys(("rule", "grid"), "with --family thresholds only"),
-        **dict.fromkeys(("signals", "levels", "max_signals"), "with --family rule only"),
-    }
-)
+_ABOVE_POLICIES = MappingProxyType({"certified": "suffice.replay.choose.certified_fit:METHOD"})
+"""Methods that choose among policies, and so stand above them."""
+_FLAGS = ("--json", "--skip-invalid", "--help", "-h")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    listed = "; ".join(f"{name}: {method.summary}" for name, method in METHODS.items())
-    parser.description = (
-        f"Calibrates or trains a policy on recorded rounds. Methods: {listed}; {_CERTIFIED}: "
-        "the cheapest policy of a family whose loss against the full budget is proven small."
-    )
+def add_options(parser: Parser) -> None:
+    """Declare the options; a method's own come when it is named."""
+    parser.prepare = _prepare
+    parser.keeps_unread = True
+
+
+def names() -> tuple[str, ...]:
+    """What can be fitted."""
+    return (*sorted(method_names()), *_ABOVE_POLICIES)
+
+
+def _method(name: str) -> Method | None:
+    """The method of a name; ``None``: there is none."""
+    if name in _ABOVE_POLICIES:
+        module, _, attribute = _ABOVE_POLICIES[name].partition(":")
+        found: Method = getattr(import_module(module), attribute)
+        return found
+    return find_method(name) if name in method_names() else None
+
+
+def _prepare(parser: Parser, words: Sequence[str]) -> None:
+    """The options of every method, and those of the one that these words name."""
+    name = _named(words)
+    method = None if name is None else _method(name)
     parser.add_argument(
         "method",
-        metavar="POLICY",
-        choices=(*sorted(METHODS), _CERTIFIED),
+        metavar="POLICY" if method is None else method.name,
+        choices=names(),
         help="a method, see above",
     )
     add_traces(parser)
@@ -93,11 +81,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a .json file, or a directory that gets policy.json",
     )
+    presets = PRESETS if method is None else method.presets
+    default = "corrected" if "corrected" in presets else presets[0]
     parser.add_argument(
         "--preset",
-        choices=("corrected", "published"),
-        default="corrected",
-        help="with the paper's defects mended, or as its code ran (default: corrected)",
+        choices=sorted(presets),
+        default=default,
+        help=f"with the paper's defects mended, or as its code ran (default: {default})",
     )
     parser.add_argument(
         "--split",
@@ -105,203 +95,198 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"questions to fit on (default: {FIT_SPLIT})",
     )
-    add_calibrator(parser, ", for the corrected presets")
-    add_ab_rag(parser)
-    add_micp(parser)
-    add_stop_rag(parser)
-    add_gate(parser)
-    add_certified(parser)
-    parser.add_argument(
-        "--seed",
-        type=natural,
-        default=42,
-        help="of certified's halves, of micp's division and lots, and of stop-rag's division and training "
-        "(default: 42)",
-    )
-    add_costs(parser)
     add_json(parser)
     parser.set_defaults(run=run)
-    parser.set_defaults(unset={each: parser.get_default(each) for each in _GOES_WITH})
+    if method is None:
+        parser.description = (
+            "Calibrates or trains a policy on recorded rounds. Its own options are listed by: suffice fit "
+            f"POLICY --help. Methods: {'; '.join(map(_summary, names()))}."
+        )
+        return
+    parser.description = f"{_sentence(method.summary)} {f'({method.source})' * bool(method.source)}"
+    about = _sentence(method.about).replace("%", "%%") if method.about else None
+    group = parser.add_argument_group(method.name, about)
+    for preset in method.presets:
+        add_settings(group, method.settings(preset))
+        if isinstance(method, PlanMethod):
+            add_settings(group, method.plan_settings(preset))
 
 
+def _named(words: Sequence[str]) -> str | None:
+    """The method among these words: the first that is neither an option nor an option's value."""
+    value = False
+    for word in words:
+        if value:
+            value = False
+        elif word.startswith("-") and word != "-":
+            value = word not in _FLAGS and "=" not in word
+        else:
+            return word
+    return None
+
+
+def _summary(name: str) -> str:
+    try:
+        method = _method(name)
+    except UsageError as error:  # somebody else's; the others are still to be listed
+        return f"{name}: {error}"
+    return f"{name}: {'' if method is None else method.summary}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+# --- running ---------------------------------------------------------------------------------------
 def run(arguments: argparse.Namespace) -> int:
     """Fit and write the policy file."""
-    on_plans = arguments.method == _GATE and schema_of(arguments.traces) is PLANS
-    _refuse_unread(arguments, on_plans=on_plans)
-    if on_plans:
-        return _plan_gate(arguments)
-    traces = open_traces(arguments, say)
-    if arguments.method == _CERTIFIED:
-        return _certified(traces, arguments)
-    asked = _asked(arguments, _METHOD_OPTIONS)
-    if "seed" in METHODS[arguments.method].options[arguments.preset]:
-        asked["seed"] = arguments.seed
-    policy = fit_method(
-        arguments.method,
-        traces,
-        arguments.preset,
-        arguments.split,
-        run=_watched(arguments),
-        **asked,
-    )
-    most = min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds)
-    written = save_policy(policy, arguments.out, max_rounds=most)
-    document = policy_document(policy)
+    method = _method(arguments.method)
+    if method is None:
+        raise InternalError(f"argparse let {arguments.method!r} through")
+    _refuse_unknown(method, arguments)
+    on_plans = isinstance(method, PlanMethod) and schema_of(arguments.traces) is PLANS
+    fitted = _fit_plans(method, arguments) if on_plans else _fit(method, arguments)
+    written = save_policy(fitted.policy, arguments.out, max_rounds=fitted.max_rounds)
+    document = policy_document(fitted.policy)
     if arguments.json:
-        print_json({"out": str(written), "hash": policy_hash(policy), "policy": document})
-    else:
-        print(f"wrote {written}")
-        print(f"  rule   {policy.facts.summary}")
-        if promise := policy.facts.promise:
-            print(f"  promise  {promise}")
-        for remark in policy.facts.notes:
-            print(f"  note   {remark}")
-        if fitted := document.get("fitted_on"):
-            print(f"  fitted on {fitted['labelled']} labelled questions of split {fitted['split']}")
-        print(f"  use    suffice replay {arguments.traces} --policy {written}")
-    return 0
-
-
-def _asked(arguments: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
-    """The options given; one at its default was not asked for."""
-    return {
-        name: value
-        for name in names
-        if (value := getattr(arguments, name)) != arguments.unset[name]
-    }
-
-
-def _plan_gate(arguments: argparse.Namespace) -> int:
-    """Fit a planning agent's gate and write its policy file."""
-    given = _asked(arguments, (*_METHOD_OPTIONS, *_PLAN_OPTIONS))
-    detector = {name: given.pop(name) for name in ("detector",) if name in given}
-    unread = sorted(set(given) - GATE_OPTIONS - set(_PLAN_OPTIONS))
-    if unread or arguments.split != FIT_SPLIT:
-        option = f"--{unread[0].replace('_', '-')}" if unread else "--split"
-        raise UsageError(f"{option} has no meaning for a gate on plan traces; leave it out")
-    plans = read_plans(arguments.traces, skip_invalid=arguments.skip_invalid)
-    if plans.skipped:
-        say(f"skipped {len(plans.skipped)} invalid parts; the first: {plans.skipped[0]}")
-    if arguments.preset == "published":
-        costs = {"costs": gate_costs(**given)} if given else {}
-        settings = GateSettings.published(**costs, **detector)
-    else:
-        settings = fit_gate(plans, gate_costs(**given), **detector)
-    policy = GatePolicy(settings=settings)
-    written = save_policy(policy, arguments.out)
-    if arguments.json:
-        document = policy_document(policy)
-        print_json({"out": str(written), "hash": policy_hash(policy), "policy": document})
-        return 0
-    print(f"wrote {written}")
-    print(f"  gate   {settings.summary}")
-    for each in settings.unreachable:
-        print(f"  note   {each}")
-    if fitted := settings.fitted_on:
-        print(f"  fitted on {fitted['fitted_steps']} steps of {fitted['labelled']} judged runs")
-    print(f"  use    Gate(load_policy({str(written)!r}).policy.settings), in a planning agent")
-    return 0
-
-
-def _watched(arguments: argparse.Namespace) -> TrainingRun:
-    """Progress on stderr, and checkpoints where the policy goes."""
-    lines = {"read": ProgressLine("read texts"), "train": ProgressLine("trained steps")}
-
-    def progress(now: Progress) -> None:
-        lines[now.stage].show(now.done, now.total)
-        if now.evaluation is not None:
-            choice = now.evaluation.choice
-            say(
-                f"step {now.done}: validation reward {choice.score:.3f} in {choice.mean_rounds:.2f} rounds, "
-                f"loss {now.evaluation.loss:.4f}"
-            )
-
-    return TrainingRun(progress=progress, checkpoint=checkpoint_of(Path(arguments.out)))
-
-
-def _refuse_unread(arguments: argparse.Namespace, *, on_plans: bool) -> None:
-    """Refuse an option that this method or family would pass over in silence."""
-    certified = arguments.method == _CERTIFIED
-    family = arguments.family if certified else None
-    read = {
-        f"with every method but {_CERTIFIED}": not certified,
-        _ANY_CERTIFIED: certified,
-        _ON_PLANS: on_plans,
-        "with --family thresholds only": family == "thresholds",
-        "with --family rule only": family == "rule",
-    }
-    for name, goes_with in _GOES_WITH.items():
-        if getattr(arguments, name) != arguments.unset[name] and not read[goes_with]:
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} goes {goes_with}; leave it out")
-
-
-def _certified(traces: TraceSet, arguments: argparse.Namespace) -> int:
-    found = fit_certified(traces, _certified_settings(arguments))
-    written = save_policy(found.policy, arguments.out, max_rounds=traces.n_rounds)
-    if arguments.json:
-        document = policy_document(found.policy)
         print_json(
             {
                 "out": str(written),
-                "hash": policy_hash(found.policy),
+                "hash": policy_hash(fitted.policy),
                 "policy": document,
-                **found.to_json(),
+                **fitted.document,
             }
         )
     else:
-        _print_certified(found, str(written), arguments)
-    for note in found.notes:
+        print(f"wrote {written}")
+        for line in fitted.lines:
+            text = line.replace("{traces}", str(arguments.traces))
+            print(f"  {text.replace('{policy}', str(written))}")
+    for note in fitted.notes:
         say(f"note: {note}")
     return 0
 
 
-def _print_certified(found: CertifiedPolicy, written: str, arguments: argparse.Namespace) -> None:
-    promise = found.policy.guarantee
-    print(f"wrote {written}")
-    print(f"  rule     {found.policy.rule}")
-    print(f"  result   {promise['reason']}")
-    if promise["fell_back"]:
-        print("           so the policy takes the full budget")
-    else:
-        print(
-            f"  promise  expected {promise['loss']} loss in {promise['metric']} of at most "
-            f"{promise['max_loss']:g} with probability {promise['confidence']:g}; measured "
-            f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
+def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
+    """Fit on recorded questions."""
+    preset, types = arguments.preset, {each: method.settings(each) for each in method.presets}
+    given = _given(method, arguments)
+    for name, option in given.items():
+        plans_only = isinstance(method, PlanMethod) and not any(
+            name in _options(settings) for settings in types.values()
         )
-    print(
-        f"  cost     {promise['mean_cost']:.4g} {found.cost.label} a question, "
-        f"{promise['full_budget_cost']:.4g} at the full budget"
+        if plans_only:
+            raise UsageError(
+                f"{option.flag} goes with 'fit {method.name}' on plan traces only; leave it out"
+            )
+    refuse_options(
+        method.name, preset, given, {each: list(_options(types[each])) for each in types}
     )
-    print(
-        f"  family   {promise['family']}: {promise['members']} members, {promise['tested']} tested "
-        f"({promise['correction']}), {promise['certified']} certified; halves of "
-        f"{promise['questions']['learn']} and {promise['questions']['test']} questions"
+    settings = read_settings(arguments, types[preset])
+    traces = open_traces(arguments, say)
+    measures = Measures.of(traces)
+    if isinstance(method, TellingMethod):
+        return method.fit_told(measures, preset, settings, arguments.split)
+    policy = method.fit(measures, preset, settings, arguments.split, _watched(arguments))
+    return Fitted(
+        policy=policy,
+        max_rounds=min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds),
+        lines=_told(policy),
     )
-    print("  holds    for questions drawn like these, with this model, prompt and retriever")
-    print(f"  use      suffice replay {arguments.traces} --policy {written}")
 
 
-def _certified_settings(arguments: argparse.Namespace) -> CertifiedSettings:
-    return CertifiedSettings(
-        promise=CertifySettings(
-            max_loss=arguments.max_loss,
-            confidence=arguments.confidence,
-            loss=arguments.loss,
-            correction=arguments.correction,
-        ),
-        family=FamilySettings(
-            family=arguments.family,
-            rule=arguments.rule,
-            thresholds=arguments.grid,
-            signals=arguments.signals,
-            levels=arguments.levels,
-            max_signals=arguments.max_signals,
-        ),
-        metric=arguments.metric,
-        split=arguments.split,
-        cost=arguments.cost,
-        cost_model=cost_model(arguments),
-        f1_kind=arguments.f1,
-        seed=arguments.seed,
+def _told(policy: StopPolicy) -> tuple[str, ...]:
+    facts = policy.facts
+    lines = [f"rule   {facts.summary}"]
+    if facts.promise:
+        lines.append(f"promise  {facts.promise}")
+    lines += [f"note   {remark}" for remark in facts.notes]
+    if fitted := facts.fitted_on:
+        lines.append(
+            f"fitted on {fitted['labelled']} labelled questions of split {fitted['split']}"
+        )
+    return (*lines, "use    suffice replay {traces} --policy {policy}")
+
+
+def _fit_plans(method: Any, arguments: argparse.Namespace) -> Fitted:
+    """Fit on recorded runs of planning agents."""
+    types = {each: method.plan_settings(each) for each in method.presets}
+    unread = [
+        option.flag
+        for name, option in _given(method, arguments).items()
+        if name not in _options(types[arguments.preset])
+    ]
+    if unread or arguments.split != FIT_SPLIT:
+        option = unread[0] if unread else "--split"
+        raise UsageError(
+            f"{option} has no meaning for a {method.name} on plan traces; leave it out"
+        )
+    settings = read_settings(arguments, types[arguments.preset])
+    plans = read_plans(arguments.traces, skip_invalid=arguments.skip_invalid)
+    if plans.skipped:
+        say(f"skipped {len(plans.skipped)} invalid parts; the first: {plans.skipped[0]}")
+    fitted: Fitted = method.fit_plans(plans, arguments.preset, settings)
+    return fitted
+
+
+def _watched(arguments: argparse.Namespace) -> FitRun:
+    """Progress on stderr, and checkpoints where the policy goes."""
+    lines: dict[str, ProgressLine] = {}
+
+    def progress(now: FitStep) -> None:
+        lines.setdefault(now.label, ProgressLine(now.label)).show(now.done, now.total)
+        if now.said:
+            say(now.said)
+
+    return FitRun(progress=progress, checkpoint=FitRun.checkpoint_of(Path(arguments.out)))
+
+
+# --- options that were given -----------------------------------------------------------------------
+def _types(method: Method) -> list[type[Any]]:
+    """The settings of every preset, and of plan traces."""
+    types = [method.settings(preset) for preset in method.presets]
+    if isinstance(method, PlanMethod):
+        types += [method.plan_settings(preset) for preset in method.presets]
+    return types
+
+
+def _options(settings: type[Any]) -> dict[str, FieldOption]:
+    return {option.dest: option for option in field_options(settings)}
+
+
+def _given(method: Method, arguments: argparse.Namespace) -> dict[str, FieldOption]:
+    """The method's options that were given."""
+    return {
+        name: _options(settings)[name]
+        for settings in _types(method)
+        for name in given_options(arguments, settings)
+    }
+
+
+def _refuse_unknown(method: Method, arguments: argparse.Namespace) -> None:
+    """Refuse a word that this method would pass over in silence, saying where it belongs."""
+    if not arguments.unread:
+        return
+    words = (word.partition("=")[0] for word in arguments.unread)
+    flag = next((word for word in words if word.startswith("--")), None)
+    if flag is None:
+        raise UsageError(f"{arguments.unread[0]!r} is one word too many; see 'suffice fit --help'")
+    owners = []
+    for name in names():
+        other = None if name == method.name else _method(name)
+        for settings in () if other is None else _types(other):
+            for option in field_options(settings):
+                if option.flag == flag and option.option.goes_with:
+                    raise UsageError(f"{flag} goes {said_with(option)}; leave it out")
+                if option.flag == flag:
+                    owners.append(name)
+    help_named = f"see 'suffice fit {method.name} --help'"
+    if not owners:
+        raise UsageError(f"there is no option {flag}; {help_named}")
+    where = " or ".join(f"'fit {name}'" for name in dict.fromkeys(owners))
+    takes = sorted(_options(method.settings(arguments.preset)))
+    said = f"takes {', '.join(takes)}" if takes else "takes no options"
+    raise UsageError(
+        f"{flag} goes with {where} only: the {arguments.preset} preset of {method.name} {said}; leave "
+        f"{flag[2:].replace('-', '_')} out; {help_named}"
     )

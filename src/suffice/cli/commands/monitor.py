@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from suffice.cli.options import add_json, natural, number
-from suffice.cli.output import INTERRUPTED, print_json, say
+from suffice.cli.options import natural, number
+from suffice.cli.output import INTERRUPTED, add_format, print_result, say
 from suffice.errors import DataError
 from suffice.monitor.arrivals import Arrivals
-from suffice.monitor.coverage_watch import Promise, Watch, WatchSettings, promise_of
+from suffice.monitor.coverage_watch import ALARMS, Promise, Watch, WatchSettings, promise_of
 from suffice.policies.file import load_policy
-from suffice.report.tables.monitor import alarm_in_words, monitor_table
 from suffice.trace.durable import replace_file
 
 
@@ -57,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on-alarm", action="store_true", help="exit 1 when there is or was an alarm"
     )
-    add_json(parser)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 
@@ -79,10 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     found = watch.result()
     if arrivals.skipped:
         say(f"skipped {arrivals.skipped} invalid lines; the first: {arrivals.first_skipped}")
-    if arguments.json:
-        print_json({**found.to_json(), "skipped": arrivals.skipped})
-    else:
-        print(monitor_table(found))
+    print_result(
+        arguments, found.tables(), lambda: {**found.to_json(), "skipped": arrivals.skipped}
+    )
     if interrupted:
         return INTERRUPTED
     return 1 if arguments.fail_on_alarm and found.alarmed else 0
@@ -94,7 +92,7 @@ def _watch(watch: Watch, arrivals: Arrivals) -> bool:
         for arrived in arrivals:
             with _uninterrupted():
                 for kind in watch.take(arrived):
-                    say(f"answer {watch.answers}: {kind} alarm: {alarm_in_words(kind)}")
+                    say(f"answer {watch.answers}: {kind} alarm: {ALARMS[kind]}")
     except KeyboardInterrupt:
         say("interrupted; this is what was read before")
         return True

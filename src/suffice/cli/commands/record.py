@@ -16,24 +16,20 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
 from suffice.cli.retrieval_options import (
-    OWN_OPTIONS,
     add_clustering,
-    add_growing,
+    add_pipeline,
     add_retrieval,
-    check_own_options,
     connect_retrieval,
 )
+from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
-from suffice.errors import UsageError
-from suffice.pipelines.answers.prompts import PROMPTS
-from suffice.pipelines.live.choice import passage_filter
-from suffice.pipelines.loops.ranked import BudgetedSettings, settle_certainty
-from suffice.pipelines.loops.registry import LOOPS, AnySettings
-from suffice.pipelines.loops.searching import SearchSettings
-from suffice.pipelines.record.dataset_run import Recording, record_examples
+from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.pipelines.loops.registry import LOOPS
+from suffice.pipelines.loops.settings import LoopSettings
+from suffice.pipelines.record.dataset_run import Recording, parse_splits, record_examples
 from suffice.pipelines.record.session import Progress, RecordSummary
-from suffice.pipelines.record.splits import parse_splits
+from suffice.policies.file import load_filter
 from suffice.retrieval.pairs.training_record import trained_on
 
 
@@ -75,28 +71,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_rounds(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rounds")
-    group.add_argument(
-        "--pipeline",
-        choices=tuple(LOOPS),
-        default="cumulative",
-        help="cumulative: one more passage a round (default); budgeted: a few, then a few more, with "
-        "the signals that ab-rag reads; iterative: the model asks a follow-up question each round, with "
-        "the sampled answers that stop-rag learns from; chain: the same from its earlier questions and "
-        "answers alone; react: the model thinks, and chooses each round's query",
-    )
-    group.add_argument(
-        "--rounds",
-        type=positive,
-        metavar="R",
-        help="the full budget (5; budgeted and react 3, iterative and chain 10)",
-    )
-    group.add_argument(
-        "--samples",
-        type=natural,
-        metavar="M",
-        help="sampled answers a round beside the greedy one (0; iterative and chain 8); under "
-        "self_consistency those that the answer is chosen from (3)",
-    )
+    add_pipeline(group, "cumulative")
+    add_shared_options(group, LOOPS)
     add_clustering(group)
     group.add_argument(
         "--filter",
@@ -104,35 +80,11 @@ def _add_rounds(parser: argparse.ArgumentParser) -> None:
         help="drop passages by the filter of this micp policy file before the answerer sees them; the "
         "questions it was calibrated on are left out",
     )
-    group.add_argument(
-        "--closed-book",
-        action="store_true",
-        help="also record the answer without passages, as round 0",
-    )
-    group.add_argument(
-        "--judge",
-        action="store_true",
-        help="also ask the model after each round how well the evidence supports its answer: the "
-        "signal judge_support (later: suffice signals --llm)",
-    )
-    group.add_argument(
-        "--llm-stop",
-        action="store_true",
-        help="iterative and chain: also ask the model after each round whether it would stop: the signal "
-        "llm_stop (react always says)",
-    )
-    group.add_argument(
-        "--prompt",
-        choices=PROMPTS,
-        help="in what order answer and confidence are asked for (answer-first); bare: the answer alone "
-        "(the budgeted pipeline's)",
-    )
-    add_growing(group, "auto, the default: the first where the model gives log-probabilities")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, connect, record, summarise."""
-    chosen = None if arguments.filter is None else passage_filter(arguments.filter)
+    chosen = None if arguments.filter is None else load_filter(arguments.filter)
     if chosen is not None and chosen.values and not chosen.question_ids:
         say(
             f"{arguments.filter} does not name the questions its filter was calibrated on, so none is left "
@@ -144,11 +96,11 @@ def run(arguments: argparse.Namespace) -> int:
         # --limit chooses questions, not what they are asked over
         pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
     model = connect_model(arguments)
-    settled = settings = _settings(arguments)
-    if isinstance(settings, BudgetedSettings):
-        settled, why = settle_certainty(settings, model)
-        say(f"certainty: {settled.certainty} ({why})")
-    retrieval, encoder = connect_retrieval(arguments, encode=arguments.pipeline == "budgeted")
+    settings = _settings(arguments)
+    settled, reasons = settings.settled(model)
+    for name, why in reasons.items():
+        say(f"{name}: {getattr(settled, name)} ({why})")
+    retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
     recording = Recording(
         dataset=arguments.dataset,
         settings=settings,
@@ -190,27 +142,14 @@ def _examples(arguments: argparse.Namespace, filtered_by: Collection[str]) -> Se
     return fresh[: arguments.limit]
 
 
-def _settings(arguments: argparse.Namespace) -> AnySettings:
+def _settings(arguments: argparse.Namespace) -> LoopSettings:
     """The loop's settings; what was not given is the loop's own default."""
-    names = ("rounds", "samples", "prompt", "seed", "closed_book", "judge", "cluster_cosine")
-    check_own_options(arguments, arguments.pipeline)
-    given = {
-        name: value
-        for name in (*names, *OWN_OPTIONS)
-        if (value := getattr(arguments, name)) is not None
-    }
-    kind = LOOPS[arguments.pipeline]
-    if arguments.llm_stop:
-        if not issubclass(kind, SearchSettings):
-            raise UsageError(
-                "--llm-stop is for --pipeline iterative, chain or react: other loops ask the model nothing "
-                "about stopping; --judge records its rating of the evidence"
-            )
-        given["verdicts"] = True
-    return kind(**given)
+    name = arguments.pipeline or CumulativeSettings.pipeline
+    given = chosen_options(arguments, LOOPS, name, by="--pipeline")
+    return LOOPS[name](**given, seed=arguments.seed, cluster_cosine=arguments.cluster_cosine)
 
 
-def _tell_cost(settings: AnySettings, questions: int) -> None:
+def _tell_cost(settings: LoopSettings, questions: int) -> None:
     """Say, before it starts, what a recording will take for so many questions."""
     if not questions:
         return

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from typing import Any
 
 from suffice.cli.options import (
-    add_json,
     add_replay,
     add_traces,
     comparison_settings,
     open_more,
     open_traces,
 )
-from suffice.cli.output import print_json, say
-from suffice.replay.run.compare import compare
-from suffice.replay.run.macro import macro_means
-from suffice.replay.run.q_values import with_q_values
-from suffice.report.tables.comparison import comparison_table
-from suffice.report.tables.macro import macro_table
-from suffice.trace.rounds.writer import write_trace_set
+from suffice.cli.output import add_format, print_result, say
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,32 +40,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="TRACES2",
         help="also write the traces with the values q_stop and q_cont of the one stop-rag policy replayed",
     )
-    add_json(parser)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
+    from suffice.measures.measures import Measures
+    from suffice.replay.run.compare import compare, with_q_values
+    from suffice.replay.run.macro import macro_means
+    from suffice.trace.rounds.writer import write_trace_set
+
     settings = comparison_settings(arguments)
     traces = open_traces(arguments, say)
-    comparison = compare(traces, settings)
+    measures = Measures(traces)
+    comparison = compare(measures, settings)
     if arguments.write_signals is not None:
-        written = write_trace_set(with_q_values(traces, comparison), arguments.write_signals)
+        written = write_trace_set(with_q_values(measures, comparison), arguments.write_signals)
         say(f"wrote {written}")
     others = [compare(open_more(path, arguments, say), settings) for path in arguments.macro]
     macro = macro_means([comparison, *others]) if others else None
-    if arguments.json:
-        document = comparison.result.to_json(per_question=arguments.per_question)
-        print_json(document if macro is None else {**document, "macro": macro.to_json()})
-        for note in comparison.result.notes:
-            say(note)
-        return 0
-    for each in (comparison, *others):
-        if macro is not None:
-            print(f"{each.result.source}\n")
-        print(comparison_table(each.result))
-        if macro is not None:
-            print()
-    if macro is not None:
-        print(macro_table(macro))
+    compared = [comparison, *others]
+    tables = [
+        table if macro is None or number else replace(table, title=each.result.source)
+        for each in compared
+        for number, table in enumerate(each.tables())
+    ]
+    tables += () if macro is None else macro.tables()
+
+    def document() -> Any:
+        replayed = comparison.result.to_json(per_question=arguments.per_question)
+        return replayed if macro is None else {**replayed, "macro": macro.to_json()}
+
+    print_result(arguments, tables, document, comparison.result.notes)
     return 0

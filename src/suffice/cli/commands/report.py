@@ -15,12 +15,13 @@ from suffice.cli.options import (
     open_traces,
 )
 from suffice.cli.output import print_json, say
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.measures.measures import Measures
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.replay.choose.formulas import FORMS
-from suffice.replay.choose.search import SearchSettings
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
+from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.report.page.report import render_report
 from suffice.trace.durable import replace_file
 from suffice.trace.rounds.table import TraceSet
@@ -107,8 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
     settings = comparison_settings(arguments)
     if not settings.policies and not settings.rules:
         settings = replace(settings, policies=usual_policies(traces, settings.fit_on))
-    comparison = compare(traces, settings)
-    parts = report_parts(traces, comparison, _parts_settings(arguments, settings))
+    measures = Measures(traces)
+    comparison = compare(measures, settings)
+    parts = report_parts(measures, comparison, _parts_settings(arguments, settings))
     size = write_report(comparison, Path(arguments.out), parts)
     if arguments.search and "search" in parts.left_out:
         say(f"no search: {parts.left_out['search']}")
@@ -133,7 +135,7 @@ def _parts_settings(arguments: argparse.Namespace, settings: ComparisonSettings)
     if arguments.search is not None:
         wanted = SearchSettings(
             signals=arguments.search,
-            form=arguments.form,
+            form=arguments.form or "or",
             cost=settings.cost,
             cost_model=settings.cost_model,
             baseline=settings.baseline,
@@ -148,7 +150,7 @@ def _parts_settings(arguments: argparse.Namespace, settings: ComparisonSettings)
 
 def write_report(comparison: Comparison, out: Path, parts: ReportParts | None = None) -> int:
     """Write the comparison's report with these parts; its size in bytes."""
-    text = render_report(report_data(comparison.traces, comparison.result, parts))
+    text = render_report(report_data(comparison.measures, comparison.result, parts))
     content = text.encode()
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, content)

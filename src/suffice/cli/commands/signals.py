@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from suffice.cli.options import add_json, add_model, add_traces, connect_model, open_traces
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
 from suffice.cli.retrieval_options import add_clustering
 from suffice.errors import UsageError
-from suffice.pipelines.loops.sources import connect_encoder, connect_reranker
+from suffice.pipelines.models import connect_encoder, connect_reranker
 from suffice.retrieval.pairs.nli import NliCrossEncoder
 from suffice.retrieval.pairs.training_record import trained_on
-from suffice.signals.asking.evidence_models import Measured
-from suffice.signals.asking.judge_support import Judging
 from suffice.signals.asking.meaning_clusters import (
     CLUSTERS,
     ClusteredTraces,
     check_clustering,
     cluster_traces,
 )
-from suffice.signals.asking.reranking import Reranking
 from suffice.signals.asking.whole_record import Asked, Replies
-from suffice.signals.store import SignalModels, StoredSignals, asking_for, with_signals
+from suffice.signals.registry import SIGNALS, askings
+from suffice.signals.spec import SignalSpec
+from suffice.signals.store import SignalModels, StoredSignals, with_signals
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_trace_set
-
-_Model = TypeVar("_Model")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +47,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="TRACES2",
         help="a .parquet file, or a directory that gets one",
+    )
+    parser.add_argument(
+        "--list", action=_List, help="list all signals, with what each charges, and end"
     )
     parser.add_argument("--only", metavar="A,B", help="just these signals")
     parser.add_argument(
@@ -80,6 +80,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
+class _List(argparse.Action):
+    """Print a line for every signal and end."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:  # noqa: A002 - argparse's name
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        width = max(map(len, SIGNALS))
+        for name, spec in SIGNALS.items():
+            print(f"{name:{width}}  {spec.summary}{_cost(spec)}")
+        parser.exit()
+
+
+def _cost(spec: SignalSpec) -> str:
+    """What it needs and charges, in brackets."""
+    facts = [f"needs {' and '.join(spec.needs)}"] if spec.needs else []
+    facts += [f"computed with {spec.asks}"] if spec.asks else []
+    facts += ["recorded by a loop or a policy"] if spec.recorded_only and not spec.asks else []
+    facts += [f"charges {charge.calls}" for charge in spec.charges]
+    return f" [{'; '.join(facts)}]" if facts else ""
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Compute, write, and list what was skipped and why."""
     _check_clustering(arguments)
@@ -103,11 +125,12 @@ def run(arguments: argparse.Namespace) -> int:
             models = SignalModels()
     stored = with_signals(traces, only, models=models, on_progress=progress)
     written = write_trace_set(stored.traces, arguments.out)
+    told = [*_told(stored, clustered)]
     if arguments.json:
-        print_json(_document(stored, written, clustered))
+        print_json(_document(stored, written, told))
     else:
-        _print(stored, written, clustered)
-    return _ended(stored, written, clustered)
+        _print(stored, written, told)
+    return _ended(told, written)
 
 
 def _check_clustering(arguments: argparse.Namespace) -> None:
@@ -139,29 +162,28 @@ def _check_out(out: str) -> None:
 
 def _models(arguments: argparse.Namespace, only: tuple[str, ...] | None) -> SignalModels:
     """Connect what was named; a model that nothing chosen needs is refused."""
+    encoder, nli = arguments.encoder, arguments.nli
     named = {
         "--llm": arguments.llm or arguments.model,
         "--reranker": arguments.reranker,
-        "--encoder": arguments.encoder if arguments.cluster_cosine is None else None,
-        "--nli": arguments.nli,
+        "--encoder": encoder if arguments.cluster_cosine is None else None,
+        "--nli": nli,
     }
     for option, value in named.items():
-        needing = asking_for(option)
+        needing = [name for name, spec in SIGNALS.items() if spec.asks == option]
         if value is not None and only is not None and not set(needing) & set(only):
             raise UsageError(
                 f"--only leaves out all that asks {option}: {', '.join(needing)}; add one"
             )
-    if arguments.encoder_model is not None and arguments.encoder is None:
+    if arguments.encoder_model is not None and encoder is None:
         raise UsageError("--encoder-model names the model of a server; name it with --encoder URL")
     if named["--llm"] is not None:
         arguments.llm = arguments.llm or "embedded"
     return SignalModels(
-        judge=connect_model(arguments) if named["--llm"] is not None else None,
-        reranker=_opened(arguments.reranker, connect_reranker),
-        encoder=_opened(
-            arguments.encoder, lambda name: connect_encoder(name, arguments.encoder_model)
-        ),
-        entailment=_opened(arguments.nli, NliCrossEncoder.load),
+        judge=None if named["--llm"] is None else connect_model(arguments),
+        reranker=None if arguments.reranker is None else connect_reranker(arguments.reranker),
+        encoder=None if encoder is None else connect_encoder(encoder, arguments.encoder_model),
+        entailment=None if nli is None else NliCrossEncoder.load(nli),
     )
 
 
@@ -176,125 +198,79 @@ def _warn_of_training(reranker: str | None, traces: TraceSet) -> None:
         )
 
 
-def _opened(name: str | None, connect: Callable[[str], _Model]) -> _Model | None:
-    return None if name is None else connect(name)
-
-
 def _progress() -> Callable[[Asked], None]:
     lines: dict[str, ProgressLine] = {}
 
     def show(now: Asked) -> None:
-        unit = "questions" if now.what == "reranked" else "rounds"
-        line = lines.setdefault(now.what, ProgressLine(f"{unit} {now.what}"))
+        line = lines.setdefault(now.what, ProgressLine(f"{now.unit} {now.what}"))
         line.show(now.finished, now.planned, failed=now.failed)
 
     return show
 
 
-def _document(
-    stored: StoredSignals, written: Path, clustered: ClusteredTraces | None
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What a model that was asked said: under its key of the document, and as a line."""
+
+    name: str
+    who: str
+    replies: Replies[Any]
+    summary: Mapping[str, Any]
+    line: str
+
+
+def _told(stored: StoredSignals, clustered: ClusteredTraces | None) -> Iterator[_Told]:
+    """Of each model that was asked, in the order of asking."""
+    if clustered is not None:
+        line = (
+            "clustered the samples of {rounds} rounds ({before} before) by {encoder} at cosine "
+            "{cosine:g}; {failed} failed"
+        )
+        yield _Told(
+            name="clusters",
+            who="encoder of the samples",
+            replies=clustered.replies,
+            summary=clustered.summary,
+            line=line.format(**clustered.summary),
+        )
+    by_name = {asking.name: asking for asking in askings()}
+    for name, replies in stored.asked.items():
+        asking = by_name[name]
+        summary = asking.summary(replies)
+        line = asking.line.format(who=asking.who, **summary)
+        yield _Told(name=name, who=asking.who, replies=replies, summary=summary, line=line)
+
+
+def _document(stored: StoredSignals, written: Path, told: Sequence[_Told]) -> dict[str, Any]:
     return {
         "out": str(written),
         "computed": list(stored.computed),
         "skipped": dict(stored.skipped),
-        "judge": _judge_document(stored.judging),
-        "rerank": _rerank_document(stored.reranking),
-        "encoder": _measured_document(stored.encoding),
-        "nli": _measured_document(stored.entailing),
-        "clusters": _clusters_document(clustered),
+        **dict.fromkeys((*(asking.name for asking in askings()), "clusters")),
+        **{asked.name: asked.summary for asked in told},
     }
 
 
-def _judge_document(judging: Judging | None) -> dict[str, Any] | None:
-    if judging is None:
-        return None
-    return {
-        "calls": sum(judging.calls.values()),
-        "rated": len(judging.found) - judging.undefined,
-        "undefined": judging.undefined,
-        "failed": len(judging.failures),
-        "left": judging.left,
-        "prompt_tokens": judging.tokens("prompt_tokens"),
-        "cached_tokens": judging.tokens("cached_tokens"),
-        "completion_tokens": judging.tokens("completion_tokens"),
-    }
-
-
-def _rerank_document(reranking: Reranking | None) -> dict[str, Any] | None:
-    if reranking is None:
-        return None
-    return {"passages": reranking.passages, "calls": sum(reranking.calls.values())}
-
-
-def _measured_document(replies: Replies[Measured] | None) -> dict[str, Any] | None:
-    if replies is None:
-        return None
-    undefined = sum(any(map(math.isnan, each.values())) for each in replies.found.values())
-    return {
-        "rounds": len(replies.found) - undefined,
-        "undefined": undefined,
-        "failed": len(replies.failures),
-        "left": replies.left,
-    }
-
-
-def _clusters_document(clustered: ClusteredTraces | None) -> dict[str, Any] | None:
-    if clustered is None:
-        return None
-    return {
-        **clustered.stated,
-        "rounds": len(clustered.replies.found),
-        "before": clustered.before,
-        "failed": len(clustered.replies.failures),
-        "left": clustered.replies.left,
-    }
-
-
-def _print(stored: StoredSignals, written: Path, clustered: ClusteredTraces | None) -> None:
+def _print(stored: StoredSignals, written: Path, told: Sequence[_Told]) -> None:
     print(f"wrote {written}")
     print(f"  computed {', '.join(stored.computed) or 'nothing new'}")
-    clusters = _clusters_document(clustered)
-    if clusters is not None:
-        print(
-            f"  clustered the samples of {clusters['rounds']} rounds ({clusters['before']} before) by "
-            f"{clusters['encoder']} at cosine {clusters['cosine']:g}; {clusters['failed']} failed"
-        )
-    judge = _judge_document(stored.judging)
-    if judge is not None:
-        print(
-            f"  the judge rated {judge['rated']} rounds in {judge['calls']} calls; "
-            f"{judge['undefined']} undefined, {judge['failed']} failed"
-        )
-    if stored.reranking is not None:
-        print(f"  the reranker scored {stored.reranking.passages} passages")
-    for who, replies in (("encoder", stored.encoding), ("entailment model", stored.entailing)):
-        measured = _measured_document(replies)
-        if measured is not None:
-            print(
-                f"  the {who} measured {measured['rounds']} rounds; "
-                f"{measured['undefined']} undefined, {measured['failed']} failed"
-            )
+    for asked in told:
+        print(f"  {asked.line}")
     for name, reason in stored.skipped.items():
         print(f"  skipped {name}: {reason}")
 
 
-def _ended(stored: StoredSignals, written: Path, clustered: ClusteredTraces | None) -> int:
+def _ended(told: Sequence[_Told], written: Path) -> int:
     """Tell what a model left undone; the exit code."""
-    asked: dict[str, Replies[Any] | None] = {
-        "encoder of the samples": None if clustered is None else clustered.replies,
-        "encoder": stored.encoding,
-        "entailment model": stored.entailing,
-        "judge": stored.judging,
-    }
     code = 0
-    for who, replies in asked.items():
-        if replies is None or not (replies.failures or replies.left or replies.interrupted):
+    for asked in told:
+        replies = asked.replies
+        if not (replies.failures or replies.left or replies.interrupted):
             continue
         if replies.failures:
             reason = next(iter(replies.failures.values()))
-            say(f"{len(replies.failures)} calls of the {who} failed, the first: {reason}")
-        why = "interrupted" if replies.interrupted else f"the {who} is not done"
+            say(f"{len(replies.failures)} calls of the {asked.who} failed, the first: {reason}")
+        why = "interrupted" if replies.interrupted else f"the {asked.who} is not done"
         say(f"{why}; run the same command on {written} to ask about the rounds without a value")
         code = max(code, INTERRUPTED if replies.interrupted else 1)
     return code

@@ -24,10 +24,10 @@ from suffice.numbers.fields import (
     numbers,
     probability_or_none,
 )
-from suffice.numbers.maps.fitting_rows import MINIMUM_ROWS, fit_rows
 
 _BLOCK = 1 << 15  # values looked up together; the temporaries stay in the cache
 _FIELDS = ("x", "y", "undefined")
+MINIMUM_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +133,54 @@ def _check_breakpoints(x: Sequence[float], y: Sequence[float]) -> None:
             raise DataError(f"must not decrease, found {after!r} after {before!r}", column="y")
     if x and math.isinf(x[-1] - x[0]):
         raise DataError(f"{x[0]!r} to {x[-1]!r} is wider than a float can say", column="x")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRows:
+    """The rows where signal and outcome are both defined, in the order given.
+
+    ``mean`` is the mean outcome over all labelled rows, those without a signal included; NaN without
+    a labelled row.
+    """
+
+    values: NDArray[np.float64]  # (n_usable,)
+    outcomes: NDArray[np.float64]  # (n_usable,)
+    mean: float
+
+    @property
+    def labelled(self) -> bool:
+        """Whether any row had an outcome."""
+        return not math.isnan(self.mean)
+
+
+def fit_rows(x: ArrayLike, y: ArrayLike) -> FitRows:
+    """Pair signal values with outcomes.
+
+    Parameters
+    ----------
+    x
+        Signal values, (n,); NaN and infinities are left out.
+    y
+        Outcomes in [0, 1], (n,); NaN: unlabelled.
+
+    Raises
+    ------
+    DataError
+        For a y outside [0, 1], or lengths that differ.
+    """
+    values, outcomes = np.asarray(x, np.float64).ravel(), np.asarray(y, np.float64).ravel()
+    if values.shape != outcomes.shape:
+        raise DataError(f"{values.size} signal values for {outcomes.size} outcomes", column="y")
+    labelled = ~np.isnan(outcomes)
+    outside = labelled & ((outcomes < 0) | (outcomes > 1))
+    if outside.any():
+        raise DataError(f"must be in [0, 1], found {float(outcomes[outside][0])!r}", column="y")
+    usable = labelled & np.isfinite(values)
+    return FitRows(
+        values=values[usable],
+        outcomes=outcomes[usable],
+        mean=float(outcomes[labelled].mean()) if labelled.any() else math.nan,
+    )
 
 
 def constant_map(mean: float, undefined: float | None = None) -> IsotonicMap:

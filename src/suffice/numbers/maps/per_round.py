@@ -1,14 +1,27 @@
-"""One calibration map a round, and the rounds it was not fitted for."""
+"""One calibration map a round, the rounds it was not fitted for, and their documents."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.errors import DataError
+from suffice.numbers.fields import number_or_none, probability_or_none
 from suffice.protocols import Calibrator
+
+_PLAIN = "isotonic"  # what a map without a kind is
+# where a map is, by the kind its document states; imported when one is read
+_MAPS = {
+    _PLAIN: "suffice.numbers.maps.isotonic:IsotonicMap",
+    "logistic": "suffice.numbers.maps.platt:LogisticMap",
+    "step": "suffice.numbers.maps.venn_abers:StepMap",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,15 @@ class PerRoundCalibrator:
     beyond
         The map of the rounds past the last of ``maps``; ``None``: they map to ``absent``. A map that
         serves every round alike stands here, with no ``maps``.
+
+    Examples
+    --------
+    One fitted round, then nothing known:
+
+    >>> from suffice.numbers.maps.isotonic import IsotonicMap
+    >>> calibrator = PerRoundCalibrator(maps=(IsotonicMap(x=(0, 1), y=(0, 1)),), absent=0.5)
+    >>> calibrator.predict_rounds(np.array([[0.25, 0.9]])).tolist()
+    [[0.25, 0.5]]
     """
 
     maps: tuple[Calibrator, ...] = ()
@@ -53,3 +75,63 @@ class PerRoundCalibrator:
         if fitted is not None:
             return fitted.predict_one(value)
         return math.nan if self.absent is None else self.absent
+
+
+# --- documents ------------------------------------------------------------------------------------
+def read_map(document: object) -> Calibrator:
+    """The map of a JSON object; without ``kind`` an isotonic one.
+
+    Raises
+    ------
+    DataError
+        When it is none, naming the field.
+    """
+    kind = document.get("kind", _PLAIN) if isinstance(document, Mapping) else _PLAIN
+    if not isinstance(kind, str) or kind not in _MAPS:
+        raise DataError(f"unknown map {kind!r}; known: {', '.join(sorted(_MAPS))}", column="kind")
+    if isinstance(document, Mapping) and kind == _PLAIN:
+        document = {name: value for name, value in document.items() if name != "kind"}
+    module, _, name = _MAPS[kind].partition(":")
+    return cast("Calibrator", getattr(import_module(module), name).from_json(document))
+
+
+def calibrator_document(calibrator: PerRoundCalibrator) -> dict[str, Any]:
+    """A calibrator as its part of a policy file."""
+    document: dict[str, Any] = {
+        "absent": calibrator.absent,
+        "rounds": [each.to_json() for each in calibrator.maps],
+    }
+    if calibrator.beyond is not None:
+        document["beyond"] = calibrator.beyond.to_json()
+    return document
+
+
+def read_calibrator(document: object, column: str) -> PerRoundCalibrator:
+    """The calibrator that :func:`calibrator_document` wrote; ``column`` is its place in the file.
+
+    Raises
+    ------
+    DataError
+        Naming the field below ``column``.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("rounds"), list):
+        raise DataError('must be an object with a list "rounds"', column=column)
+    beyond = document.get("beyond")
+    absent = number_or_none(document.get("absent"), f"{column}.absent")
+    probability_or_none(absent, f"{column}.absent")
+    return PerRoundCalibrator(
+        maps=tuple(
+            _placed(each, f"{column}.rounds[{index}]")
+            for index, each in enumerate(document["rounds"])
+        ),
+        absent=absent,
+        beyond=None if beyond is None else _placed(beyond, f"{column}.beyond"),
+    )
+
+
+def _placed(document: object, column: str) -> Calibrator:
+    try:
+        return read_map(document)
+    except DataError as error:
+        place = column if error.column is None else f"{column}.{error.column}"
+        raise DataError(error.message, column=place) from error

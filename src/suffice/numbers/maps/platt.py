@@ -15,8 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from suffice.errors import DataError
 from suffice.numbers.fields import map_fields, number, number_or_none, probability_or_none
 from suffice.numbers.logistic import least_cross_entropy, sigmoid
-from suffice.numbers.maps.fitting_rows import MINIMUM_ROWS, FitRows, fit_rows
-from suffice.numbers.maps.isotonic import IsotonicMap, constant_map
+from suffice.numbers.maps.isotonic import (
+    MINIMUM_ROWS,
+    FitRows,
+    IsotonicMap,
+    constant_map,
+    fit_rows,
+)
 
 _FIELDS = ("kind", "slope", "intercept", "undefined")
 _LARGEST = float(np.finfo(np.float64).max)
@@ -126,6 +131,11 @@ def fit_platt(
     ------
     DataError
         For a y outside [0, 1], or lengths that differ.
+
+    Three right of six, smoothed to 0.8 and 0.2, rise from about 0.2 to about 0.8:
+
+    >>> fit_platt([1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 1]).predict([1, 3.5, 6]).round(3).tolist()
+    [0.208, 0.5, 0.792]
     """
     rows = fit_rows(x, y)
     fitted = _fit(rows, undefined)

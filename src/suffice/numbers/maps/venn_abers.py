@@ -26,8 +26,7 @@ from suffice.numbers.fields import (
     numbers,
     probability_or_none,
 )
-from suffice.numbers.maps.fitting_rows import MINIMUM_ROWS, fit_rows
-from suffice.numbers.maps.isotonic import IsotonicMap, constant_map
+from suffice.numbers.maps.isotonic import MINIMUM_ROWS, IsotonicMap, constant_map, fit_rows
 
 _FIELDS = ("kind", "x", "at", "between", "undefined")
 

@@ -39,6 +39,21 @@ class Capital:
     ----------
     gamblers
         How many strategies share the unit, from 1.
+
+    Examples
+    --------
+    Bets that win nothing leave the unit as it is. Stakes that double 20 times make 2 ** 20 of what was
+    in play from the start, which was little: most of the unit was still in reserve.
+
+    >>> capital = Capital(1)
+    >>> capital.bet([1.0])
+    >>> capital.value
+    1.0
+    >>> capital = Capital(1)
+    >>> for _ in range(20):
+    ...     capital.bet([2.0])
+    >>> round(capital.value), capital.greatest == capital.value
+    (7591, True)
     """
 
     __slots__ = ("_greatest", "_in_play", "_seen")

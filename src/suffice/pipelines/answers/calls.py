@@ -1,106 +1,23 @@
-"""One round's calls to the model: greedy with samples beside, or a majority of samples."""
+"""One round's calls to the model, greedy with samples beside or a majority of samples, and what they say."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from suffice.errors import UsageError
-from suffice.pipelines.answers.parsing import parse_reply
-from suffice.pipelines.answers.prompts import PromptName
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.scoring import normalize_answer
-from suffice.signals.asking.meaning_clusters import check_cosine
 from suffice.trace.rounds.records import Round, Usage
 
+ANSWER_MARKER = "Answer:"
+_CONFIDENCE = re.compile(r"^[ \t]*Confidence:(?P<value>[^\n]*)", re.MULTILINE)
+_LONE_RATING = re.compile(r"\s*([1-5])\s*\.?\s*")
+
+_SUMMED = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSettings:
-    """How rounds are made; loops state their own defaults.
-
-    Parameters
-    ----------
-    rounds
-        The full budget.
-    samples
-        Stochastic answers a round, beside the greedy one; 0: none.
-    prompt
-        Which of the prompts.
-    top_logprobs
-        Alternatives asked for a token; 0 when the model gives none.
-    candidates
-        How many passages are ranked, of which the first are shown.
-    temperature, top_p
-        Of the samples; the greedy call has none.
-    max_tokens, max_sample_tokens
-        Length limits of a reply.
-    seed
-        Of the samples, mixed with question and round.
-    closed_book
-        Whether a recording also keeps the answer without passages, as round 0.
-    judge
-        Whether the model is asked after each round how well the evidence supports its answer.
-    cluster_cosine
-        Cluster each round's samples by the encoder's vectors at this cosine, in (0, 1]; ``None``: not.
-    """
-
-    pipeline: ClassVar[str]
-    """The loop's name."""
-
-    rounds: int = 5
-    samples: int = 0
-    prompt: PromptName = "answer-first"
-    top_logprobs: int = 5
-    candidates: int = 10
-    temperature: float = 0.8
-    top_p: float = 0.95
-    max_tokens: int = 48
-    max_sample_tokens: int = 24
-    seed: int = 42
-    closed_book: bool = False
-    judge: bool = False
-    cluster_cosine: float | None = None
-
-    def __post_init__(self) -> None:
-        least = {"rounds": 1, "samples": 0, "top_logprobs": 0, "candidates": 1, "seed": 0}
-        check_least(self, {**least, "max_tokens": 1, "max_sample_tokens": 1})
-        if self.cluster_cosine is not None:
-            check_cosine(self.cluster_cosine)
-
-    @property
-    def majority(self) -> bool:
-        """Whether a round's answer is the most frequent of its samples, not the greedy one."""
-        return False
-
-    @property
-    def writes(self) -> frozenset[str]:
-        """Names of the recorded signals that the rounds carry of themselves."""
-        return frozenset()
-
-    @property
-    def calls(self) -> int:
-        """Calls to the model that a round takes at most, where none has to be repeated."""
-        return (0 if self.majority else 1) + self.samples + self.judge + self.own_calls
-
-    @property
-    def own_calls(self) -> int:
-        """Those of them that neither answer nor rate an answer."""
-        return 0
-
-    def shown(self, number: int) -> int:
-        """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
-        return number
-
-
-def check_least(settings: object, least: dict[str, int]) -> None:
-    """Refuse settings below their least value, by name."""
-    for name, low in least.items():
-        if getattr(settings, name) < low:
-            raise UsageError(f"{name} must be at least {low}, found {getattr(settings, name)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +127,47 @@ def _answered(completion: Completion, usage: Usage) -> Round:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedReply:
+    """``answer`` is empty exactly when ``failure`` says why; ``confidence`` is 1-5 or ``None``."""
+
+    answer: str
+    confidence: float | None
+    failure: str | None
+
+
+def parse_reply(text: str) -> ParsedReply:
+    r"""Answer: from the first ``Answer:`` to the end of its line, or the first line without a marker.
+
+    Confidence: a lone 1-5 after ``Confidence:``; "10", "4/5" or words leave it undefined
+    (METHODS 1; corrected).
+
+    >>> parse_reply("Answer: Oslo\nConfidence: 4")
+    ParsedReply(answer='Oslo', confidence=4.0, failure=None)
+    >>> parse_reply("Answer:\nConfidence: 10")
+    ParsedReply(answer='', confidence=None, failure='empty answer line')
+    """
+    rating = _CONFIDENCE.search(text)
+    lone = _LONE_RATING.fullmatch(rating.group("value")) if rating else None
+    answer, failure = _answer_line(text)
+    return ParsedReply(
+        answer=answer, confidence=float(lone.group(1)) if lone else None, failure=failure
+    )
+
+
+def _answer_line(text: str) -> tuple[str, str | None]:
+    if not text.strip():
+        return "", "empty reply"
+    _, marker, rest = text.partition(ANSWER_MARKER)
+    if marker:
+        answer = rest.split("\n", 1)[0].strip()
+        return answer, None if answer else "empty answer line"
+    first = text.strip().split("\n", 1)[0].strip()
+    if _CONFIDENCE.match(first):
+        return "", "no answer line"
+    return first, None
+
+
 def sampling_seed(seed: int, question_id: str, number: int) -> int:
     """A sampling seed that depends on nothing but its arguments, 31 bits."""
     digest = hashlib.sha256(f"{seed}:{number}:{question_id}".encode()).digest()
@@ -228,3 +186,12 @@ def usage_of(generation: Generation, *, calls: int) -> Usage:
         cached_tokens=generation.cached_tokens,
         completion_tokens=generation.completion_tokens,
     )
+
+
+def usage_sum(first: Usage, second: Usage) -> Usage:
+    """The first with calls, plain tokens and seconds of the second added; unknown with unknown."""
+    added: dict[str, int | float | None] = {}
+    for name in _SUMMED:
+        one, other = getattr(first, name), getattr(second, name)
+        added[name] = None if one is None or other is None else one + other
+    return replace(first, **added)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from suffice.pipelines.answers.prompts import PromptName, reply_form
-from suffice.pipelines.loops.roles import SearchStep
+from suffice.pipelines.loops.query_loop import SearchStep
 from suffice.protocols import Message
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage

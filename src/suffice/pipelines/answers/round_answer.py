@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from suffice.errors import UsageError
-from suffice.pipelines.answers.calls import AnswerCall, LoopSettings, ask_greedy, ask_majority
+from suffice.pipelines.answers.calls import AnswerCall, ask_greedy, ask_majority
 from suffice.pipelines.answers.prompts import render_closed_book, render_prompt
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ChatModel, Encoder, Message, PassageFilter
 from suffice.signals.asking.evidence_models import with_evidence
 from suffice.signals.asking.judge_support import judged

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import reduce
+from typing import Any, Literal
 
 from suffice.errors import InternalError, SufficeError, UsageError
 from suffice.pipelines.live.budgets import Budgets, Meter
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.requirements import check_confidence
-from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
-from suffice.pipelines.loops.registry import AnySettings, make_pipeline
+from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.pipelines.loops.registry import make_pipeline
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import (
     AnswerSet,
     ChatModel,
@@ -23,12 +25,13 @@ from suffice.protocols import (
     SetPolicy,
     StopPolicy,
 )
-from suffice.trace.rounds.records import Question, Round
+from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
+from suffice.trace.rounds.records import Question, Round, Usage
 
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
 StoppedBy = Literal["policy", "budget", "end", "error"]
-Choice = Literal["latest", "most-confident"]
+WhichAnswer = Literal["latest", "most-confident"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +56,11 @@ class Answering:
         :data:`DECLINED`. ``None``: every answer is returned.
     """
 
-    loop: AnySettings = field(default_factory=CumulativeSettings)
+    loop: LoopSettings = field(default_factory=CumulativeSettings)
     budgets: Budgets = field(default_factory=Budgets)
     encoder: Encoder | None = None
     passage_filter: PassageFilter | None = None
-    choose: Choice = "latest"
+    choose: WhichAnswer = "latest"
     decline_below: float | None = None
 
     def __post_init__(self) -> None:
@@ -93,6 +96,8 @@ class Answered:
         Of a policy that promises the right answer among several; ``None``: another policy.
     usd
         What it cost; ``None`` without prices.
+    notes
+        What a reader must know of the loop, in sentences.
     """
 
     answer: str
@@ -105,6 +110,63 @@ class Answered:
     declined: bool
     answer_set: AnswerSet | None = None
     usd: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``suffice ask --json``."""
+        return {
+            "answer": self.answer,
+            "rounds": len(self.rounds),
+            "answer_round": self.answer_round,
+            "stopped_by": self.stopped_by,
+            "reason": self.reason,
+            "confidence": self.confidence,
+            "declined": self.declined,
+            "reasons": [
+                {
+                    "round": number,
+                    "reason": decision.reason,
+                    "values": dict(decision.values),
+                    "confidence": decision.confidence,
+                    "answer": None if self.declined else finished.answer,
+                }
+                for number, (decision, finished) in enumerate(
+                    zip(self.decisions, self.rounds, strict=True), start=1
+                )
+            ],
+            "passages": [
+                {
+                    "id": passage.id,
+                    "title": passage.title,
+                    "text": passage.text,
+                    "score": passage.score,
+                    "rerank_score": passage.rerank_score,
+                }
+                for finished in self.rounds
+                for passage in finished.passages or ()
+            ],
+            "usage": {**_total_usage(self.rounds), "usd": self.usd},
+            "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
+            "samples": None
+            if self.answer_set is None
+            else [list(finished.samples or ()) for finished in self.rounds],
+        }
+
+
+def _total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
+    """Sums over the rounds; ``None`` where one does not say."""
+    usages = [finished.usage for finished in rounds]
+    tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
+    calls = ("llm_calls", "sample_calls", "judge_calls", "rerank_calls")
+    names = (*calls, *tokens, *(f"sample_{name}" for name in tokens))
+    sums = {name: _total([getattr(usage, name) for usage in usages]) for name in names}
+    judging = reduce(add_judge_calls, usages, Usage())
+    return {**sums, **{name: getattr(judging, name) for name in JUDGE_TOKENS}}
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def answer(
@@ -133,7 +195,8 @@ def answer(
         controller.policy, choose=settings.choose, decline_below=settings.decline_below
     )
     meter = Meter(model, settings.budgets)
-    loop = _settled(settings.loop, model)
+    # the model itself is asked, since a probe is no part of the answer
+    loop, _ = settings.loop.settled(model)
     decisions: list[Decision] = []
 
     def ended(stopped_by: StoppedBy, reason: str) -> Answered:
@@ -163,11 +226,6 @@ def answer(
     if len(controller.rounds) >= loop.rounds:
         return ended("budget", f"the budget of {loop.rounds} rounds is spent")
     return ended("end", "pool exhausted: no passage is left to show")
-
-
-def _settled(loop: AnySettings, model: ChatModel) -> AnySettings:
-    """The settings without ``auto``; the model itself is asked, since a probe is no part of the answer."""
-    return settle_certainty(loop, model)[0] if isinstance(loop, BudgetedSettings) else loop
 
 
 def _answered(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.pipelines.loops.registry import AnySettings
-from suffice.protocols import ConfidentPolicy, Signal, StopPolicy
+from suffice.pipelines.loops.settings import LoopSettings
+from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
 from suffice.signals.model_confidence import (
     ANSWER_TOKEN_MARGIN,
     MARGIN_MEAN,
@@ -32,7 +33,7 @@ _MISSING: Mapping[str, str] = MappingProxyType(
         "--encoder": "no encoder is loaded; type --encoder minilm",
         "--reranker": "no reranker scores the passages; type --retriever hybrid+rerank --reranker PATH",
         "--nli": "this loop asks no entailment model",
-        "--llm": "this loop asks no judge, so there is no recorded value",
+        "--llm": "this loop asks no {who}, so there is no recorded value",
     }
 )
 _NO_LABEL = "the bare prompt asks for no {}; type --prompt answer-first"
@@ -40,7 +41,7 @@ _NO_LABEL = "the bare prompt asks for no {}; type --prompt answer-first"
 
 def check_policy(
     policy: StopPolicy,
-    settings: AnySettings,
+    settings: LoopSettings,
     *,
     logprobs: bool,
     encoder: bool = False,
@@ -75,13 +76,13 @@ def check_policy(
         columns.add("verbalized_confidence")
     if logprobs and not settings.majority:
         columns.add("tokens")
-    for option, there in (
-        ("--encoder", encoder),
-        ("--reranker", reranker),
-        ("--llm", settings.judge),
+    for asking, there in (
+        ("encoder", encoder),
+        ("rerank", reranker),
+        ("judge", settings.judge),
     ):
         if there:
-            asked.add(option)
+            asked.add(asking)
     for spec in policy.specs:
         if spec.name in settings.writes:
             continue
@@ -93,15 +94,15 @@ def check_policy(
 
 def _missing(spec: Signal, columns: set[str], asked: set[str], *, bare: bool) -> str:
     """Why the loop cannot give a signal; empty when it can."""
-    asks = SIGNALS[spec.name].asks if spec.name in SIGNALS else ""
-    if asks and asks not in asked:
-        return _MISSING[asks]
+    asking = SIGNALS[spec.name].asking if spec.name in SIGNALS else None
+    if asking is not None and asking.name not in asked:
+        return _MISSING[asking.option].format(who=asking.who)
     if spec.name in _AGENTS:
         return (
             "only a loop whose model chooses the queries records it; type --pipeline react, iterative or "
             "chain"
         )
-    if spec.recorded_only and not asks:
+    if spec.recorded_only and asking is None:
         return "this loop does not produce a recorded value"
     for column in spec.needs:
         if column not in columns:
@@ -153,3 +154,43 @@ def check_confidence(
             "calibrated parts has none; use --policy ab-rag, or a fitted one: suffice fit tasr TRACES "
             "--out policy.json"
         )
+
+
+def cluster_cosine(needs: ClusterNeeds | None, encoder: Encoder | None) -> float | None:
+    """The cosine a loop must cluster samples at; ``None``: no such clusters are needed.
+
+    Raises
+    ------
+    UsageError
+        Without the encoder the policy was fitted with.
+    """
+    if needs is None:
+        return None
+    if encoder is None:
+        raise UsageError(
+            "the policy clusters samples by meaning and no encoder is loaded; type --encoder minilm"
+        )
+    if needs.cosine is None:
+        raise UsageError(
+            "the policy's samples were clustered at a cosine its record does not state, so a loop cannot "
+            "cluster them alike; cluster them with suffice signals --cluster-cosine and fit again"
+        )
+    if needs.encoder not in (None, encoder.name):
+        raise UsageError(
+            f"the policy's samples were clustered by {needs.encoder!r} and this encoder is "
+            f"{encoder.name!r}; name the same one with --encoder"
+        )
+    return needs.cosine
+
+
+def differences(policy: StopPolicy, loop: Mapping[str, Any]) -> list[str]:
+    """Where a loop is not the one a promise was calibrated on, each in words; none without a promise.
+
+    ``loop`` says of it what a run document says.
+    """
+    facts = policy.facts
+    most = facts.max_rounds
+    found = facts.differences(loop)
+    if facts.promise and most is not None and loop.get("rounds", most) < most:
+        found.append(f"up to {most} rounds there, {loop['rounds']} here")
+    return found

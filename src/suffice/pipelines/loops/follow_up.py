@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from suffice.pipelines.answers.calls import check_least, usage_of
+from suffice.pipelines.answers.calls import usage_of, usage_sum
 from suffice.pipelines.answers.follow_up_prompts import (
     FOLLOW_UP,
     VERDICT,
@@ -15,8 +15,16 @@ from suffice.pipelines.answers.follow_up_prompts import (
     Prompt,
     render_reading,
 )
-from suffice.pipelines.loops.roles import Choice, Reading, Roles, SearchStep, Verdict, usage_sum
-from suffice.pipelines.loops.searching import SearchingLoop, SearchSettings
+from suffice.pipelines.loops.query_loop import (
+    QueryChoice,
+    QueryLoop,
+    QueryLoopSettings,
+    QueryReading,
+    Roles,
+    SearchStep,
+    StopVerdict,
+)
+from suffice.pipelines.loops.settings import check_least
 from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
@@ -29,7 +37,7 @@ _UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowUpSettings(SearchSettings):
+class FollowUpSettings(QueryLoopSettings):
     """How rounds are made: a follow-up question, at most ``step`` new passages, what they answer.
 
     Parameters
@@ -37,7 +45,7 @@ class FollowUpSettings(SearchSettings):
     max_query_tokens, max_intermediate_tokens, max_verdict_tokens
         Length limits of a follow-up question, of its answer, and of a verdict with its analysis.
 
-    The others are those of :class:`suffice.pipelines.loops.searching.SearchSettings`. The samples are the
+    The others are those of :class:`suffice.pipelines.loops.query_loop.QueryLoopSettings`. The samples are the
     final answers that Stop-RAG's rewards are scored from: 8 a round at temperature 0.7 and top-p 0.9.
     """
 
@@ -54,7 +62,7 @@ class FollowUpSettings(SearchSettings):
     max_verdict_tokens: int = 160
 
     def __post_init__(self) -> None:
-        SearchSettings.__post_init__(self)  # super() does not reach over slots
+        QueryLoopSettings.__post_init__(self)  # super() does not reach over slots
         names = ("max_query_tokens", "max_intermediate_tokens", "max_verdict_tokens")
         check_least(self, dict.fromkeys(names, 1))
 
@@ -69,6 +77,9 @@ class IterativeSettings(FollowUpSettings):
     """The loop of Stop-RAG (paper 1, section 4.1): one passage a round, all earlier ones in view."""
 
     pipeline: ClassVar[str] = "iterative"
+    summary: ClassVar[str] = (
+        "the model asks a follow-up question each round, with the sampled answers that stop-rag learns from"
+    )
     sees_documents: ClassVar[bool] = True
 
     step: int = 1
@@ -83,6 +94,7 @@ class ChainSettings(FollowUpSettings):
     """
 
     pipeline: ClassVar[str] = "chain"
+    summary: ClassVar[str] = "the same from its earlier questions and answers alone"
     sees_documents: ClassVar[bool] = False
 
     step: int = 3
@@ -102,9 +114,9 @@ class FollowUpAgent:
         self._max_tokens = max_tokens
 
     def choose(
-        self, question: str, steps: Sequence[SearchStep], *, refused: Choice | None = None
-    ) -> Choice:
-        """The follow-up question after these steps; see :class:`suffice.pipelines.loops.roles.QueryChooser`.
+        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
+        """The question after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`.
 
         Raises
         ------
@@ -117,7 +129,7 @@ class FollowUpAgent:
         if query and normalize_answer(query) in {normalize_answer(each.query) for each in steps}:
             again, more, spent = self._ask(self._prompts.another_query(prompt, query))
             query, text, usage = again or query, f"{text}\n\n{more}", usage_sum(usage, spent)
-        return Choice(
+        return QueryChoice(
             query=query or one_line(question),
             said=query,
             action=text,
@@ -142,8 +154,8 @@ class DocumentReader:
         self._model = model
         self._max_tokens = max_tokens
 
-    def read(self, query: str, found: Sequence[Passage]) -> Reading:
-        """The intermediate answer; see :class:`suffice.pipelines.loops.roles.QueryReader`.
+    def read(self, query: str, found: Sequence[Passage]) -> QueryReading:
+        """The intermediate answer; see :class:`suffice.pipelines.loops.query_loop.QueryReader`.
 
         Raises
         ------
@@ -152,12 +164,12 @@ class DocumentReader:
         """
         if not found:
             nothing = Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
-            return Reading(answer=_UNKNOWN, usage=nothing)
+            return QueryReading(answer=_UNKNOWN, usage=nothing)
         prompt = render_reading(query, found, api=self._model.api)
         stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
         text, usage = _ask(self._model, prompt, self._max_tokens, stop)
         answer = one_line(_first_line(text).removeprefix("Answer:"))
-        return Reading(answer=answer or _UNKNOWN, usage=usage)
+        return QueryReading(answer=answer or _UNKNOWN, usage=usage)
 
 
 class SufficiencyAsker:
@@ -168,8 +180,8 @@ class SufficiencyAsker:
         self._prompts = prompts
         self._max_tokens = max_tokens
 
-    def ask(self, question: str, steps: Sequence[SearchStep]) -> Verdict:
-        """The verdict after these steps; see :class:`suffice.pipelines.loops.roles.StopAsker`.
+    def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
+        """The verdict after these steps; see :class:`suffice.pipelines.loops.query_loop.StopAsker`.
 
         Raises
         ------
@@ -182,7 +194,7 @@ class SufficiencyAsker:
         )
         said = f"{VERDICT}{text}" if isinstance(prompt, str) else text
         stops = parse_verdict(said)
-        return Verdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)
+        return StopVerdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)
 
 
 def parse_verdict(text: str) -> bool | None:
@@ -198,8 +210,8 @@ def parse_verdict(text: str) -> bool | None:
     return tags[-1] == "STOP" if decided and tags else None
 
 
-class FollowUpPipeline(SearchingLoop):
-    """The loop of :class:`suffice.pipelines.loops.searching.SearchingLoop` with follow-up questions."""
+class FollowUpPipeline(QueryLoop):
+    """The loop of :class:`suffice.pipelines.loops.query_loop.QueryLoop` with follow-up questions."""
 
     def __init__(
         self,
@@ -224,31 +236,13 @@ class FollowUpPipeline(SearchingLoop):
 class IterativePipeline(FollowUpPipeline):
     """The loop of :class:`IterativeSettings`."""
 
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: IterativeSettings,
-        *,
-        encoder: Encoder | None = None,
-        passage_filter: PassageFilter | None = None,
-    ) -> None:
-        super().__init__(model, settings, encoder=encoder, passage_filter=passage_filter)
-        self.settings = settings
+    settings_type = IterativeSettings
 
 
 class ChainPipeline(FollowUpPipeline):
     """The loop of :class:`ChainSettings`."""
 
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: ChainSettings,
-        *,
-        encoder: Encoder | None = None,
-        passage_filter: PassageFilter | None = None,
-    ) -> None:
-        super().__init__(model, settings, encoder=encoder, passage_filter=passage_filter)
-        self.settings = settings
+    settings_type = ChainSettings
 
 
 def _ask(

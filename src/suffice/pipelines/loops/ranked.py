@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from suffice.errors import UsageError
-from suffice.pipelines.answers.calls import LoopSettings, check_least
+from suffice.options import Option
 from suffice.pipelines.answers.prompts import PromptName
 from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
+from suffice.pipelines.loops.settings import LoopSettings, check_least
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.trace.rounds.records import Question, Round
 
@@ -36,7 +37,8 @@ class GrowingLoop:
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
-        self._loop = settings
+        self.settings = settings
+        self.settled_by: Mapping[str, str] = {}
         self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
 
     def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
@@ -49,7 +51,7 @@ class GrowingLoop:
         BackendError
             When the model, the retriever or the encoder fails.
         """
-        loop, answerer = self._loop, self._answerer
+        loop, answerer = self.settings, self._answerer
         started = time.perf_counter()
         ranked = tuple(
             retriever.retrieve(question.text, max(loop.candidates, loop.shown(loop.rounds)))
@@ -103,10 +105,13 @@ class BudgetedSettings(LoopSettings):
         See ``certainty``. Under ``self_consistency`` these are the answering calls: ``llm_calls``
         counts them, ``sample_calls`` is 0, and the plain token counts hold all of them.
 
-    The others are those of :class:`suffice.pipelines.answers.calls.LoopSettings`.
+    The others are those of :class:`suffice.pipelines.loops.settings.LoopSettings`.
     """
 
     pipeline: ClassVar[str] = "budgeted"
+    summary: ClassVar[str] = "a few, then a few more, with the signals that ab-rag reads"
+    compares_evidence: ClassVar[bool] = True
+    settles: ClassVar[tuple[str, ...]] = ("certainty",)
 
     rounds: int = 3
     prompt: PromptName = "bare"
@@ -115,9 +120,18 @@ class BudgetedSettings(LoopSettings):
     top_p: float = 1.0
     max_tokens: int = 64
     max_sample_tokens: int = 64
-    start: int = 5
-    step: int = 5
-    certainty: CertaintyChoice = "auto"
+    start: Annotated[int, Option(help="passages of round 1", metavar="K", at_least=1)] = 5
+    step: Annotated[
+        int, Option(help="passages more in each later round", metavar="K", at_least=1)
+    ] = 5
+    certainty: Annotated[
+        CertaintyChoice,
+        Option(
+            help="from the tokens of one greedy answer a round, or from several sampled answers put to the "
+            "vote (default: what a policy in use reads, else auto: the first where the model gives "
+            "log-probabilities)"
+        ),
+    ] = "auto"
 
     def __post_init__(self) -> None:
         LoopSettings.__post_init__(self)  # super() does not reach over slots
@@ -126,6 +140,11 @@ class BudgetedSettings(LoopSettings):
             raise UsageError(
                 f"unknown certainty {self.certainty!r}; known: {', '.join(CERTAINTY_CHOICES)}"
             )
+
+    def settled(self, model: ChatModel) -> tuple[BudgetedSettings, Mapping[str, str]]:
+        """The settings without ``auto``; see :func:`settle_certainty`."""
+        settings, why = settle_certainty(self, model)
+        return settings, {"certainty": why}
 
     @property
     def majority(self) -> bool:
@@ -174,13 +193,15 @@ def _by_majority(settings: BudgetedSettings) -> BudgetedSettings:
 class BudgetedPipeline(GrowingLoop):
     """The loop of :class:`suffice.pipelines.loops.ranked.GrowingLoop`, a few passages more a round.
 
-    ``settings`` are those given with the certainty settled, and ``why`` says what settled it.
+    ``settings`` are those given with the certainty settled, and ``settled_by`` says what settled it.
 
     Raises
     ------
     UsageError, BackendError
         See :func:`settle_certainty`.
     """
+
+    settings_type = BudgetedSettings
 
     def __init__(
         self,
@@ -190,8 +211,9 @@ class BudgetedPipeline(GrowingLoop):
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
-        self.settings, self.why = settle_certainty(settings, model)
-        super().__init__(model, self.settings, encoder=encoder, passage_filter=passage_filter)
+        settled, why = settings.settled(model)
+        super().__init__(model, settled, encoder=encoder, passage_filter=passage_filter)
+        self.settled_by = why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,18 +221,10 @@ class CumulativeSettings(LoopSettings):
     """How rounds are made: round t shows the first t passages."""
 
     pipeline: ClassVar[str] = "cumulative"
+    summary: ClassVar[str] = "one more passage a round"
 
 
 class CumulativePipeline(GrowingLoop):
     """The loop of :class:`suffice.pipelines.loops.ranked.GrowingLoop`, one passage more a round."""
 
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: CumulativeSettings,
-        *,
-        encoder: Encoder | None = None,
-        passage_filter: PassageFilter | None = None,
-    ) -> None:
-        super().__init__(model, settings, encoder=encoder, passage_filter=passage_filter)
-        self.settings = settings
+    settings_type = CumulativeSettings

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from suffice.pipelines.answers.calls import check_least, usage_of
+from suffice.pipelines.answers.calls import usage_of, usage_sum
 from suffice.pipelines.answers.react_prompts import (
     FORCED,
     LABEL,
@@ -19,18 +19,25 @@ from suffice.pipelines.answers.react_prompts import (
     render_repair,
     said,
 )
-from suffice.pipelines.loops.roles import Choice, Roles, SearchStep, usage_sum
-from suffice.pipelines.loops.searching import SearchingLoop, SearchSettings
+from suffice.pipelines.loops.query_loop import (
+    QueryChoice,
+    QueryLoop,
+    QueryLoopSettings,
+    Roles,
+    SearchStep,
+)
+from suffice.pipelines.loops.settings import check_least
 from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
+from suffice.signals.recorded import LLM_STOP
 from suffice.trace.rounds.records import Usage
 
 _STOP = ("\nObservation", "\nQuestion:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReactSettings(SearchSettings):
+class ReactSettings(QueryLoopSettings):
     """How rounds are made: thought and action, at most ``step`` new passages, an answer.
 
     Parameters
@@ -38,16 +45,19 @@ class ReactSettings(SearchSettings):
     max_action_tokens
         Length limit of a thought with its action.
 
-    The others are those of :class:`suffice.pipelines.loops.searching.SearchSettings`.
+    The others are those of :class:`suffice.pipelines.loops.query_loop.QueryLoopSettings`.
     """
 
     pipeline: ClassVar[str] = "react"
+    summary: ClassVar[str] = "the model thinks, and chooses each round's query"
+    # an agent stops where it would by itself
+    default_rule: ClassVar[str] = LLM_STOP.name
 
     rounds: int = 3
     max_action_tokens: int = 128
 
     def __post_init__(self) -> None:
-        SearchSettings.__post_init__(self)  # super() does not reach over slots
+        QueryLoopSettings.__post_init__(self)  # super() does not reach over slots
         check_least(self, {"max_action_tokens": 1})
 
 
@@ -66,9 +76,9 @@ class ReactAgent:
         self._max_tokens = max_tokens
 
     def choose(
-        self, question: str, steps: Sequence[SearchStep], *, refused: Choice | None = None
-    ) -> Choice:
-        """The action after these steps; see :class:`suffice.pipelines.loops.roles.QueryChooser`.
+        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
+        """The action after these steps; see :class:`suffice.pipelines.loops.query_loop.QueryChooser`.
 
         Raises
         ------
@@ -88,7 +98,7 @@ class ReactAgent:
             text, usage = f"{text}\n\n{repaired}", usage_sum(usage, more)
         return _choice(action, question, text, usage)
 
-    def _once_more(self, question: str, prompt: Prompt) -> Choice:
+    def _once_more(self, question: str, prompt: Prompt) -> QueryChoice:
         text, usage = self._ask(prompt, label=FORCED)
         action = parse_action(text)
         if action is not None and action.kind == "finish":
@@ -112,9 +122,9 @@ def _repeats(action: AgentAction, steps: Sequence[SearchStep]) -> bool:
     return action.kind == "search" and normalize_answer(action.argument) in made
 
 
-def _choice(action: AgentAction | None, question: str, text: str, usage: Usage) -> Choice:
+def _choice(action: AgentAction | None, question: str, text: str, usage: Usage) -> QueryChoice:
     read = action or AgentAction(kind="search", argument=one_line(question))
-    return Choice(
+    return QueryChoice(
         query=read.argument,
         said=said(read),
         action=text,
@@ -124,8 +134,10 @@ def _choice(action: AgentAction | None, question: str, text: str, usage: Usage) 
     )
 
 
-class ReactPipeline(SearchingLoop):
-    """The loop of :class:`suffice.pipelines.loops.searching.SearchingLoop` with a :class:`ReactAgent`."""
+class ReactPipeline(QueryLoop):
+    """The loop of :class:`suffice.pipelines.loops.query_loop.QueryLoop` with a :class:`ReactAgent`."""
+
+    settings_type = ReactSettings
 
     def __init__(
         self,
@@ -138,4 +150,3 @@ class ReactPipeline(SearchingLoop):
         agent = ReactAgent(model, max_tokens=settings.max_action_tokens)
         roles = Roles(chooser=agent)
         super().__init__(model, settings, roles, encoder=encoder, passage_filter=passage_filter)
-        self.settings = settings

@@ -1,53 +1,90 @@
-"""The loops there are, by their settings."""
+"""The loops there are, by name; a loop is imported when it is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Protocol, cast
 
-from suffice.pipelines.loops.follow_up import (
-    ChainPipeline,
-    ChainSettings,
-    IterativePipeline,
-    IterativeSettings,
-)
-from suffice.pipelines.loops.ranked import (
-    BudgetedPipeline,
-    BudgetedSettings,
-    CumulativePipeline,
-    CumulativeSettings,
-)
-from suffice.pipelines.loops.react import ReactPipeline, ReactSettings
-from suffice.protocols import ChatModel, Encoder, PassageFilter
+from suffice.pipelines.loops.settings import LoopSettings
+from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.trace.rounds.records import Question, Round
 
-AnySettings = (
-    CumulativeSettings | BudgetedSettings | IterativeSettings | ChainSettings | ReactSettings
-)
-AnyPipeline = (
-    CumulativePipeline | BudgetedPipeline | IterativePipeline | ChainPipeline | ReactPipeline
-)
+# the line that brings a loop: its name, its module and its class
+_PIPELINES = {
+    "cumulative": "suffice.pipelines.loops.ranked:CumulativePipeline",
+    "budgeted": "suffice.pipelines.loops.ranked:BudgetedPipeline",
+    "iterative": "suffice.pipelines.loops.follow_up:IterativePipeline",
+    "chain": "suffice.pipelines.loops.follow_up:ChainPipeline",
+    "react": "suffice.pipelines.loops.react:ReactPipeline",
+}
 
-_PIPELINES: Mapping[type[AnySettings], Callable[..., AnyPipeline]] = MappingProxyType(
-    {
-        CumulativeSettings: CumulativePipeline,
-        BudgetedSettings: BudgetedPipeline,
-        IterativeSettings: IterativePipeline,
-        ChainSettings: ChainPipeline,
-        ReactSettings: ReactPipeline,
-    }
-)
-LOOPS: Mapping[str, type[AnySettings]] = MappingProxyType(
-    {settings.pipeline: settings for settings in _PIPELINES}
-)
+
+class Pipeline(Protocol):
+    """A loop over one question at a time; safe to use from several threads."""
+
+    @property
+    def settings(self) -> LoopSettings:
+        """How rounds are made, nothing left to what the model gives."""
+        ...
+
+    @property
+    def settled_by(self) -> Mapping[str, str]:
+        """Why, by the name of each setting that the model settled."""
+        ...
+
+    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
+        """Rounds as they happen, to the full budget."""
+        ...
+
+    def closed_book(self, question: Question) -> Round:
+        """Round 0: the model's answer without passages."""
+        ...
+
+
+class PipelineClass(Protocol):
+    """What a line of the registry names."""
+
+    settings_type: type[LoopSettings]
+
+    def __call__(
+        self,
+        model: ChatModel,
+        settings: LoopSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> Pipeline:
+        """The loop of these settings."""
+        ...
+
+
+def _pipeline(name: str) -> PipelineClass:
+    module, _, named = _PIPELINES[name].partition(":")
+    return cast("PipelineClass", getattr(import_module(module), named))
+
+
+class _Loops(Mapping[str, type[LoopSettings]]):
+    def __getitem__(self, name: str) -> type[LoopSettings]:
+        return _pipeline(name).settings_type
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PIPELINES)
+
+    def __len__(self) -> int:
+        return len(_PIPELINES)
+
+
+LOOPS: Mapping[str, type[LoopSettings]] = _Loops()
 """The settings of each loop by its name."""
 
 
 def make_pipeline(
     model: ChatModel,
-    settings: AnySettings,
+    settings: LoopSettings,
     encoder: Encoder | None = None,
     passage_filter: PassageFilter | None = None,
-) -> AnyPipeline:
+) -> Pipeline:
     """The loop that the settings are of.
 
     Parameters
@@ -61,5 +98,5 @@ def make_pipeline(
     passage_filter
         Drops passages before the answerer sees them; ``None``: it sees all.
     """
-    make = _PIPELINES[type(settings)]
+    make = _pipeline(settings.pipeline)
     return make(model, settings, encoder=encoder, passage_filter=passage_filter)

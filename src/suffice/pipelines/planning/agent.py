@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from suffice.errors import InternalError, UsageError
-from suffice.pipelines.answers.calls import check_least, sampling_seed, usage_of
-from suffice.pipelines.loops.roles import usage_sum
+from suffice.pipelines.answers.calls import sampling_seed, usage_of, usage_sum
+from suffice.pipelines.loops.settings import check_least
 from suffice.pipelines.planning.controls import GATED, AgentControl
 from suffice.pipelines.planning.parsing import (
     PLAN_SCHEMA,

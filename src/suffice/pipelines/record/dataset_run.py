@@ -7,33 +7,33 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from suffice._version import VERSION
 from suffice.datasets.example import Example
 from suffice.errors import DataError, UsageError
-from suffice.pipelines.loops.indexes import IndexMaker
-from suffice.pipelines.loops.ranked import BudgetedPipeline, CumulativeSettings
-from suffice.pipelines.loops.registry import AnyPipeline, AnySettings, make_pipeline
-from suffice.pipelines.loops.sources import (
-    OwnParagraphs,
-    Retrieval,
-    pooled_passages,
-    pooled_retriever,
-)
+from suffice.pipelines.loops.ranked import CumulativeSettings
+from suffice.pipelines.loops.registry import LOOPS, Pipeline, make_pipeline
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.pipelines.record.recorder import (
-    CERTAINTY_REASON,
     RecorderSettings,
     Task,
     record,
 )
 from suffice.pipelines.record.session import Progress, RecordSummary
-from suffice.pipelines.record.splits import assign_splits
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages, pooled_retriever
 from suffice.signals.asking.meaning_clusters import clustering_stated
 from suffice.trace.rounds.records import Passage
 
 # a recording begun before these existed goes on as one without them
 _STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine")
+# said of a run, and no part of what was recorded
+_MAY_DIFFER = frozenset(
+    {"version", *(f"{name}_reason" for loop in LOOPS.values() for name in loop.settles)}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Recording:
     """
 
     dataset: str
-    settings: AnySettings = field(default_factory=CumulativeSettings)
+    settings: LoopSettings = field(default_factory=CumulativeSettings)
     retrieval: Retrieval = field(default_factory=Retrieval)
     encoder: Encoder | None = None
     passage_filter: PassageFilter | None = None
@@ -125,6 +125,7 @@ def record_examples(
         out,
         RecorderSettings(
             run=_run_document(model, recording, pipeline, passages),
+            may_differ=_MAY_DIFFER,
             concurrency=recording.concurrency or int(getattr(model, "concurrency", 1)),
             on_start=recording.on_start,
             on_progress=on_progress,
@@ -165,7 +166,7 @@ def _pooled(passages: tuple[Passage, ...], recording: Recording, out: Path) -> R
 def _run_document(
     model: ChatModel,
     recording: Recording,
-    pipeline: AnyPipeline,
+    pipeline: Pipeline,
     passages: tuple[Passage, ...] | None,
 ) -> dict[str, Any]:
     retrieval = recording.retrieval
@@ -188,8 +189,7 @@ def _run_document(
     for name in _STATED_WHEN_ON:
         if not settings[name]:
             del settings[name]
-    if isinstance(pipeline, BudgetedPipeline):
-        stated[CERTAINTY_REASON] = pipeline.why
+    stated |= {f"{name}_reason": why for name, why in pipeline.settled_by.items()}
     return {
         "dataset": recording.dataset,
         "model": model.name,
@@ -202,3 +202,45 @@ def _run_document(
         **settings,
         "version": VERSION,
     }
+
+
+# --- splits ---------------------------------------------------------------------------------------
+def parse_splits(text: str) -> dict[str, float]:
+    """``tune=0.4,eval=0.6`` as shares that sum to 1.
+
+    >>> parse_splits("tune=0.4,eval=0.6")
+    {'tune': 0.4, 'eval': 0.6}
+    """
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, share = part.partition("=")
+        try:
+            value = float(share)
+        except ValueError:
+            value = -1.0
+        if not name.strip() or not 0.0 <= value <= 1.0 or name.strip() in shares:
+            raise UsageError(f"--splits {text!r}: expected name=share,..., as in tune=0.4,eval=0.6")
+        shares[name.strip()] = value
+    if abs(sum(shares.values()) - 1.0) > 1e-9:
+        raise UsageError(f"--splits {text!r}: the shares sum to {sum(shares.values()):g}, not to 1")
+    return shares
+
+
+def assign_splits(count: int, shares: Mapping[str, float], *, seed: int) -> list[str]:
+    """A split for each of the first ``count`` questions, in order.
+
+    Each goes to the split furthest behind its share, with a seeded disturbance so that the pattern
+    cannot fall in step with the data's own. Every prefix holds each share to within about one
+    question, and the first assignments do not depend on how many follow.
+    """
+    names = list(shares)
+    targets = np.array([shares[name] for name in names])
+    taken = np.zeros(len(names))
+    disturbance = np.random.default_rng(seed).uniform(-0.5, 0.5, size=(count, len(names)))
+    assigned: list[str] = []
+    for number in range(count):
+        behind = targets * (number + 1) - taken + disturbance[number]
+        pick = int(np.where(targets > 0, behind, -np.inf).argmax())
+        taken[pick] += 1
+        assigned.append(names[pick])
+    return assigned

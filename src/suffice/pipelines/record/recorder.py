@@ -14,10 +14,6 @@ from suffice.protocols import Retriever
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer
 
-CERTAINTY_REASON = "certainty_reason"
-# said of a run, and no part of what was recorded
-_MAY_DIFFER = frozenset({"version", CERTAINTY_REASON})
-
 
 class Pipeline(Protocol):
     """A loop that can be recorded."""
@@ -44,12 +40,15 @@ class RecorderSettings(SessionSettings):
     ----------
     closed_book
         Answers a question without passages, for round 0; ``None``: there is no round 0.
+    may_differ
+        Entries of ``run`` that are said of a run, and no part of what was recorded.
 
     The others are those of :class:`suffice.pipelines.record.session.SessionSettings`.
     """
 
     concurrency: int = 8
     closed_book: Callable[[Question], Round] | None = None
+    may_differ: frozenset[str] = frozenset({"version"})
 
 
 def record(
@@ -86,7 +85,7 @@ def record(
         When the first questions all fail, with the reason, or the disk refuses.
     """
     _check_ids(tasks)
-    with question_writer(out, run=settings.run, may_differ=_MAY_DIFFER) as writer:
+    with question_writer(out, run=settings.run, may_differ=settings.may_differ) as writer:
         recorder = _Questions(pipeline, settings.closed_book)
         return record_all(tasks, recorder, writer, settings)
 

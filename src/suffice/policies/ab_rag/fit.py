@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.measures.measures import Measures
 from suffice.numbers.logistic import LogisticFit, fit_logistic
 from suffice.policies.ab_rag.policy import (
     CERTAINTIES,
@@ -17,19 +18,21 @@ from suffice.policies.ab_rag.policy import (
     SPREAD,
     SUPPORTS,
     ABRagPolicy,
-    Certainty,
     Combination,
     Support,
     combined_confidence,
 )
-from suffice.policies.fitting import N_FOLDS, FitData, abstention_of, folds
-from suffice.policies.rules.columns import first_stops
-from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, score_stops
-from suffice.protocols import Signal
+from suffice.policies.fitting import N_FOLDS, FitData, abstention_of, folds, gold_of
+from suffice.policies.thresholds import (
+    ThresholdScore,
+    cheapest_within_one_error,
+    first_stops,
+    score_stops,
+)
+from suffice.protocols import Certainty, Signal
 from suffice.signals.abstained import ABSTAINED, abstained_signal
 from suffice.signals.available import lack, remedy
 from suffice.signals.registry import resolve
-from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
 THRESHOLDS = tuple(round(0.02 * step, 2) for step in range(1, 51))  # at 1 it never stops
@@ -41,10 +44,11 @@ _PENALTY = 1.0
 class _Held:
     """What a record holds of some signals, read in one pass."""
 
-    def __init__(self, traces: TraceSet, names: Sequence[str]) -> None:
+    def __init__(self, measures: Measures, names: Sequence[str]) -> None:
+        traces = measures.traces
         self.source = traces.origin.source
         self._lacks = {name: lack(resolve(name), traces) for name in names}
-        table = signal_table(traces, [name for name in names if self._lacks[name] is None])
+        table = measures.signals([name for name in names if self._lacks[name] is None])
         self._values = {name: values[traces.exists] for name, values in table.values.items()}
 
     def values(self, name: str) -> NDArray[np.float64]:
@@ -113,7 +117,10 @@ def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
 
 
 def published_ab_rag(
-    traces: TraceSet, *, certainty: Certainty | None = None, threshold: float | None = None
+    traces: TraceSet | Measures,
+    *,
+    certainty: Certainty | None = None,
+    threshold: float | None = None,
 ) -> ABRagPolicy:
     """The published preset with the S1 that these traces hold; nothing is fitted.
 
@@ -123,7 +130,7 @@ def published_ab_rag(
         When the record holds one of the three signals nowhere.
     """
     others = ("evidence_consistency", SPREAD)
-    held = _Held(traces, (*CERTAINTIES, *others))
+    held = _Held(Measures.of(traces), (*CERTAINTIES, *others))
     chosen, note = _certainty(held, certainty)
     for name in others:
         held.require(name)
@@ -170,7 +177,9 @@ class ABRagSignals:
 
 
 def choose_signals(
-    traces: TraceSet, certainty: Certainty | None = None, support: Support | None = None
+    traces: TraceSet | Measures,
+    certainty: Certainty | None = None,
+    support: Support | None = None,
 ) -> ABRagSignals:
     """What the corrected preset reads on these traces, which hold the fitting questions only.
 
@@ -179,7 +188,8 @@ def choose_signals(
     UsageError
         When the record lacks one of the three.
     """
-    held = _Held(traces, (*CERTAINTIES, *SUPPORTS, SPREAD))
+    measures = Measures.of(traces)
+    held = _Held(measures, (*CERTAINTIES, *SUPPORTS, SPREAD))
     first, why_first = _certainty(held, certainty)
     second, why_second = _support(held, support)
     held.require(SPREAD)
@@ -188,7 +198,7 @@ def choose_signals(
         certainty=first,
         support=second,
         levels=_levels(held, first),
-        gold=tuple(answer for each in traces.gold for answer in each.answers),
+        gold=gold_of(measures.traces),
         notes=(why_first, why_second, *spread),
     )
 

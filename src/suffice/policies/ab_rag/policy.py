@@ -26,6 +26,7 @@ from suffice.numbers.logistic import sigmoid
 from suffice.policies.needs import USUAL_SAMPLES, loop_needs
 from suffice.protocols import (
     Action,
+    Certainty,
     Decision,
     Facts,
     LoopNeeds,
@@ -36,7 +37,6 @@ from suffice.protocols import (
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 
-Certainty = Literal["token_probability", "self_consistency"]
 Support = Literal["answer_in_evidence", "evidence_entailment", "evidence_consistency"]
 Link = Literal["clip", "logistic"]
 CERTAINTIES: tuple[Certainty, ...] = get_args(Certainty)
@@ -350,9 +350,8 @@ class ABRagPolicy:
         first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
         return np.asarray(first, np.int16)
 
-    # --- its part of a policy file -----------------------------------------------------------------
-    def to_json(self) -> dict[str, Any]:
-        """The body of its policy file."""
+    def document(self) -> dict[str, Any]:
+        """What its file says."""
         body: dict[str, Any] = {
             "preset": self.preset,
             "link": self.link,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.measures.measures import Measures
 from suffice.numbers.logistic import fit_rising_logistic
 from suffice.policies.fitting import fit_data
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
@@ -92,7 +93,9 @@ def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> G
     )
 
 
-def fit_gate_policy(traces: TraceSet, split: str, costs: GateCosts = DEFAULT_COSTS) -> GatePolicy:
+def fit_gate_policy(
+    traces: TraceSet | Measures, split: str, costs: GateCosts = DEFAULT_COSTS
+) -> GatePolicy:
     """Learn P(EM = 1) from SC, CD and DR on a split of question traces (corrected).
 
     Rounds whose SC or CD is undefined are left out; each other round of a question weighs one over
@@ -112,16 +115,18 @@ def fit_gate_policy(traces: TraceSet, split: str, costs: GateCosts = DEFAULT_COS
         When all answers fitted on are right or all are wrong, and when the policy then stops none of
         the questions early, or all of them after round 1.
     """
-    data = fit_data(traces, (CANDIDATE_AGREEMENT, CONTRADICTION), split=split)
+    measures = Measures.of(traces)
+    whole = measures.traces
+    data = fit_data(measures, (CANDIDATE_AGREEMENT, CONTRADICTION), split=split)
     agreed, conflict = (data.table.signal(name) for name in _READ[:2])
-    em, budget = data.outcomes.em, _budget(traces)
+    em, budget = data.outcomes.em, _budget(whole)
     shares = [remaining_share(number, budget) for number in range(1, em.shape[1] + 1)]
     values = np.stack([agreed, conflict, np.broadcast_to(shares, em.shape)], axis=2)
     used = np.isfinite(em) & np.isfinite(values).all(axis=2)
     if not used.any():
         raise UsageError(
             f"candidate_agreement and contradiction are defined together in no labelled round of split "
-            f"{split!r} of {traces.origin.source}; the gate needs samples and answers: record with "
+            f"{split!r} of {whole.origin.source}; the gate needs samples and answers: record with "
             "suffice record --samples 2"
         )
     _warn_of_one_class(em[used], "answers", f"of split {split!r}")
@@ -130,7 +135,7 @@ def fit_gate_policy(traces: TraceSet, split: str, costs: GateCosts = DEFAULT_COS
     policy = GatePolicy(
         settings=GateSettings.corrected(model, costs, fitted_on=fitted_on),
         rounds=budget,
-        samples=_samples(traces),
+        samples=_samples(whole),
     )
     fires = executes(policy.settings, policy.confidence(data.table), conflict)
     _warn_of_constant(fires, data.table.exists, policy)

@@ -1,41 +1,161 @@
-"""The gate's policy file: its settings, and the budget of the loop it stops."""
+"""The gate as a method, on question traces and on plan traces, and its policy file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.errors import DataError, UsageError
 from suffice.numbers.fields import field_of, finite, number_or_none
+from suffice.options import Option
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import BUDGET, MARKERS, ORDERS, GateCosts, GateSettings
+from suffice.policies.method import FitRun, Fitted, Method, Preset
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+    from suffice.trace.plans.plan_set import PlanSet
 
 _WEIGHTS = ("disagreement", "contradiction", "remaining")
 _THRESHOLDS = ("tau_low", "tau_high", "kappa")
 
 
-def read_gate(document: Mapping[str, Any]) -> GatePolicy:
-    """The policy of a document.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCosts:
+    """What acting costs in a loop that answers questions; ``None``: as the fit has it."""
 
-    Raises
-    ------
-    DataError
-        For a field that is missing or malformed, naming it.
-    """
-    settings = field_of(document, "settings", dict)
-    if settings is None:
-        raise DataError("is missing", column="settings")
-    beside = {name: document.get(name) for name in ("preset", "costs", "fitted_on")}
-    rounds, samples = field_of(document, "rounds", int), field_of(document, "samples", int)
-    try:
-        return GatePolicy(
-            settings=read_settings({**settings, **beside}),
-            rounds=rounds,
-            samples=PUBLISHED_CANDIDATES if samples is None else samples,
-        )
-    except UsageError as error:
-        raise DataError(str(error), column="settings") from error
+    retrieval_cost: Annotated[
+        float | None,
+        Option(
+            help="of looking something up (default: 1; published thresholds where no cost is given)",
+            metavar="C",
+        ),
+    ] = None
+    failure_loss: Annotated[
+        float | None,
+        Option(
+            help="of a wrong answer or a failed plan (default: 2, act when more likely right than wrong)",
+            metavar="L",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCosts(RoundCosts):
+    """What acting costs a planning agent, and who found the contradictions of its runs."""
+
+    ask_cost: Annotated[
+        float | None,
+        Option(
+            help="on plan traces: of asking the user, who is asked where c is below 1 - C / L and no "
+            "retrieval is left (default: as a retrieval)",
+            metavar="C",
+        ),
+    ] = None
+    stop_cost: Annotated[
+        float | None,
+        Option(help="on plan traces: of ending early (default: never worth it)", metavar="C"),
+    ] = None
+    detector: Annotated[
+        str | None,
+        Option(
+            help="on plan traces: who found their contradictions (default: markers, the published words)",
+            metavar="NAME",
+        ),
+    ] = None
+
+
+def _costs(settings: RoundCosts) -> dict[str, float]:
+    """The costs that are stated."""
+    names = [field.name for field in fields(settings) if field.name != "detector"]
+    return {name: value for name in names if (value := getattr(settings, name)) is not None}
+
+
+class GateMethod(Method):
+    """See :class:`suffice.policies.method.Method`."""
+
+    name = "gate"
+    summary = (
+        "stop when samples agree and answers do not contradict each other, by a risk that falls round "
+        "by round"
+    )
+    source = "paper 4"
+    about = (
+        "on question traces it stops a loop, on plan traces it guides a planning agent; it acts where "
+        "its confidence exceeds 1 - C / L"
+    )
+    fitted = frozenset({"corrected"})
+    main_field = "settings"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """What the thresholds are made of."""
+        del preset
+        return RoundCosts
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> GatePolicy:
+        """A gate that stops loops."""
+        from suffice.policies.gate.fit import fit_gate_policy, gate_costs, published_gate_policy
+
+        del run
+        costs = _costs(settings)
+        if preset == "published":
+            return published_gate_policy(measures.traces, gate_costs(**costs) if costs else None)
+        return fit_gate_policy(measures, split, gate_costs(**costs))
+
+    def plan_settings(self, preset: Preset) -> type[Any]:
+        """What the thresholds are made of, and the detector."""
+        del preset
+        return PlanCosts
+
+    def fit_plans(self, plans: PlanSet, preset: Preset, settings: Any) -> Fitted:
+        """A gate that guides a planning agent."""
+        from suffice.policies.gate.fit import fit_gate, gate_costs
+
+        costs = _costs(settings)
+        changes = {} if settings.detector is None else {"detector": settings.detector}
+        if preset == "published":
+            stated = {"costs": gate_costs(**costs)} if costs else {}
+            chosen = GateSettings.published(**stated, **changes)
+        else:
+            chosen = fit_gate(plans, gate_costs(**costs), **changes)
+        lines = [f"gate   {chosen.summary}"]
+        lines += [f"note   {action}" for action in chosen.unreachable]
+        if fitted := chosen.fitted_on:
+            lines.append(
+                f"fitted on {fitted['fitted_steps']} steps of {fitted['labelled']} judged runs"
+            )
+        lines.append("use    Gate(load_policy('{policy}').policy.settings), in a planning agent")
+        return Fitted(policy=GatePolicy(settings=chosen), lines=tuple(lines))
+
+    def read(self, document: Mapping[str, Any], file: Path) -> GatePolicy:
+        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
+        del file
+        settings = field_of(document, "settings", dict)
+        if settings is None:
+            raise DataError("is missing", column="settings")
+        beside = {name: document.get(name) for name in ("preset", "costs", "fitted_on")}
+        rounds, samples = field_of(document, "rounds", int), field_of(document, "samples", int)
+        try:
+            return GatePolicy(
+                settings=read_settings({**settings, **beside}),
+                rounds=rounds,
+                samples=PUBLISHED_CANDIDATES if samples is None else samples,
+            )
+        except UsageError as error:
+            raise DataError(str(error), column="settings") from error
+
+
+METHOD = GateMethod()
 
 
 def read_settings(document: Mapping[str, Any]) -> GateSettings:

@@ -258,9 +258,8 @@ class GatePolicy:
         first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
         return np.asarray(first, np.int16)
 
-    # --- its part of a policy file -----------------------------------------------------------------
-    def to_json(self) -> dict[str, Any]:
-        """The body of its policy file: the settings, with what decides nothing of them beside."""
+    def document(self) -> dict[str, Any]:
+        """What its file says: the settings, with what decides nothing of them beside."""
         settings = self.settings.to_json()
         beside = {name: settings.pop(name) for name in ("preset", "costs", "fitted_on")}
         return {

@@ -5,27 +5,33 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.micp.notes import few_notes, filter_notes, tie_notes, unsampled_notes
-from suffice.policies.micp.policy import STOP_ON, Clusters, MiCPPolicy, StopOn
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.relevance_fit import fit_filter, scored_by
 from suffice.policies.micp.samples import read_samples, samples_a_round
 from suffice.policies.micp.search import Allocation, search_allocation
+from suffice.policies.micp.settings import (
+    CALIBRATE,
+    DEFAULT_ALPHA_RETRIEVAL,
+    DEFAULT_SHARE,
+    OPTIMIZE,
+    MiCPSettings,
+)
 from suffice.policies.micp.stage2 import (
-    OBJECTIVES,
-    Objective,
     Sampled,
     Stage2,
     budget_spent,
@@ -33,76 +39,11 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.scoring import Match, normalize_answer
 from suffice.signals.asking.meaning_clusters import clustered_by
-from suffice.signals.samples import CLUSTERINGS, Clustering
+from suffice.signals.samples import Clustering
 from suffice.trace.rounds.table import TraceSet
 
-OPTIMIZE, CALIBRATE = "optimize", "calibrate"
 DEFAULT_ROUNDS = 3
-DEFAULT_SHARE = 1 / 3
-DEFAULT_ALPHA_RETRIEVAL = 0.1
 LOOP_FACTS = ("model", "pipeline", "retriever", "prompt", "step", "temperature", "top_p")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MiCPSettings:
-    """How MiCP is fitted.
-
-    Parameters
-    ----------
-    alpha
-        Total error of stopping and answer set, in (0, 1).
-    rounds
-        T; ``None``: 3 (the paper's), or as many as the traces hold if fewer.
-    alpha_retrieval
-        Error of the first stage (the paper's value is lost; 0.1 is ours).
-    allocation
-        Error levels of rounds 1..T-1 by hand; ``None``: searched.
-    steps
-        Parts the budget is divided in for the search.
-    objective, weight
-        What the search minimises, and lambda_c of the composite.
-    stop_on, penalty, clusters, match
-        See :class:`suffice.policies.micp.policy.MiCPPolicy`.
-    share
-        Of the questions to fit on, how many optimise where the traces name no ``optimize`` and
-        ``calibrate`` splits.
-    seed
-        Of that division and of the lots.
-    """
-
-    alpha: float = 0.1
-    rounds: int | None = None
-    alpha_retrieval: float = DEFAULT_ALPHA_RETRIEVAL
-    allocation: tuple[float, ...] | None = None
-    steps: int = 10
-    objective: Objective = "composite"
-    weight: float = 1.0
-    stop_on: StopOn = "entropy"
-    penalty: float = 0.0
-    clusters: Clustering = "string"
-    match: Match = field(default_factory=Match)
-    share: float = DEFAULT_SHARE
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        exact_level(self.alpha, "alpha")
-        exact_level(self.alpha_retrieval, "alpha_retrieval")
-        if self.rounds is not None and self.rounds < 1:
-            raise UsageError(f"rounds must be at least 1, found {self.rounds}")
-        if self.steps < 1:
-            raise UsageError(f"the grid needs at least 1 step, found {self.steps}")
-        if self.objective not in get_args(Objective):
-            raise UsageError(f"no objective {self.objective!r}; known: {', '.join(OBJECTIVES)}")
-        if self.stop_on not in STOP_ON:
-            raise UsageError(f"no stop_on {self.stop_on!r}; known: {', '.join(STOP_ON)}")
-        if self.clusters not in CLUSTERINGS:
-            raise UsageError(f"no clusters by {self.clusters!r}; known: {', '.join(CLUSTERINGS)}")
-        if not 0.0 < self.share < 1.0:
-            raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
-        if not math.isfinite(self.weight):
-            raise UsageError(f"the weight must be a number, found {self.weight!r}")
-        if not all(0.0 <= level <= 1.0 for level in self.allocation or ()):
-            raise UsageError(f"levels of an allocation lie in [0, 1], found {self.allocation!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +53,14 @@ class FitParts:
     ``splits`` are where they come from, ``how`` says it in words.
     """
 
-    optimize: TraceSet
-    calibrate: TraceSet
+    optimize: Measures
+    calibrate: Measures
     splits: tuple[str, ...] = ()
     how: str = "as given"
 
     def __post_init__(self) -> None:
-        shared = {normalize_answer(each.text) for each in self.optimize.questions} & {
-            normalize_answer(each.text) for each in self.calibrate.questions
+        shared = {normalize_answer(each.text) for each in self.optimize.traces.questions} & {
+            normalize_answer(each.text) for each in self.calibrate.traces.questions
         } - {""}
         if shared:
             warnings.warn(
@@ -130,7 +71,7 @@ class FitParts:
             )
 
 
-def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
+def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings) -> FitParts:
     """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``.
 
     A ``split`` other than tune is divided whatever other splits there are.
@@ -141,6 +82,8 @@ def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
         When the traces have neither, one part holds no labelled question, or a share is given and
         nothing is divided.
     """
+    measures = Measures.of(questions)
+    traces = measures.traces
     if split == FIT_SPLIT and {OPTIMIZE, CALIBRATE} <= set(traces.splits):
         if settings.share != DEFAULT_SHARE:
             raise UsageError(
@@ -148,13 +91,13 @@ def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
                 "nothing to divide; leave share out"
             )
         splits: tuple[str, ...] = (OPTIMIZE, CALIBRATE)
-        parts = traces.only_split(OPTIMIZE), traces.only_split(CALIBRATE)
+        parts = measures.only_split(OPTIMIZE), measures.only_split(CALIBRATE)
         how = f"splits {OPTIMIZE!r} and {CALIBRATE!r}"
     elif split in traces.splits:
-        splits, chosen = (split,), traces.only_split(split)
-        order = np.random.default_rng(settings.seed).permutation(chosen.n_questions)
-        first = np.zeros(chosen.n_questions, bool)
-        first[order[: round(settings.share * chosen.n_questions)]] = True
+        splits, chosen = (split,), measures.only_split(split)
+        order = np.random.default_rng(settings.seed).permutation(chosen.traces.n_questions)
+        first = np.zeros(len(order), bool)
+        first[order[: round(settings.share * len(order))]] = True
         parts = chosen.take(first), chosen.take(~first)
         how = f"split {split!r}, {settings.share:.3g} of it by seed {settings.seed} to optimise"
     else:
@@ -167,10 +110,11 @@ def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
             f"{OPTIMIZE}=0.2,{CALIBRATE}=0.4,eval=0.4, or name one with --split"
         )
     optimize, calibration = (
-        each.take(np.array([bool(gold.answers) for gold in each.gold], bool)) for each in parts
+        part.take(np.array([bool(gold.answers) for gold in part.traces.gold], bool))
+        for part in parts
     )
-    for name, each in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
-        if not each.n_questions:
+    for name, part in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
+        if not part.traces.n_questions:
             raise UsageError(
                 f"no labelled question to {name} on in {traces.origin.source} ({how}); micp needs "
                 "gold answers in both parts"
@@ -180,7 +124,7 @@ def fit_parts(traces: TraceSet, split: str, settings: MiCPSettings) -> FitParts:
 
 # --- fitting --------------------------------------------------------------------------------------
 def fit_micp(
-    traces: TraceSet, preset: Preset, split: str, settings: MiCPSettings | None = None
+    traces: TraceSet | Measures, preset: Preset, split: str, settings: MiCPSettings | None = None
 ) -> MiCPPolicy:
     """Fit on the splits ``optimize`` and ``calibrate``, or on a division of ``split``.
 
@@ -209,9 +153,10 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     UsageError, DataError
         See :func:`fit_micp`.
     """
-    chosen, filtered = _filter(parts.calibrate, preset, settings)
+    record = parts.calibrate.traces
+    chosen, filtered = _filter(record, preset, settings)
     draft = replace(
-        draft_policy([parts.optimize, parts.calibrate], settings),
+        draft_policy([parts.optimize.traces, record], settings),
         preset=preset,
         filter=chosen,
         filtered=filtered,
@@ -231,14 +176,14 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
         final=thresholds.final,
         budget=_budget(thresholds, found, settings),
         fitted_on={
-            "source": parts.calibrate.origin.source,
+            "source": record.origin.source,
             "split": " and ".join(parts.splits) or parts.how,
             "splits": list(parts.splits),
             "division": parts.how,
             "questions": questions,
             "labelled": questions,
             "rounds": draft.rounds,
-            "loop": _loop_of(parts.calibrate),
+            "loop": _loop_of(record),
             "optimize_questions": data.n,
             "calibration_questions": held.n,
             "first_round_scores": _counted(held.score[:, 0]),
@@ -279,7 +224,7 @@ def draft_policy(parts: Sequence[TraceSet], settings: MiCPSettings) -> MiCPPolic
         stop_on=settings.stop_on,
         penalty=settings.penalty,
         clusters=_clusters(parts[-1], settings.clusters),
-        match=settings.match,
+        match=Match(f1=settings.match_f1),
         seed=settings.seed,
     )
 

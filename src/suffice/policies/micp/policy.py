@@ -340,8 +340,8 @@ class MiCPPolicy:
 
         return recorded_sets(self, traces, table, stops)
 
-    def to_json(self) -> dict[str, Any]:
-        """The body of its policy file."""
+    def document(self) -> dict[str, Any]:
+        """What its file says."""
         body: dict[str, Any] = {
             "preset": self.preset,
             "alpha": self.alpha,

@@ -29,7 +29,7 @@ def recorded_sets(
     labelled = np.array([bool(gold.answers) for gold in traces.gold], bool)
     covered = objective = None
     if labelled.any():
-        data = read_samples(traces.take(labelled), policy)
+        data = read_samples(traces.take(labelled), policy, policy.scores(table)[labelled])
         # a record that ends before the budget is no stop: nothing is sampled after it
         cut = np.where(stops < traces.last_rounds, stops, policy.rounds)
         worth = evaluate_stops(data, fired[labelled], policy.final, at_most=cut[labelled])

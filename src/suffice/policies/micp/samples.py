@@ -9,25 +9,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
+from suffice.measures.measures import Measures
 from suffice.policies.micp.policy import MiCPPolicy, lot
 from suffice.policies.micp.stage2 import Sampled
 from suffice.scoring import Match
 from suffice.signals.samples import SampleCluster, sample_counts
-from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
 
-def read_samples(traces: TraceSet, draft: MiCPPolicy) -> Sampled:
+def read_samples(
+    questions: TraceSet | Measures, draft: MiCPPolicy, scores: NDArray[np.float64] | None = None
+) -> Sampled:
     """Scores and confidences of right clusters, for questions all of which are labelled.
 
     A question that was recorded for fewer than T rounds never stops in, and samples nothing in, the
-    ones it lacks.
+    ones it lacks. ``scores`` (n_questions, n_rounds) are those that the policy gives the rounds, where
+    they are at hand.
     """
-    table = signal_table(traces, draft.specs)
+    measures = Measures.of(questions)
+    traces = measures.traces
+    if scores is None:
+        scores = draft.scores(measures.signals(draft.specs))
     n, rounds = traces.n_questions, draft.rounds
     score = np.full((n, rounds), np.nan)
     there = min(rounds, traces.n_rounds)
-    score[:, :there] = draft.scores(table)[:, :there]
+    score[:, :there] = scores[:, :there]
     gold_confidence = np.full((n, rounds), -np.inf)
     columns = ["samples", "sample_clusters", "signals"]
     for index, views in enumerate(traces.views(columns)):

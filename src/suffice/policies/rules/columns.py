@@ -50,13 +50,6 @@ def rule_fires(
     return fires.T
 
 
-def first_stops(fires: NDArray[np.bool_], exists: NDArray[np.bool_]) -> NDArray[np.int16]:
-    """The first round that fires, else the last recorded one, (n_questions,), 1-based."""
-    last = exists.sum(axis=1)
-    first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, last)
-    return np.asarray(np.minimum(first, last), np.int16)
-
-
 class _Round:
     """Operands of one round."""
 

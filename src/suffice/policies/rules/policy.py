@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.policies.needs import loop_needs
+from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document
 from suffice.policies.rules.meaning import check_reachable, compile_rule, operands
 from suffice.policies.rules.syntax import (
     BaseRate,
@@ -126,6 +125,8 @@ class RulePolicy:
     @property
     def needs(self) -> LoopNeeds:
         """What its signals need of a loop."""
+        from suffice.policies.needs import loop_needs
+
         return loop_needs(self.specs)
 
     @property
@@ -202,6 +203,24 @@ class RulePolicy:
                 np.greater(running, held, out=running)  # running and not held, in one pass
                 np.add(part, running, out=part)
         return stops
+
+    def document(self) -> dict[str, Any]:
+        """What its file says; parts without content are left out."""
+        parts: dict[str, Any] = {
+            "rule": self.rule,
+            "preset": self.preset,
+            "calibrators": {
+                name: calibrator_document(calibrator)
+                for name, calibrator in self.calibrators.items()
+            }
+            or None,
+            "base_rates": [None if math.isnan(rate) else rate for rate in self.base_rates] or None,
+            "own_signals": list(self.own_signals) or None,
+            "abstention": None if self.abstention is None else list(self.abstention),
+            "fitted_on": dict(self.fitted_on) or None,
+            "guarantee": dict(self.guarantee) or None,
+        }
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 def _defined(value: float) -> float | None:

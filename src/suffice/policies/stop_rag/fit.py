@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.policies.method import Preset
+from suffice.measures.measures import Measures
+from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
-from suffice.policies.stop_rag.settings import (
-    FEATURES,
-    PACKAGED_ENCODER,
-    SETTINGS,
-    SIGNAL_SETTINGS,
-    Features,
-    Mode,
-    SignalTrainSettings,
-    Target,
-    TrainSettings,
-)
+from suffice.policies.stop_rag.settings import SignalTrainSettings, StopRAGSettings, TrainSettings
 from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_signal_network
 from suffice.policies.stop_rag.signal_model import SignalModel, free_inputs
 from suffice.policies.stop_rag.states import REWARDS, Rewards, read_rewards, texts_of_traces
@@ -36,8 +26,7 @@ from suffice.policies.stop_rag.targets import (
     informative,
 )
 from suffice.policies.stop_rag.text_model import TextModel
-from suffice.policies.stop_rag.training import Fitted, Progress
-from suffice.signals.table import signal_table
+from suffice.policies.stop_rag.training import Fitted
 from suffice.trace.rounds.table import TraceSet
 
 VALIDATION_SPLIT = "validation"
@@ -45,87 +34,12 @@ _VALIDATION_SHARE = 0.2
 _FEW = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRAGSettings:
-    """What is learned, and from what; ``None``: as the preset has it.
-
-    Parameters
-    ----------
-    target
-        What the value of going on is learned towards; see
-        :class:`suffice.policies.stop_rag.settings.Schedule`.
-    features
-        ``text``: the network reads question and documents; ``signals``: the signals of a round alone.
-    encoder
-        Of ``text``: ``minilm``, a folder that transformers reads, or a name on the Hub.
-    reward
-        A name of :data:`suffice.policies.stop_rag.states.REWARDS`.
-    inputs
-        Of ``signals``: their names; ``None``: all that the questions define and that cost no further
-        call.
-    mode, window, layers, epochs, min_steps
-        Of the training; ``layers``: how many of the encoder's last layers are trained.
-    seed
-        Of the division into training and validation, and of the training.
-    """
-
-    target: Target = "q-lambda"
-    features: Features = "text"
-    encoder: str = PACKAGED_ENCODER
-    reward: str = "f1"
-    inputs: tuple[str, ...] | None = None
-    mode: Mode | None = None
-    window: int | None = None
-    layers: int | None = None
-    epochs: float | None = None
-    min_steps: int | None = None
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        if self.features not in FEATURES:
-            raise UsageError(f"no features {self.features!r}; allowed: {', '.join(FEATURES)}")
-        if self.reward not in REWARDS:
-            raise UsageError(f"no reward {self.reward!r}; allowed: {', '.join(REWARDS)}")
-        own = {"text": ("mode", "window", "layers"), "signals": ("inputs",)}
-        for features, names in own.items():
-            given = [name for name in names if getattr(self, name) is not None]
-            if given and features != self.features:
-                raise UsageError(f"{given[0]} is for features {features!r}, not {self.features!r}")
-        if self.features == "signals" and self.encoder != PACKAGED_ENCODER:
-            raise UsageError("features 'signals' read no text and need no encoder; leave it out")
-
-    def schedule(self, preset: Preset) -> TrainSettings | SignalTrainSettings:
-        """The preset's numbers with what is stated here."""
-        given: dict[str, Any] = {"epochs": self.epochs, "min_steps": self.min_steps}
-        base: TrainSettings | SignalTrainSettings = SIGNAL_SETTINGS[preset]
-        if self.features == "text":
-            base = replace(SETTINGS[preset], encoder=self.encoder)
-            given |= {"mode": self.mode, "window": self.window, "trained_layers": self.layers}
-        stated = {name: each for name, each in given.items() if each is not None}
-        return replace(base, target=self.target, seed=self.seed, **stated)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRun:
-    """Who watches a training, and the file it can be continued from."""
-
-    progress: Callable[[Progress], None] | None = None
-    checkpoint: Path | None = None
-
-
-def checkpoint_of(out: Path) -> Path:
-    """Where the training of a policy that goes to ``out`` keeps its checkpoint."""
-    if out.suffix == ".json":
-        return out.with_name(f"{out.stem}.checkpoint.safetensors")
-    return out / "checkpoint.safetensors"
-
-
 def fit_stop_rag(
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     preset: Preset,
     split: str,
     settings: StopRAGSettings,
-    run: TrainingRun | None = None,
+    run: FitRun | None = None,
 ) -> StopRAGPolicy:
     """Learn on ``split``, and choose checkpoint and threshold on the split ``validation``.
 
@@ -141,9 +55,10 @@ def fit_stop_rag(
     DataError
         When there is no such split, or the checkpoint is of another training.
     """
-    run = run or TrainingRun()
+    run = run or FitRun()
     started = time.monotonic()
-    training, validation = _divide(traces, split, settings)
+    measures = Measures.of(traces)
+    training, validation = _divide(measures, split, settings)
     schedule = settings.schedule(preset)
     _check(training, validation, settings)  # before anything is read
     learned = (
@@ -154,7 +69,7 @@ def fit_stop_rag(
     if run.checkpoint is not None:
         run.checkpoint.unlink(missing_ok=True)
     stated = {
-        "source": traces.origin.source,
+        "source": measures.traces.origin.source,
         "split": split,
         "reward": settings.reward,
         **_provenance(training, validation, learned),
@@ -177,16 +92,21 @@ class _Part:
     """Usable questions with their rewards; ``name`` says where they come from."""
 
     name: str
-    traces: TraceSet
+    measures: Measures
     values: NDArray[np.float64]
     lengths: NDArray[np.int64]
     notes: tuple[str, ...] = ()
+
+    @property
+    def traces(self) -> TraceSet:
+        """The questions' record."""
+        return self.measures.traces
 
     def take(self, chosen: NDArray[np.bool_], name: str) -> _Part:
         """Some of the questions, without remarks."""
         return _Part(
             name=name,
-            traces=self.traces.take(chosen),
+            measures=self.measures.take(chosen),
             values=self.values[chosen],
             lengths=self.lengths[chosen],
         )
@@ -201,11 +121,12 @@ class _Part:
         }
 
 
-def _divide(traces: TraceSet, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
+def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
     """Training and validation questions, the usable ones."""
-    whole = _part(traces, split, settings.reward)
+    traces = measures.traces
+    whole = _part(measures, split, settings.reward)
     if VALIDATION_SPLIT in traces.splits and split != VALIDATION_SPLIT:
-        return whole, _part(traces, VALIDATION_SPLIT, settings.reward)
+        return whole, _part(measures, VALIDATION_SPLIT, settings.reward)
     count = whole.traces.n_questions
     held = round(_VALIDATION_SHARE * count)
     if count - held < 1 or held < 1:
@@ -227,12 +148,12 @@ def _check(training: _Part, validation: _Part, settings: StopRAGSettings) -> Non
     check_validation(validation.lengths)
 
 
-def _part(traces: TraceSet, split: str, reward: str) -> _Part:
-    chosen = traces.only_split(split)
-    found: Rewards = read_rewards(chosen, REWARDS[reward])
+def _part(measures: Measures, split: str, reward: str) -> _Part:
+    chosen = measures.only_split(split)
+    found: Rewards = read_rewards(chosen.traces, REWARDS[reward])
     part = _Part(
         name=split,
-        traces=chosen,
+        measures=chosen,
         values=found.values,
         lengths=found.lengths.astype(np.int64),
     )
@@ -274,7 +195,7 @@ def _provenance(training: _Part, validation: _Part, learned: _Learned) -> dict[s
 
 
 def _learn_text(
-    training: _Part, validation: _Part, schedule: TrainSettings, run: TrainingRun
+    training: _Part, validation: _Part, schedule: TrainSettings, run: FitRun
 ) -> _Learned:
     found = train_network(
         _trajectories(training),
@@ -301,10 +222,10 @@ def _learn_signals(
     training: _Part,
     validation: _Part,
     schedule: SignalTrainSettings,
-    asked: tuple[tuple[str, ...] | None, TrainingRun],
+    asked: tuple[tuple[str, ...] | None, FitRun],
 ) -> _Learned:
     inputs, run = asked
-    names = free_inputs(training.traces, inputs)
+    names = free_inputs(training.measures, inputs)
     if not names:
         raise UsageError(
             f"no signal varies over the questions of {training.name} without further calls; name some with "
@@ -324,7 +245,7 @@ def _learn_signals(
 
 
 def _columns(part: _Part, names: tuple[str, ...]) -> SignalTrajectories:
-    table = signal_table(part.traces, names)
+    table = part.measures.signals(names)
     return SignalTrajectories(
         signals=np.stack([table.signal(name) for name in names], axis=-1),
         rewards=part.values,

@@ -18,7 +18,7 @@ from suffice.policies.stop_rag.encoding import Encoded, Tokens, Truncation
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.settings import Precision, TrainSettings
 from suffice.policies.stop_rag.states import StateTexts
-from suffice.policies.stop_rag.training import Fitted, Progress, RewardTable, train
+from suffice.policies.stop_rag.training import Fitted, RewardTable, TrainingProgress, train
 
 _READ_AT_ONCE = 32
 _SCALE_TEXTS = 512  # texts whose spread the features are standardised by
@@ -302,7 +302,7 @@ def train_network(
     validation: Trajectories,
     settings: TrainSettings,
     *,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
 ) -> TrainedNetwork:
     """Build a network and train it; the same inputs on the same machine give the same weights.
@@ -369,8 +369,8 @@ def _precision(asked: Precision, encoder: TextEncoder) -> Precision:
     return "bfloat16" if computes_in_bfloat16(encoder.device) else "float32"
 
 
-def _reading(progress: Callable[[Progress], None]) -> Callable[[int, int], None]:
-    return lambda done, total: progress(Progress(stage="read", done=done, total=total))
+def _reading(progress: Callable[[TrainingProgress], None]) -> Callable[[int, int], None]:
+    return lambda done, total: progress(TrainingProgress(stage="read", done=done, total=total))
 
 
 def _notes(

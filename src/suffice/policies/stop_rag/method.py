@@ -1,4 +1,4 @@
-"""Stop-RAG's policy file: JSON, and the network's weights beside it."""
+"""Stop-RAG as a method; its policy file is JSON with the network's weights beside it."""
 
 from __future__ import annotations
 
@@ -6,51 +6,86 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
 from suffice.numbers.fields import field_of, finite, strings_of
+from suffice.policies.kind import weights_beside
+from suffice.policies.method import FitRun, Method, Preset
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
+from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.signal_model import SignalModel
 from suffice.policies.stop_rag.text_model import TextModel
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
 
 _MODELS: Mapping[str, Callable[[Mapping[str, Any], bytes], ValueModel]] = MappingProxyType(
     {"text": TextModel.from_json, "signals": SignalModel.from_json}
 )
 
 
-def weights_beside(file: Path) -> Path:
-    """Where the weights of a policy file lie."""
-    return file.with_suffix(".safetensors")
+class StopRAG(Method):
+    """See :class:`suffice.policies.method.Method`."""
 
-
-def read_stop_rag(document: Mapping[str, Any], file: Path) -> StopRAGPolicy:
-    """The policy of a document that stands in ``file``; its network is built when it first decides.
-
-    Raises
-    ------
-    DataError
-        For a malformed field, and weights that are missing or belong to another file.
-    """
-    for name in ("threshold", "rounds", "network"):
-        if document.get(name) is None:
-            raise DataError("is missing", column=name)
-    network = field_of(document, "network", dict)
-    features = network.get("features")
-    if features not in _MODELS:
-        raise DataError(
-            f"must be one of {', '.join(_MODELS)}, found {features!r}", column="network.features"
-        )
-    data = _weights(weights_beside(file), network.get("weights_sha256"))
-    return StopRAGPolicy(
-        model=_MODELS[features](network, data),
-        threshold=finite(document["threshold"], "threshold"),
-        rounds=field_of(document, "rounds", int),
-        target=document.get("target", "q-lambda"),
-        preset=field_of(document, "preset", str),
-        fitted_on=field_of(document, "fitted_on", dict, {}),
-        notes=strings_of(document, "notes") or (),
+    name = "stop-rag"
+    summary = "stop when a network that reads question and documents values it above going on"
+    source = "paper 1"
+    about = (
+        "learned on --split from sampled answers; checkpoint and threshold are chosen on the split "
+        "validation where the traces have it, else on 20% of --split"
     )
+    main_field = "network"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """Those of both presets."""
+        del preset
+        return StopRAGSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> StopRAGPolicy:
+        """See :func:`suffice.policies.stop_rag.fit.fit_stop_rag`."""
+        from suffice.policies.stop_rag.fit import fit_stop_rag
+
+        return fit_stop_rag(measures, preset, split, settings, run)
+
+    def read(self, document: Mapping[str, Any], file: Path) -> StopRAGPolicy:
+        """The policy of a document; its network is built when it first decides.
+
+        Raises
+        ------
+        DataError
+            For a malformed field, and weights that are missing or belong to another file.
+        """
+        for name in ("threshold", "rounds", "network"):
+            if document.get(name) is None:
+                raise DataError("is missing", column=name)
+        network = field_of(document, "network", dict)
+        features = network.get("features")
+        if features not in _MODELS:
+            raise DataError(
+                f"must be one of {', '.join(_MODELS)}, found {features!r}",
+                column="network.features",
+            )
+        data = _weights(weights_beside(file), network.get("weights_sha256"))
+        return StopRAGPolicy(
+            model=_MODELS[features](network, data),
+            threshold=finite(document["threshold"], "threshold"),
+            rounds=field_of(document, "rounds", int),
+            target=document.get("target", "q-lambda"),
+            preset=field_of(document, "preset", str),
+            fitted_on=field_of(document, "fitted_on", dict, {}),
+            notes=strings_of(document, "notes") or (),
+        )
+
+
+METHOD = StopRAG()
 
 
 def _weights(path: Path, expected: object) -> bytes:

@@ -170,8 +170,12 @@ class StopRAGPolicy:
         """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
         return self.model.values({name: table.signal(name) for name in self.signals})
 
-    def to_json(self) -> dict[str, Any]:
-        """Its part of a policy file."""
+    def weights_file(self) -> bytes:
+        """Its network's, as a safetensors file."""
+        return self.model.weights()
+
+    def document(self) -> dict[str, Any]:
+        """What its file says: all but the weights, which it names by their SHA-256."""
         body: dict[str, Any] = {
             "threshold": self.threshold,
             "rounds": self.rounds,

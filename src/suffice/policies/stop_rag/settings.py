@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from suffice.errors import UsageError
+from suffice.options import Option
 from suffice.policies.method import Preset
+from suffice.policies.stop_rag.states import REWARDS
 
 Target = Literal["q-lambda", "mc", "q0", "binary"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -217,3 +219,117 @@ SIGNAL_SETTINGS: Mapping[Preset, SignalTrainSettings] = MappingProxyType(
     {"published": SignalTrainSettings(ends=False), "corrected": SignalTrainSettings()}
 )
 """The network over signals is ours; ``published`` differs in the thresholds tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRAGSettings:
+    """What is learned, and from what; what each field means stands with it.
+
+    ``None``: as the preset has it. ``inputs`` of ``None`` are all that the questions define and that cost
+    no further call.
+
+    Raises
+    ------
+    UsageError
+        For a name that there is not, and a field of text with signals, or the other way round.
+    """
+
+    target: Annotated[
+        Target,
+        Option(
+            help="what the value of going on is learned towards: q-lambda, mc and q0 (its lambda of 1 "
+            "and 0), or binary, whether stopping is better at all",
+        ),
+    ] = "q-lambda"
+    features: Annotated[
+        Features,
+        Option(
+            help="what the network reads: the text of question and documents, or the signals of each "
+            "round alone, the plain baseline",
+        ),
+    ] = "text"
+    encoder: Annotated[
+        str,
+        Option(
+            help="an encoder that transformers reads, by folder or name on the Hub (default: minilm, "
+            "the packaged all-MiniLM-L6-v2)",
+            metavar="PATH_OR_NAME",
+        ),
+    ] = PACKAGED_ENCODER
+    inputs: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            help="with --features signals (default: all that vary and cost no further call)",
+            metavar="A,B,...",
+        ),
+    ] = None
+    reward: Annotated[
+        str,
+        Option(
+            help="how sampled answers are scored (default: f1, plain SQuAD F1)",
+            choices=tuple(REWARDS),
+        ),
+    ] = "f1"
+    mode: Annotated[
+        Mode | None,
+        Option(
+            help="separate: each document is read with the question, and all are pooled; joined: "
+            "question and documents are one text (default: separate, published joined)",
+        ),
+    ] = None
+    window: Annotated[
+        int | None,
+        Option(
+            help="tokens read at once (default: 256, joined 2048, or the encoder's limit)",
+            metavar="N",
+            at_least=1,
+        ),
+    ] = None
+    layers: Annotated[
+        int | None,
+        Option(
+            help="how many of the encoder's last layers are trained (default: 0, published all)",
+            metavar="N",
+            at_least=0,
+        ),
+    ] = None
+    epochs: Annotated[
+        float | None, Option(help="passes over the questions (default: 3)", metavar="E")
+    ] = None
+    min_steps: Annotated[
+        int | None,
+        Option(
+            help="optimiser steps at least (default: 3000, published 1, signals 1500)",
+            metavar="N",
+            at_least=1,
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        Option(
+            help="of the division into training and validation, and of the training", at_least=0
+        ),
+    ] = 42
+
+    def __post_init__(self) -> None:
+        if self.features not in FEATURES:
+            raise UsageError(f"no features {self.features!r}; allowed: {', '.join(FEATURES)}")
+        if self.reward not in REWARDS:
+            raise UsageError(f"no reward {self.reward!r}; allowed: {', '.join(REWARDS)}")
+        own = {"text": ("mode", "window", "layers"), "signals": ("inputs",)}
+        for features, names in own.items():
+            given = [name for name in names if getattr(self, name) is not None]
+            if given and features != self.features:
+                raise UsageError(f"{given[0]} is for features {features!r}, not {self.features!r}")
+        if self.features == "signals" and self.encoder != PACKAGED_ENCODER:
+            raise UsageError("features 'signals' read no text and need no encoder; leave it out")
+
+    def schedule(self, preset: Preset) -> TrainSettings | SignalTrainSettings:
+        """The preset's numbers with what is stated here."""
+        given: dict[str, Any] = {"epochs": self.epochs, "min_steps": self.min_steps}
+        base: TrainSettings | SignalTrainSettings = SIGNAL_SETTINGS[preset]
+        if self.features == "text":
+            base = replace(SETTINGS[preset], encoder=self.encoder)
+            given |= {"mode": self.mode, "window": self.window, "trained_layers": self.layers}
+        stated = {name: each for name, each in given.items() if each is not None}
+        return replace(base, target=self.target, seed=self.seed, **stated)

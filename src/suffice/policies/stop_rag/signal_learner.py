@@ -15,7 +15,7 @@ from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import torch_module
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.signal_model import SignalNetwork, inputs_of, weight_shapes
-from suffice.policies.stop_rag.training import Fitted, Progress, RewardTable, train
+from suffice.policies.stop_rag.training import Fitted, RewardTable, TrainingProgress, train
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def train_signal_network(
     validation: SignalTrajectories,
     settings: SignalTrainSettings,
     *,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
 ) -> TrainedSignals:
     """Train a network over the signals ``names``, in the order of the trajectories' last axis.

@@ -17,9 +17,9 @@ from suffice.protocols import Signal
 from suffice.signals.available import given_signals
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.table import signal_table
 
 if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
     from suffice.trace.rounds.table import TraceSet
 
 
@@ -196,7 +196,9 @@ def _safetensors() -> Any:
     return require("safetensors.numpy", extra="learn", purpose=_PURPOSE)
 
 
-def free_inputs(traces: TraceSet, wanted: Sequence[str] | None = None) -> tuple[str, ...]:
+def free_inputs(
+    questions: TraceSet | Measures, wanted: Sequence[str] | None = None
+) -> tuple[str, ...]:
     """The signals to learn from: those named, else all that take two values and cost no further call.
 
     Left out are the values of a network itself, and what needs sampled answers, a reranker's scores or
@@ -207,6 +209,10 @@ def free_inputs(traces: TraceSet, wanted: Sequence[str] | None = None) -> tuple[
     UsageError
         For an unknown name, or one that the traces do not give.
     """
+    from suffice.measures.measures import Measures  # deciding live must not load pyarrow
+
+    measures = Measures.of(questions)
+    traces = measures.traces
     if wanted is not None:
         return tuple(resolve(name, also=traces.signal_names).name for name in wanted)
     own = (Q_STOP.name, Q_CONT.name)
@@ -215,7 +221,7 @@ def free_inputs(traces: TraceSet, wanted: Sequence[str] | None = None) -> tuple[
         for name in given_signals(traces)
         if name in SIGNALS and name not in own and not SIGNALS[name].charges
     ]
-    table = signal_table(traces, possible)
+    table = measures.signals(possible)
     return tuple(name for name in possible if _varies(table.signal(name)))
 
 

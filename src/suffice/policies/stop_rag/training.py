@@ -367,7 +367,7 @@ def _evaluation(found: dict[str, Any]) -> Evaluation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class TrainingProgress:
     """How far a training is: ``read`` counts texts, ``train`` steps."""
 
     stage: Literal["read", "train"]
@@ -376,6 +376,22 @@ class Progress:
     loss: float | None = None
     evaluation: Evaluation | None = None
 
+    @property
+    def label(self) -> str:
+        """What is counted."""
+        return "read texts" if self.stage == "read" else "trained steps"
+
+    @property
+    def said(self) -> str:
+        """How the last validation went; empty where there was none."""
+        if self.evaluation is None:
+            return ""
+        choice = self.evaluation.choice
+        return (
+            f"step {self.done}: validation reward {choice.score:.3f} in {choice.mean_rounds:.2f} rounds, "
+            f"loss {self.evaluation.loss:.4f}"
+        )
+
 
 def train(
     learner: Learner,
@@ -383,7 +399,7 @@ def train(
     settings: Schedule,
     run: Run,
     *,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
 ) -> Fitted:
     """Train, and leave in the learner the weights that did best on validation.
@@ -433,7 +449,7 @@ def train(
                 if file is not None:
                     file.write(state.to_checkpoint(learner))
             if progress:
-                now = Progress(stage="train", done=state.step, total=plan.steps, loss=loss)
+                now = TrainingProgress(stage="train", done=state.step, total=plan.steps, loss=loss)
                 progress(replace(now, evaluation=found))
         return state.finish(learner)
 

@@ -8,12 +8,8 @@ abstention, and chooses the floor on the tune split from out-of-fold calibrated 
 
 from __future__ import annotations
 
-from suffice.policies.fitting import (
-    CalibratorKind,
-    FitData,
-    abstention_of,
-    fit_calibrator,
-)
+from suffice.policies.defaults import FLOORS, MARGIN, PUBLISHED_FLOOR, TEMPLATE, CalibratorKind
+from suffice.policies.fitting import FitData, abstention_of, fit_calibrator
 from suffice.policies.method import Preset
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
@@ -21,11 +17,7 @@ from suffice.protocols import Signal
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 
-MARGIN = "answer_token_margin"
-TEMPLATE = f"answer_stable and not abstained and calibrated({MARGIN}) > ?"
-PUBLISHED_FLOOR = 0.25
 PUBLISHED_UNDEFINED = 0.5
-FLOORS = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
 SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
     "published": ("answer_stable_published", MARGIN),
     "corrected": ("answer_stable", "abstained", MARGIN),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,12 @@ from suffice.numbers.tests.p_values import (
     hoeffding_bentkus_p_values,
     holm,
 )
+from suffice.options import Option
 from suffice.replay.run.frontier import pareto_front
 
 Array = NDArray[np.float64]
 Correction = Literal["fixed-sequence", "holm"]
 LossName = Literal["signed", "drop", "wrong-stop"]
-Metric = Literal["f1", "em", "acc"]
 LOSSES = ("signed", "drop", "wrong-stop")
 METRICS = ("f1", "em", "acc")
 CORRECTIONS = ("fixed-sequence", "holm")
@@ -40,29 +40,33 @@ _STAKES = np.linspace(0.0, 1.0, 81)[1:-1]  # shares of what ruin would take
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifySettings:
-    """What to promise.
+    """What to promise; what each field means stands with it.
 
-    Parameters
-    ----------
-    max_loss
-        Greatest expected loss against the full budget, in (0, 1).
-    confidence
-        Probability with which the promise holds, in (0, 1).
-    loss
-        ``signed``: score of the full budget minus the policy's, in [-1, 1]; ``drop``: its positive
-        part, so that gains on some questions pay for nothing; ``wrong-stop``: 1 when the answer is
-        wrong (EM 0) although the full budget's is right.
-    correction
-        ``fixed-sequence``: safest first by the first half, until the first failure; ``holm``.
-    only_front
-        Test only members that no other one beats in loss and cost on the first half: what is tested
-        is then chosen on data that the tests do not see, and fewer tests are stronger ones.
+    ``only_front`` tests only members that no other one beats in loss and cost on the first half: what is
+    tested is then chosen on data that the tests do not see, and fewer tests are stronger ones.
     """
 
-    max_loss: float = 0.02
-    confidence: float = 0.95
-    loss: LossName = "signed"
-    correction: Correction = "fixed-sequence"
+    max_loss: Annotated[
+        float,
+        Option(
+            help="greatest expected loss against the full budget, above 0 and below 1", metavar="E"
+        ),
+    ] = 0.02
+    confidence: Annotated[
+        float, Option(help="probability that the promise holds, above 0 and below 1", metavar="P")
+    ] = 0.95
+    loss: Annotated[
+        LossName,
+        Option(
+            help="signed: full budget minus policy; drop: its positive part, so that gains on some "
+            "questions pay for nothing; wrong-stop: the share of questions answered wrong although the "
+            "full budget is right",
+        ),
+    ] = "signed"
+    correction: Annotated[
+        Correction,
+        Option(help="for testing many members (default: fixed-sequence, safest first)"),
+    ] = "fixed-sequence"
     only_front: bool = True
 
     def __post_init__(self) -> None:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import CostModel
+from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis, CostBook, mean_costs, shared_axis
-from suffice.measures.scores import outcomes
-from suffice.policies.fitting import FIT_SPLIT
+from suffice.measures.costs import CostAxis, mean_costs, shared_axis
+from suffice.measures.measures import Measures, Metric
+from suffice.options import Option
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.method import FitRun, Fitted, Method, Preset
+from suffice.policies.rules.method import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.certified import (
     METRICS,
     Certification,
     CertifySettings,
     Half,
-    Metric,
     certify,
     describe,
     members_in_order,
@@ -36,19 +39,27 @@ _FEWEST = 4
 class CertifiedSettings:
     """Everything that certified choice is asked.
 
-    ``metric`` is what must not be lost (``f1``, ``em``, ``acc``; the loss ``wrong-stop`` reads EM);
-    ``split`` is halved by ``seed``; ``cost`` is what "cheapest" means (default: model calls where
-    known, else rounds).
+    ``split`` is halved by ``seed``; ``cost_model`` prices usage.
     """
 
     promise: CertifySettings = field(default_factory=CertifySettings)
     family: FamilySettings = field(default_factory=FamilySettings)
-    metric: Metric = "f1"
+    metric: Annotated[
+        Metric, Option(help="what must not be lost; the loss wrong-stop reads em")
+    ] = "f1"
     split: str = FIT_SPLIT
-    cost: str | None = None
+    cost: Annotated[
+        str | None,
+        Option(
+            help=f"what cheapest means: {', '.join(COSTS)} (default: llm_calls where recorded, else "
+            "rounds)",
+            metavar="NAME",
+            choices=tuple(COSTS),
+        ),
+    ] = None
     cost_model: CostModel = field(default_factory=CostModel)
-    f1_kind: F1Kind = "hotpotqa"
-    seed: int = 42
+    f1_kind: Annotated[F1Kind, Option(help="which F1", name="f1")] = "hotpotqa"
+    seed: Annotated[int, Option(help="of the halves", at_least=0)] = 42
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
@@ -77,7 +88,7 @@ class CertifiedPolicy:
         }
 
 
-def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPolicy:
+def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> CertifiedPolicy:
     """The cheapest member of the family whose expected loss is certified.
 
     Raises
@@ -87,7 +98,8 @@ def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPol
     DataError
         When the split is missing.
     """
-    chosen = traces.only_split(settings.split)
+    questions = Measures.of(traces).only_split(settings.split)
+    chosen = questions.traces
     labelled = [
         question
         for question, gold in zip(chosen.question_ids, chosen.gold, strict=True)
@@ -96,29 +108,32 @@ def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPol
     if len(labelled) < _FEWEST:
         raise UsageError(
             f"certified choice needs at least {_FEWEST} labelled questions in split "
-            f"{settings.split!r} of {traces.origin.source}, found {len(labelled)}"
+            f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
         )
     shuffled = np.random.default_rng(settings.seed).permutation(np.array(labelled, object))
     middle = len(shuffled) // 2
     learn, test = (
-        chosen.only_questions(part.tolist()) for part in (shuffled[:middle], shuffled[middle:])
+        questions.only_questions(part.tolist()) for part in (shuffled[:middle], shuffled[middle:])
     )
     family = build_family(learn, test, settings.split, settings.family)
     axis, halves = _halves(family, (learn, test), settings)
-    halves = halves[0], _reordered(halves[1], _positions(test.question_ids, shuffled[middle:]))
+    halves = (
+        halves[0],
+        _reordered(halves[1], _positions(test.traces.question_ids, shuffled[middle:])),
+    )
     outcome = certify(*halves, family.full, settings.promise)
     guarantee = {
         **describe(outcome),
         "family": settings.family.family,
         "metric": "em" if settings.promise.loss == "wrong-stop" else settings.metric,
-        "questions": {"learn": learn.n_questions, "test": test.n_questions},
+        "questions": {"learn": learn.traces.n_questions, "test": test.traces.n_questions},
         "cost": axis.name,
         "mean_cost": float(outcome.costs[outcome.chosen]),
         "full_budget_cost": float(outcome.costs[family.full]),
         "seed": settings.seed,
     }
     return CertifiedPolicy(
-        policy=_policy(family, outcome.chosen, traces, settings, guarantee),
+        policy=_policy(family, outcome.chosen, chosen, settings, guarantee),
         outcome=outcome,
         rules=family.rules,
         cost=axis,
@@ -127,19 +142,19 @@ def fit_certified(traces: TraceSet, settings: CertifiedSettings) -> CertifiedPol
 
 
 def _halves(
-    family: Family, parts: tuple[TraceSet, TraceSet], settings: CertifiedSettings
+    family: Family, parts: tuple[Measures, Measures], settings: CertifiedSettings
 ) -> tuple[CostAxis, tuple[Half, Half]]:
     readers = {
         f"member {number}": reads for number, reads in enumerate(dict.fromkeys(family.reads))
     }
-    books = [CostBook(part, settings.cost_model) for part in parts]
+    books = [part.costs(settings.cost_model) for part in parts]
     axis = shared_axis(books, settings.cost, readers)
-    metric = "em" if settings.promise.loss == "wrong-stop" else settings.metric
+    metric: Metric = "em" if settings.promise.loss == "wrong-stop" else settings.metric
     learn, test = (
         Half(
             stops=stops,
-            scores=getattr(outcomes(part, settings.f1_kind), metric),
-            last=part.last_rounds,
+            scores=part.score(metric, settings.f1_kind),
+            last=part.traces.last_rounds,
             costs=mean_costs(book, axis, stops, family.reads),
         )
         for part, book, stops in zip(
@@ -203,3 +218,75 @@ def _notes(chosen: TraceSet, labelled: int, outcome: Certification) -> list[str]
             "and were not tested"
         )
     return notes
+
+
+# --- as a method -----------------------------------------------------------------------------------
+class Certified(Method):
+    """Certified choice among what ``suffice fit`` knows; it stands above the policies it chooses from."""
+
+    name = "certified"
+    summary = "the cheapest policy of a family whose loss against the full budget is proven small"
+    source = "Angelopoulos et al. 2021"
+    about = "half of the split fits, orders and sets thresholds, the other half proves"
+    presets = ("corrected",)
+    main_field = "rule"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """Everything but the split."""
+        del preset
+        return CertifiedSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """The policy of :func:`fit_certified`."""
+        del preset, run
+        return fit_certified(measures, replace(settings, split=split)).policy
+
+    def fit_told(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Fitted:
+        """The same with the members tested."""
+        del preset
+        found = fit_certified(measures, replace(settings, split=split))
+        return Fitted(
+            policy=found.policy,
+            max_rounds=measures.traces.n_rounds,
+            lines=_told(found),
+            document=found.to_json(),
+            notes=found.notes,
+        )
+
+    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
+        """A rule with its guarantee."""
+        del file
+        return read_rule(document)
+
+
+METHOD = Certified()
+
+
+def _told(found: CertifiedPolicy) -> tuple[str, ...]:
+    promise = found.policy.guarantee
+    kept = (
+        "         so the policy takes the full budget"
+        if promise["fell_back"]
+        else f"promise  expected {promise['loss']} loss in {promise['metric']} of at most "
+        f"{promise['max_loss']:g} with probability {promise['confidence']:g}; measured "
+        f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
+    )
+    return (
+        f"rule     {found.policy.rule}",
+        f"result   {promise['reason']}",
+        kept,
+        f"cost     {promise['mean_cost']:.4g} {found.cost.label} a question, "
+        f"{promise['full_budget_cost']:.4g} at the full budget",
+        f"family   {promise['family']}: {promise['members']} members, {promise['tested']} tested "
+        f"({promise['correction']}), {promise['certified']} certified; halves of "
+        f"{promise['questions']['learn']} and {promise['questions']['test']} questions",
+        "holds    for questions drawn like these, with this model, prompt and retriever",
+        "use      suffice replay {traces} --policy {policy}",
+    )

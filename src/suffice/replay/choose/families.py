@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product, zip_longest
+from itertools import zip_longest
 from types import MappingProxyType
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,16 @@ from numpy.typing import NDArray
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads
+from suffice.measures.measures import Measures
 from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.options import Option, read_grid
+from suffice.policies.defaults import TEMPLATE
 from suffice.policies.fitting import fit_data, fit_rule
 from suffice.policies.rules.columns import RuleColumns
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import TEMPLATE
 from suffice.policies.thresholds import fill, sweep_rule
-from suffice.replay.choose.rules_as_bits import RuleBatch, pack, stop_rounds_of
+from suffice.replay.choose.formulas import over_groups
+from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas
 from suffice.replay.choose.thresholded_signals import (
     Operand,
     calibrators_of,
@@ -33,7 +37,6 @@ from suffice.replay.diagnose.signal_flags import UNUSABLE, refuse_unusable, sign
 from suffice.signals.available import given_signals
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import VERDICTS, SignalSpec
-from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
 _FLOORS = tuple(round(0.05 * step, 2) for step in range(20))
@@ -42,28 +45,60 @@ _MOST_MEMBERS = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilySettings:
-    """What is in the family.
+    """What is in the family; what each field means stands with it."""
 
-    Parameters
-    ----------
-    family
-        ``fixed``: every K; ``thresholds``: one rule over a grid; ``rule``: OR and AND rules.
-    rule, thresholds
-        Of ``thresholds``: a rule with one ``?`` and its grid (0.00, 0.05, ... 0.95).
-    signals
-        Of ``rule``; ``None``: every signal the trace defines without asking a model.
-    levels
-        Of ``rule``: thresholds a signal, evenly spaced quantiles on the first half.
-    max_signals
-        Of ``rule``: how many signals one rule combines at most.
-    """
-
-    family: str = "rule"
-    rule: str = TEMPLATE
-    thresholds: tuple[float, ...] | None = None
-    signals: tuple[str, ...] | None = None
-    levels: int = 9
-    max_signals: int = 2
+    family: Annotated[
+        str,
+        Option(
+            choices=("rule", "thresholds", "fixed"),
+            help="rule: OR and AND rules over the trace's signals; thresholds: one rule over a grid; "
+            "fixed: every number of rounds (default: rule); each includes the full budget",
+        ),
+    ] = "rule"
+    rule: Annotated[
+        str,
+        Option(
+            help="with --family thresholds: a rule with one '?'",
+            metavar="RULE",
+            goes_with=("family", "thresholds"),
+        ),
+    ] = TEMPLATE
+    thresholds: Annotated[
+        tuple[float, ...] | None,
+        Option(
+            help="with --family thresholds (default: 0:0.95:0.05)",
+            metavar="LOW:HIGH:STEP|A,B,...",
+            name="grid",
+            parse=read_grid,
+            goes_with=("family", "thresholds"),
+        ),
+    ] = None
+    signals: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            help="with --family rule (default: all that the trace defines without asking a model)",
+            metavar="A,B,...",
+            goes_with=("family", "rule"),
+        ),
+    ] = None
+    levels: Annotated[
+        int,
+        Option(
+            help="with --family rule: thresholds a signal, evenly spaced quantiles on the first half",
+            metavar="N",
+            at_least=1,
+            goes_with=("family", "rule"),
+        ),
+    ] = 9
+    max_signals: Annotated[
+        int,
+        Option(
+            help="with --family rule: signals a rule combines at most",
+            metavar="N",
+            at_least=1,
+            goes_with=("family", "rule"),
+        ),
+    ] = 2
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -96,12 +131,14 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class _Halves:
-    learn: TraceSet
-    test: TraceSet
+    learn: Measures
+    test: Measures
     split: str
 
 
-def build_family(learn: TraceSet, test: TraceSet, split: str, settings: FamilySettings) -> Family:
+def build_family(
+    learn: TraceSet | Measures, test: TraceSet | Measures, split: str, settings: FamilySettings
+) -> Family:
     """Fit on ``learn``, run every member on both halves (calibrated values of ``learn`` out of fold).
 
     Raises
@@ -109,21 +146,23 @@ def build_family(learn: TraceSet, test: TraceSet, split: str, settings: FamilySe
     UsageError
         For signals the trace lacks, a rule without exactly one ``?``, a family that is too large.
     """
-    return FAMILIES[settings.family](_Halves(learn, test, split), settings)
+    halves = _Halves(Measures.of(learn), Measures.of(test), split)
+    return FAMILIES[settings.family](halves, settings)
 
 
 def _fixed(halves: _Halves, settings: FamilySettings) -> Family:  # noqa: ARG001 - one signature
-    budget = max(halves.learn.n_rounds, halves.test.n_rounds)
+    records = halves.learn.traces, halves.test.traces
+    budget = max(record.n_rounds for record in records)
     rules = tuple(f"round >= {k}" for k in range(1, budget + 1))
-    stops = [
-        np.minimum(np.arange(1, budget + 1)[:, None], each.last_rounds[None, :]).astype(np.int16)
-        for each in (halves.learn, halves.test)
-    ]
+    learn_stops, test_stops = (
+        np.minimum(np.arange(1, budget + 1)[:, None], record.last_rounds[None, :]).astype(np.int16)
+        for record in records
+    )
     return Family(
         rules=rules,
         full=budget - 1,
-        learn_stops=stops[0],
-        test_stops=stops[1],
+        learn_stops=learn_stops,
+        test_stops=test_stops,
         reads=tuple(CostReads() for _ in rules),
         calibrators={},
         base_rates=(),
@@ -153,17 +192,15 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
     needs = rule_needs(fill(settings.rule, grid[0]))
     data = fit_data(halves.learn, needs.signals, split=halves.split)
     swept = sweep_rule(settings.rule, data, grid)
-    own = _own(needs.signals, halves.learn)
+    own = _own(needs.signals, halves.learn.traces)
     fitted = fit_rule(fill(settings.rule, grid[0]), data, own_signals=own)
-    policies = [replace(fitted, rule=fill(settings.rule, each)) for each in grid]
-    table = signal_table(halves.test, fitted.specs)
+    policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in grid]
+    table, last = halves.test.signals(fitted.specs), halves.test.traces.last_rounds
     family = Family(
         rules=tuple(policy.rule for policy in policies),
         full=0,
-        learn_stops=np.stack([each.stops for each in swept]),
-        test_stops=np.stack(
-            [np.minimum(policy.stop_rounds(table), halves.test.last_rounds) for policy in policies]
-        ),
+        learn_stops=np.stack([score.stops for score in swept]),
+        test_stops=np.stack([np.minimum(policy.stop_rounds(table), last) for policy in policies]),
         reads=tuple(cost_reads(policy.specs) for policy in policies),
         calibrators=fitted.calibrators,
         base_rates=fitted.base_rates,
@@ -173,57 +210,63 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
 
 
 def _own(names: Sequence[str], traces: TraceSet) -> tuple[str, ...]:
-    return tuple(each for each in names if each in traces.signal_names and each not in SIGNALS)
+    return tuple(name for name in names if name in traces.signal_names and name not in SIGNALS)
 
 
 # --- rule: OR and AND over the trace's signals ---------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """A condition's text, and the number of its operand."""
+
+    text: str
+    operand: int
+
+
 def _rules(halves: _Halves, settings: FamilySettings) -> Family:
     operands, notes = _operands(halves, settings)
-    data = fit_data(
-        halves.learn, dict.fromkeys(each.spec.name for each in operands), split=halves.split
-    )
+    names = tuple(dict.fromkeys(operand.spec.name for operand in operands))
+    data = fit_data(halves.learn, names, split=halves.split)
     calibrators = calibrators_of(data, operands)
     learn = tuning_columns(data, operands)
-    test = scoring_columns(signal_table(halves.test, data.table.values), calibrators)
+    test = scoring_columns(halves.test.signals(names), calibrators)
     conditions = _conditions(operands, learn, settings)
-    texts = [text for text, _ in conditions]
-    packed = [pack(condition_fires(texts, operands, columns)) for columns in (learn, test)]
-    rules: list[str] = []
-    stops: list[list[NDArray[np.int16]]] = [[], []]
-    reads: list[CostReads] = []
-    for size, members in _combinations(conditions, settings).items():
-        words = ("",) if size == 1 else (" and ", " or ")
-        for word in words:
-            batch = RuleBatch(members, (1,) * size if word == " or " else (size,))
-            for index, half in enumerate((halves.learn, halves.test)):
-                stops[index].append(stop_rounds_of(packed[index], batch, half.last_rounds))
-            rules += [word.join(texts[each] for each in row) for row in members.tolist()]
-            reads += [
-                cost_reads(operands[conditions[each][1]].spec for each in row)
-                for row in members.tolist()
-            ]
+    _check_size(conditions, settings.max_signals)
+    formulas = tuple(over_groups(_by_operand(conditions), settings.max_signals))
+    texts = [condition.text for condition in conditions]
+    learn_stops, test_stops = (
+        stop_rounds_of_formulas(
+            pack(condition_fires(texts, operands, columns)), formulas, half.traces.last_rounds
+        )
+        for columns, half in ((learn, halves.learn), (test, halves.test))
+    )
+    specs = [operands[condition.operand].spec for condition in conditions]
     family = Family(
-        rules=tuple(rules),
+        rules=tuple(formula.text(texts) for formula in formulas),
         full=0,
-        learn_stops=_stacked(stops[0], halves.learn),
-        test_stops=_stacked(stops[1], halves.test),
-        reads=tuple(reads),
+        learn_stops=learn_stops,
+        test_stops=test_stops,
+        reads=tuple(
+            cost_reads(specs[number] for clause in formula.clauses for number in clause)
+            for formula in formulas
+        ),
         calibrators=calibrators,
         base_rates=(),
-        own_signals=_own([each.spec.name for each in operands], halves.learn),
+        own_signals=_own([operand.spec.name for operand in operands], halves.learn.traces),
         notes=(*notes, *_without_condition(operands, conditions)),
     )
     return _with_fixed(family, halves)
 
 
-def _stacked(parts: Sequence[NDArray[np.int16]], half: TraceSet) -> NDArray[np.int16]:
-    return np.concatenate([np.empty((0, half.n_questions), np.int16), *parts])
+def _by_operand(conditions: Sequence[_Condition]) -> list[list[int]]:
+    """The numbers of the conditions, those over one signal together."""
+    groups: dict[int, list[int]] = {}
+    for number, condition in enumerate(conditions):
+        groups.setdefault(condition.operand, []).append(number)
+    return list(groups.values())
 
 
-def _without_condition(
-    operands: Sequence[Operand], conditions: Sequence[tuple[str, int]]
-) -> list[str]:
-    used = {number for _, number in conditions}
+def _without_condition(operands: Sequence[Operand], conditions: Sequence[_Condition]) -> list[str]:
+    used = {condition.operand for condition in conditions}
     return [
         f"left out: no quantile of {operand.text} on the first half is a threshold that can be passed"
         for number, operand in enumerate(operands)
@@ -235,28 +278,27 @@ def _operands(
     halves: _Halves, settings: FamilySettings
 ) -> tuple[tuple[Operand, ...], tuple[str, ...]]:
     """Signals to combine, and what a reader must know of those left out."""
+    record = halves.learn.traces
     if settings.signals is not None:
-        operands = operands_of(settings.signals, halves.learn)
-        named = (each.spec.name for each in operands)
+        operands = operands_of(settings.signals, record)
+        named = (operand.spec.name for operand in operands)
         refuse_unusable(halves.learn, named, tune_split=halves.split)
         return operands, ()
-    names = [
-        name for name in given_signals(halves.learn) if not _left_out(resolve(name, also=(name,)))
-    ]
+    names = [name for name in given_signals(record) if not _left_out(resolve(name, also=(name,)))]
     flags = signal_flags(halves.learn, names, tune_split=halves.split)
-    unusable = {name: [each for each in flags[name] if each.kind in UNUSABLE] for name in names}
+    unusable = {name: [flag for flag in flags[name] if flag.kind in UNUSABLE] for name in names}
     varied = [name for name in names if not unusable[name]]
     if not varied:
         raise UsageError(
-            f"{halves.learn.origin.source} defines no signal that varies; choose --family fixed"
+            f"{record.origin.source} defines no signal that varies; choose --family fixed"
         )
     notes = tuple(
         f"left out: signal {name!r} {flag.message}"
-        for name, found in unusable.items()
-        for flag in found
+        for name, against in unusable.items()
+        for flag in against
         if flag.kind == "look_ahead"
     )
-    return operands_of(varied, halves.learn), notes
+    return operands_of(varied, record), notes
 
 
 def _left_out(spec: SignalSpec) -> bool:
@@ -266,46 +308,30 @@ def _left_out(spec: SignalSpec) -> bool:
 
 def _conditions(
     operands: Sequence[Operand], learn: RuleColumns, settings: FamilySettings
-) -> list[tuple[str, int]]:
-    """Each condition's text with the number of its operand."""
-    found = []
+) -> list[_Condition]:
+    conditions = []
     for number, operand in enumerate(operands):
         if operand.binary:
-            found.append((operand.condition(), number))
+            conditions.append(_Condition(operand.condition(), number))
             continue
         values = operand.values(learn)
         values = values[np.isfinite(values)]
         if not values.size:
             continue
         shares = np.arange(1, settings.levels + 1) / (settings.levels + 1)
-        found += [
-            (operand.condition(threshold), number)
+        conditions += [
+            _Condition(operand.condition(threshold), number)
             for threshold in np.unique(np.quantile(values, shares)).tolist()
             if operand.can_hold(threshold)
         ]
-    return found
+    return conditions
 
 
-def _combinations(
-    conditions: Sequence[tuple[str, int]], settings: FamilySettings
-) -> dict[int, NDArray[np.intp]]:
-    """By size, every choice of conditions over different signals, (n, size)."""
-    chosen: dict[int, NDArray[np.intp]] = {}
-    _check_size(conditions, settings.max_signals)
-    of_signal: dict[int, list[int]] = {}
-    for number, (_, operand) in enumerate(conditions):
-        of_signal.setdefault(operand, []).append(number)
-    for size in range(1, min(settings.max_signals, len(of_signal)) + 1):
-        rows = [row for each in combinations(of_signal.values(), size) for row in product(*each)]
-        chosen[size] = np.array(sorted(rows), np.intp)
-    return chosen
-
-
-def _check_size(conditions: Sequence[tuple[str, int]], max_signals: int) -> None:
+def _check_size(conditions: Sequence[_Condition], max_signals: int) -> None:
     """Count the members before they are listed: choices of conditions over different signals."""
     choices = [1]  # by size
-    for count in Counter(number for _, number in conditions).values():
-        longer = [0, *(count * each for each in choices)]
+    for count in Counter(condition.operand for condition in conditions).values():
+        longer = [0, *(count * shorter for shorter in choices)]
         choices = [a + b for a, b in zip_longest(choices, longer, fillvalue=0)]
     total = sum(choices[1:2]) + 2 * sum(choices[2 : max_signals + 1])
     if total > _MOST_MEMBERS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from types import MappingProxyType
 from typing import Literal
 
@@ -23,7 +23,7 @@ class Formula:
 
     def text(self, conditions: Sequence[str]) -> str:
         """The rule, as ``replay --stop-when`` takes it."""
-        clauses = [" and ".join(conditions[each] for each in clause) for clause in self.clauses]
+        clauses = [" and ".join(conditions[number] for number in clause) for clause in self.clauses]
         if self.votes > 1:
             return f"at_least({self.votes}, {', '.join(clauses)})"
         if len(clauses) == 1:
@@ -40,7 +40,7 @@ def _subsets(count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _or(count: int) -> Iterator[Formula]:
-    return (Formula(tuple((each,) for each in chosen)) for chosen in _subsets(count))
+    return (Formula(tuple((number,) for number in chosen)) for chosen in _subsets(count))
 
 
 def _and(count: int) -> Iterator[Formula]:
@@ -51,7 +51,7 @@ def _vote(count: int) -> Iterator[Formula]:
     """K of every subset, k = 1 (OR) to its size (AND)."""
     for chosen in _subsets(count):
         for votes in range(1, len(chosen) + 1):
-            yield Formula(tuple((each,) for each in chosen), votes)
+            yield Formula(tuple((number,) for number in chosen), votes)
 
 
 def _dnf(count: int) -> Iterator[Formula]:
@@ -69,6 +69,19 @@ def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]
         yield ((first,), *part)
         for index, clause in enumerate(part):
             yield (*part[:index], (first, *clause), *part[index + 1 :])
+
+
+def over_groups(groups: Sequence[Sequence[int]], most: int) -> Iterator[Formula]:
+    """ANDs and ORs of up to ``most`` conditions, each from another group: short ones and ANDs first.
+
+    >>> [formula.text("abc") for formula in over_groups([(0, 1), (2,)], 2)]
+    ['a', 'b', 'c', 'a and c', 'b and c', 'a or c', 'b or c']
+    """
+    for size in range(1, min(most, len(groups)) + 1):
+        rows = sorted(row for chosen in combinations(groups, size) for row in product(*chosen))
+        yield from (Formula((row,)) for row in rows)
+        if size > 1:
+            yield from (Formula(tuple((number,) for number in row)) for row in rows)
 
 
 FORMS: Mapping[str, Callable[[int], Iterator[Formula]]] = MappingProxyType(

@@ -3,80 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.measures.costs import CostAxis, CostBook, mean_costs
+from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.policies.rules.columns import RuleColumns, first_stops
+from suffice.policies.rules.columns import RuleColumns
+from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.formulas import Formula
-from suffice.replay.choose.rules_as_bits import RuleBatch, pack, stop_rounds_of
+from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas
 from suffice.replay.choose.thresholded_signals import Operand, condition_fires
 from suffice.replay.run.frontier import interpolate
-from suffice.trace.rounds.table import TraceSet
 
-OBJECTIVES = ("f1", "em", "gain-at-cost")
 _BLOCK = 512
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One split, ready to evaluate rules on: operands, scores, recorded rounds and costs."""
-
-    traces: TraceSet
-    columns: RuleColumns
-    scored: Outcomes
-    book: CostBook
-
-
 class RuleScorer:
-    """Evaluates conditions and formulas on one split."""
+    """Evaluates conditions and formulas on one split.
 
-    def __init__(self, side: Side, operands: Sequence[Operand], axis: CostAxis) -> None:
-        self.side = side
-        self._operands = operands
-        self.last = side.traces.last_rounds
-        self.labelled = side.scored.labelled
+    Parameters
+    ----------
+    measures
+        The split's questions.
+    columns
+        The operands there.
+    scored, book
+        Their scores and costs.
+    operands
+        What conditions may look at.
+    axis
+        The cost meant.
+    """
+
+    def __init__(
+        self,
+        measures: Measures,
+        columns: RuleColumns,
+        *,
+        scored: Outcomes,
+        book: CostBook,
+        operands: Sequence[Operand],
+        axis: CostAxis,
+    ) -> None:
+        self.measures, self.columns, self.scored, self.book = measures, columns, scored, book
         self.axis = axis
-        fixed = np.minimum(np.arange(1, side.traces.n_rounds + 1)[:, None], self.last[None, :])
+        self._operands = operands
+        self.last = measures.traces.last_rounds
+        self.labelled = scored.labelled
+        fixed = np.minimum(np.arange(1, measures.traces.n_rounds + 1)[:, None], self.last[None, :])
         self._frontier = (
             self.costs(fixed, [CostReads()] * len(fixed)),
-            self.means(side.scored.f1, fixed),
+            self.means(scored.f1, fixed),
         )
 
     # --- rules ---------------------------------------------------------------------------------
     def use(self, conditions: Sequence[str]) -> None:
         """Pack the chosen conditions."""
-        self._packed = pack(condition_fires(conditions, self._operands, self.side.columns))
+        self._packed = pack(condition_fires(conditions, self._operands, self.columns))
 
     def stops(self, formulas: Sequence[Formula]) -> NDArray[np.int16]:
         """(n_formulas, n_questions)."""
-        stops = np.empty((len(formulas), self.side.traces.n_questions), np.int16)
-        shapes: dict[tuple[tuple[int, ...], int], list[int]] = {}
-        for number, formula in enumerate(formulas):
-            sizes = tuple(len(clause) for clause in formula.clauses)
-            shapes.setdefault((sizes, formula.votes), []).append(number)
-        for (sizes, votes), numbers in shapes.items():
-            conditions = np.array(
-                [[each for clause in formulas[n].clauses for each in clause] for n in numbers]
-            )
-            batch = RuleBatch(conditions, sizes, votes)
-            stops[numbers] = stop_rounds_of(self._packed, batch, self.last)
-        return stops
+        return stop_rounds_of_formulas(self._packed, formulas, self.last)
 
     def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> NDArray[np.int16]:
         """(n_thresholds, n_questions); a threshold at the end of the range never fires."""
-        exists = self.side.traces.exists
+        exists = self.measures.traces.exists
         stops = np.tile(self.last, (len(thresholds), 1))
-        reachable = [n for n, each in enumerate(thresholds) if operand.can_hold(each)]
+        reachable = [n for n, threshold in enumerate(thresholds) if operand.can_hold(threshold)]
         if reachable:
             conditions = [operand.condition(thresholds[n]) for n in reachable]
-            fires = condition_fires(conditions, self._operands, self.side.columns)
-            stops[reachable] = [first_stops(each, exists) for each in fires]
+            fires = condition_fires(conditions, self._operands, self.columns)
+            stops[reachable] = [first_stops(fired, exists) for fired in fires]
         return stops
 
     # --- figures -------------------------------------------------------------------------------
@@ -95,14 +96,14 @@ class RuleScorer:
 
     def costs(self, stops: NDArray[np.int16], reads: Sequence[CostReads]) -> Array:
         """Mean cost per question of every rule, (n_rules,)."""
-        return mean_costs(self.side.book, self.axis, stops, reads)
+        return mean_costs(self.book, self.axis, stops, reads)
 
     def objective(self, name: str, stops: NDArray[np.int16], costs: Array) -> Array:
         """What rules are ordered by, one of ``OBJECTIVES``, (n_rules,)."""
         if name == "em":
-            return self.means(self.side.scored.em, stops)
-        f1 = self.means(self.side.scored.f1, stops)
+            return self.means(self.scored.em, stops)
+        f1 = self.means(self.scored.f1, stops)
         if name == "f1":
             return f1
-        frontier_costs, frontier_f1 = (np.tile(each, (len(f1), 1)) for each in self._frontier)
+        frontier_costs, frontier_f1 = (np.tile(fixed, (len(f1), 1)) for fixed in self._frontier)
         return f1 - interpolate(frontier_costs, frontier_f1, costs)

@@ -3,15 +3,45 @@
 A condition's truth values in one round fill one bit each of 64-bit words, so one AND or OR serves 64
 questions. Rules of one shape are evaluated together. Means come from tables of 256 entries, one for
 every eight questions, so no rule's stop rounds need to be written out.
+
+Two conditions a and b, three questions, three rounds; question q is bit q of a word. In round 1, a holds
+for question 0 and b for question 1; in round 2, a for question 2 as well. The last round is not packed:
+
+>>> fires = np.zeros((2, 3, 3), bool)  # (condition, question, round)
+>>> fires[0, :, 0], fires[1, :, 0] = [True, False, False], [False, True, False]
+>>> fires[0, :, 1] = [True, False, True]
+>>> packed = pack(fires)
+>>> packed.words[0].ravel(), packed.words[1].ravel()  # of a: 0b001, 0b101; of b: 0b010, 0b000
+(array([1, 5], dtype=uint64), array([2, 0], dtype=uint64))
+
+"a or b" is two clauses of one condition, "a and b" one clause of two:
+
+>>> a_or_b, a_and_b = RuleBatch(np.array([[0, 1]]), (1, 1)), RuleBatch(np.array([[0, 1]]), (2,))
+>>> fired_by(packed, a_or_b).ravel()  # 0b001 | 0b010 = 0b011 by round 1, then 0b101 comes on top
+array([3, 7], dtype=uint64)
+
+Round 3 less the number of rounds by which a rule had fired is where it stops: questions 0 and 1 fired
+by rounds 1 and 2 (3 - 2 = 1), question 2 by round 2 only (3 - 1 = 2); "a and b" never does. Means of
+values at the stops, each question's gain of stopping a round earlier summed over the rounds it fired by:
+
+>>> last = np.array([3, 3, 3], np.int16)
+>>> stop_rounds_of(packed, a_or_b, last), stop_rounds_of(packed, a_and_b, last)
+(array([[1, 1, 2]], dtype=int16), array([[3, 3, 3]], dtype=int16))
+>>> f1 = np.array([[1.0, 0.5, 0.5], [0.0, 1.0, 1.0], [0.0, 0.5, 0.8]])
+>>> StopMeans(f1, last, np.ones(3, bool)).of(packed, a_or_b).round(12)  # (1.0 + 0.0 + 0.5) / 3
+array([0.5])
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
+
+from suffice.replay.choose.formulas import Formula
 
 _Words = NDArray[np.uint64]
 _CELLS = 1 << 14  # words of one condition in flight: what stays in cache
@@ -101,6 +131,21 @@ def stop_rounds_of(
         )
         running = packed.n_rounds - bits.sum(axis=1, dtype=np.int16)
         np.minimum(running, last, out=stops[rows])
+    return stops
+
+
+def stop_rounds_of_formulas(
+    packed: PackedConditions, formulas: Sequence[Formula], last: NDArray[np.int16]
+) -> NDArray[np.int16]:
+    """The same for formulas of any shapes, (n_formulas, n_questions)."""
+    stops = np.empty((len(formulas), packed.n_questions), np.int16)
+    shapes: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    for number, formula in enumerate(formulas):
+        sizes = tuple(map(len, formula.clauses))
+        shapes.setdefault((sizes, formula.votes), []).append(number)
+    for (sizes, votes), numbers in shapes.items():
+        conditions = np.array([list(chain(*formulas[number].clauses)) for number in numbers])
+        stops[numbers] = stop_rounds_of(packed, RuleBatch(conditions, sizes, votes), last)
     return stops
 
 

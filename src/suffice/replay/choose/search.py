@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import CostBook, cost_reads, shared_axis
-from suffice.measures.scores import outcomes
+from suffice.measures.costs import cost_reads, shared_axis
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import Band, paired_p_values, simultaneous_bands
 from suffice.numbers.tests.p_values import holm
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT, fit_data
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.fitting import fit_data
 from suffice.replay.choose.formulas import Formula, enumerate_formulas
-from suffice.replay.choose.rule_scorer import OBJECTIVES, RuleScorer, Side
+from suffice.replay.choose.rule_scorer import RuleScorer
 from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
 from suffice.replay.choose.thresholded_signals import (
     Operand,
@@ -29,10 +30,8 @@ from suffice.replay.choose.thresholded_signals import (
 )
 from suffice.replay.diagnose.signal_flags import refuse_unusable
 from suffice.replay.run.candidates import candidates
-from suffice.replay.run.engine import stop_rounds
 from suffice.replay.run.frontier import pareto_front
-from suffice.scoring import F1Kind
-from suffice.signals.table import signal_table
+from suffice.replay.settings import SearchSettings
 from suffice.trace.rounds.table import TraceSet
 
 _BLOCK = 512
@@ -40,57 +39,7 @@ _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
-    """What to search and how.
-
-    Parameters
-    ----------
-    signals
-        Names, or ``calibrated(name)``.
-    form
-        ``or``, ``and``, ``dnf`` (OR of ANDs) or ``vote`` (k of n).
-    grid
-        How many evenly spaced thresholds to try for each signal; ``None``: quantiles.
-    max_cost
-        Cap on the mean cost per question on tune, for thresholds and for rules; ``None``: no cap.
-    objective
-        ``f1``, ``em``, or ``gain-at-cost``: F1 over the fixed-k frontier at the rule's cost.
-    cost, cost_model
-        The cost meant (default: model calls where known, else rounds).
-    baseline
-        ``fixed-K`` or another policy; default fixed-3, or the full budget where that is shorter.
-    """
-
-    signals: tuple[str, ...]
-    form: str = "or"
-    tune_split: str = FIT_SPLIT
-    eval_split: str = EVAL_SPLIT
-    grid: int | None = 40
-    max_cost: float | None = None
-    objective: str = "f1"
-    cost: str | None = None
-    cost_model: CostModel = field(default_factory=CostModel)
-    baseline: str | None = None
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise UsageError(
-                f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}"
-            )
-        if self.grid is not None and self.grid < 1:
-            raise UsageError(f"the grid needs at least 1 threshold, found {self.grid}")
-        if self.resamples < 2 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 2 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
-
-
-def search(traces: TraceSet, settings: SearchSettings) -> SearchResult:
+def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResult:
     """Evaluate every formula of the form over the signals.
 
     Each signal first gets one threshold: the one of its grid that is best on the tune split by the
@@ -105,51 +54,55 @@ def search(traces: TraceSet, settings: SearchSettings) -> SearchResult:
     DataError
         When a split is missing.
     """
-    operands = operands_of(settings.signals, traces)
+    measures = Measures.of(traces)
+    operands = operands_of(settings.signals, measures.traces)
     formulas = enumerate_formulas(settings.form, len(operands))
-    names = tuple(dict.fromkeys(each.spec.name for each in operands))
-    refuse_unusable(traces, names, tune_split=settings.tune_split)
-    tune_traces = traces.only_split(settings.tune_split)
-    eval_traces = traces.only_split(settings.eval_split)
-    data = fit_data(traces, names, split=settings.tune_split, f1_kind=settings.f1_kind)
-    if not any(each.answers for each in eval_traces.gold):
+    names = tuple(dict.fromkeys(operand.spec.name for operand in operands))
+    refuse_unusable(measures, names, tune_split=settings.tune_split)
+    on_tune = measures.only_split(settings.tune_split)
+    on_eval = measures.only_split(settings.eval_split)
+    data = fit_data(measures, names, split=settings.tune_split, f1_kind=settings.f1_kind)
+    if not any(gold.answers for gold in on_eval.traces.gold):
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
-    books = [CostBook(each, settings.cost_model) for each in (tune_traces, eval_traces)]
+    books = [part.costs(settings.cost_model) for part in (on_tune, on_eval)]
     axis = shared_axis(
-        books, settings.cost, {each.text: cost_reads((each.spec,)) for each in operands}
+        books, settings.cost, {operand.text: cost_reads((operand.spec,)) for operand in operands}
     )
-    tune = Side(
-        traces=tune_traces,
-        columns=tuning_columns(data, operands),
+    tune = RuleScorer(
+        on_tune,
+        tuning_columns(data, operands),
         scored=data.outcomes,
         book=books[0],
-    )
-    held = Side(
-        traces=eval_traces,
-        columns=scoring_columns(signal_table(eval_traces, names), calibrators_of(data, operands)),
-        scored=outcomes(eval_traces, settings.f1_kind),
-        book=books[1],
-    )
-    found = _Found(
-        tune=RuleScorer(tune, operands, axis),
-        scored=RuleScorer(held, operands, axis),
         operands=operands,
-        formulas=formulas,
+        axis=axis,
     )
-    budget = max(tune_traces.n_rounds, eval_traces.n_rounds)
-    chosen = tuple(_choose(found.tune, each, settings, budget) for each in operands)
-    for scorer in (found.tune, found.scored):
-        scorer.use([each.condition for each in chosen])
-    return _result(traces, replace(found, chosen=chosen), settings)
+    held_out = RuleScorer(
+        on_eval,
+        scoring_columns(on_eval.signals(names), calibrators_of(data, operands)),
+        scored=on_eval.scores(settings.f1_kind),
+        book=books[1],
+        operands=operands,
+        axis=axis,
+    )
+    budget = max(on_tune.traces.n_rounds, on_eval.traces.n_rounds)
+    chosen = tuple(_choose(tune, operand, settings, budget) for operand in operands)
+    for scorer in (tune, held_out):
+        scorer.use([threshold.condition for threshold in chosen])
+    searched = _Searched(
+        tune=tune, held_out=held_out, operands=operands, formulas=formulas, chosen=chosen
+    )
+    return _result(measures, searched, settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Searched:
+    """Formulas over the chosen thresholds, on tune and on eval."""
+
     tune: RuleScorer
-    scored: RuleScorer
+    held_out: RuleScorer
     operands: tuple[Operand, ...]
     formulas: tuple[Formula, ...]
-    chosen: tuple[ChosenThreshold, ...] = ()
+    chosen: tuple[ChosenThreshold, ...]
 
 
 def _choose(
@@ -160,7 +113,7 @@ def _choose(
         return ChosenThreshold(
             signal=operand.text, condition=operand.condition(), threshold=None, tried=0
         )
-    tried = grid_of(operand.values(tune.side.columns), settings.grid).tolist()
+    tried = grid_of(operand.values(tune.columns), settings.grid).tolist()
     if not tried:
         return _never(operand, budget, ())
     stops = tune.threshold_stops(operand, tried)
@@ -214,14 +167,14 @@ class _OnTune:
             -np.round(self.objective, _DIGITS),
             ~self.within,
         )
-        return [int(each) for each in np.lexsort(keys)]
+        return [int(number) for number in np.lexsort(keys)]
 
 
-def _on_tune(found: _Found, reads: Sequence[CostReads], settings: SearchSettings) -> _OnTune:
-    tune = found.tune
-    stops = tune.stops(found.formulas)
+def _on_tune(searched: _Searched, reads: Sequence[CostReads], settings: SearchSettings) -> _OnTune:
+    tune = searched.tune
+    stops = tune.stops(searched.formulas)
     costs = tune.costs(stops, reads)
-    f1 = tune.means(tune.side.scored.f1, stops)
+    f1 = tune.means(tune.scored.f1, stops)
     cap = np.inf if settings.max_cost is None else settings.max_cost
     return _OnTune(
         f1=f1,
@@ -232,43 +185,43 @@ def _on_tune(found: _Found, reads: Sequence[CostReads], settings: SearchSettings
     )
 
 
-def _result(traces: TraceSet, found: _Found, settings: SearchSettings) -> SearchResult:
+def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -> SearchResult:
     reads = [
         cost_reads(
-            found.operands[each].spec
+            searched.operands[number].spec
             for clause in formula.clauses
-            for each in clause
-            if not found.chosen[each].never  # its text does not name the signal
+            for number in clause
+            if not searched.chosen[number].never  # its text does not name the signal
         )
-        for formula in found.formulas
+        for formula in searched.formulas
     ]
-    tune, scored = found.tune, found.scored
-    stops = scored.stops(found.formulas)
-    baseline_name, baseline = _baseline(traces, scored, settings)
-    family = np.concatenate([stops, *_tried_stops(found)])
-    bands, p_holm = _corrected(scored, family, baseline, settings)
-    rules = _rules(found, _on_tune(found, reads, settings), stops, (bands, p_holm), reads)
+    tune, held_out = searched.tune, searched.held_out
+    stops = held_out.stops(searched.formulas)
+    baseline_name, baseline = _baseline(measures, held_out, settings)
+    family = np.concatenate([stops, *_tried_stops(searched)])
+    bands, p_holm = _corrected(held_out, family, baseline, settings)
+    rules = _rules(searched, _on_tune(searched, reads, settings), stops, (bands, p_holm), reads)
     return SearchResult(
         rules=rules,
         evaluated=len(rules),
-        thresholds=found.chosen,
+        thresholds=searched.chosen,
         family=len(family),
         critical_f1=bands[0].critical,
         critical_delta=bands[1].critical,
         baseline=baseline_name,
         baseline_f1=float(baseline.mean()),
-        questions=(tune.side.traces.n_questions, scored.side.traces.n_questions),
-        labelled=(int(tune.labelled.sum()), int(scored.labelled.sum())),
-        max_rounds=scored.side.traces.n_rounds,
-        cost=scored.axis,
+        questions=(tune.measures.traces.n_questions, held_out.measures.traces.n_questions),
+        labelled=(int(tune.labelled.sum()), int(held_out.labelled.sum())),
+        max_rounds=held_out.measures.traces.n_rounds,
+        cost=held_out.axis,
         settings=settings,
-        source=traces.origin.source,
-        notes=tuple(_notes(found, settings, rules)),
+        source=measures.traces.origin.source,
+        notes=tuple(_notes(searched, settings, rules)),
     )
 
 
 def _rules(
-    found: _Found,
+    searched: _Searched,
     tune: _OnTune,
     stops: NDArray[np.int16],
     corrected: tuple[tuple[Band, ...], Array],
@@ -276,12 +229,12 @@ def _rules(
 ) -> tuple[SearchedRule, ...]:
     """Every rule with its figures on eval, in the order of tune."""
     (f1, delta), p_holm = corrected
-    conditions = [each.condition for each in found.chosen]
-    em = found.scored.means(found.scored.side.scored.em, stops)
-    rounds, costs = stops.mean(axis=1), found.scored.costs(stops, reads)
+    conditions = [threshold.condition for threshold in searched.chosen]
+    em = searched.held_out.means(searched.held_out.scored.em, stops)
+    rounds, costs = stops.mean(axis=1), searched.held_out.costs(stops, reads)
     return tuple(
         SearchedRule(
-            rule=found.formulas[n].text(conditions),
+            rule=searched.formulas[n].text(conditions),
             f1=float(f1.estimate[n]),
             em=float(em[n]),
             mean_rounds=float(rounds[n]),
@@ -301,31 +254,33 @@ def _rules(
     )
 
 
-def _tried_stops(found: _Found) -> list[NDArray[np.int16]]:
+def _tried_stops(searched: _Searched) -> list[NDArray[np.int16]]:
     """Stop rounds on eval of every threshold that was tried alone: they were looked at too."""
     return [
-        found.scored.threshold_stops(operand, chosen.grid)
-        for operand, chosen in zip(found.operands, found.chosen, strict=True)
+        searched.held_out.threshold_stops(operand, chosen.grid)
+        for operand, chosen in zip(searched.operands, searched.chosen, strict=True)
         if chosen.grid
     ]
 
 
-def _baseline(traces: TraceSet, scored: RuleScorer, settings: SearchSettings) -> tuple[str, Array]:
-    name = settings.baseline or f"fixed-{min(3, scored.side.traces.n_rounds)}"
-    candidate = candidates(traces, [name])[0]
+def _baseline(
+    measures: Measures, held_out: RuleScorer, settings: SearchSettings
+) -> tuple[str, Array]:
+    name = settings.baseline or f"fixed-{min(3, held_out.measures.traces.n_rounds)}"
+    candidate = candidates(measures, [name])[0]
     if candidate.policy is None:
         raise UsageError(f"baseline {name!r} is no policy a rule can be compared with; use fixed-K")
-    stops = stop_rounds(candidate.policy, scored.side.traces)
+    stops = held_out.measures.stop_rounds(candidate.policy)
     if candidate.max_rounds is not None:
         stops = np.minimum(stops, candidate.max_rounds).astype(np.int16)
-    return name, scored.at(scored.side.scored.f1, stops[None, :])[:, 0]
+    return name, held_out.at(held_out.scored.f1, stops[None, :])[:, 0]
 
 
 def _corrected(
-    scored: RuleScorer, family: NDArray[np.int16], baseline: Array, settings: SearchSettings
+    held_out: RuleScorer, family: NDArray[np.int16], baseline: Array, settings: SearchSettings
 ) -> tuple[tuple[Band, ...], Array]:
-    columns: Callable[[slice], Array] = lambda part: scored.at(  # noqa: E731
-        scored.side.scored.f1, family[part]
+    columns: Callable[[slice], Array] = lambda part: held_out.at(  # noqa: E731
+        held_out.scored.f1, family[part]
     )
     bands = simultaneous_bands(
         len(family),
@@ -358,35 +313,37 @@ def _why_never(chosen: ChosenThreshold, settings: SearchSettings) -> str:
 
 
 def _notes(
-    found: _Found,
+    searched: _Searched,
     settings: SearchSettings,
     rules: Sequence[SearchedRule],
 ) -> list[str]:
-    notes = list(found.scored.side.book.notes(found.scored.axis))
+    notes = list(searched.held_out.book.notes(searched.held_out.axis))
     notes += [
-        f"{each.signal}: {_why_never(each, settings)}, so the condition never fires "
-        f"(written {each.condition}, where every rule stops)"
-        for each in found.chosen
-        if each.never
+        f"{chosen.signal}: {_why_never(chosen, settings)}, so the condition never fires "
+        f"(written {chosen.condition}, where every rule stops)"
+        for chosen in searched.chosen
+        if chosen.never
     ]
     if settings.tune_split == settings.eval_split:
         notes.append(
             f"thresholds were chosen on the questions that are scored (split {settings.eval_split}): "
             "the figures are in-sample"
         )
-    if settings.tune_split != FIT_SPLIT and any(each.calibrated for each in found.operands):
+    if settings.tune_split != FIT_SPLIT and any(
+        operand.calibrated for operand in searched.operands
+    ):
         notes.append(
             f"calibrated(...) was fitted on split {settings.tune_split}; replay --stop-when fits it on "
             f"split {FIT_SPLIT} and so may give other figures"
         )
-    outside = sum(not each.within_cap for each in rules)
+    outside = sum(not rule.within_cap for rule in rules)
     if outside:
         which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
         notes.append(f"{which} more than the cap on tune; listed last")
-    short = int((found.scored.last < found.scored.side.traces.n_rounds).sum())
+    short = int((searched.held_out.last < searched.held_out.measures.traces.n_rounds).sum())
     if short:
         notes.append(
-            f"{short} questions end before round {found.scored.side.traces.n_rounds}; their last "
+            f"{short} questions end before round {searched.held_out.measures.traces.n_rounds}; their last "
             "recorded round stands for later ones"
         )
     return notes

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from suffice._version import VERSION
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import counted, percent
+from suffice.results.markup import visible
+from suffice.results.table import Column, Table
+from suffice.results.tabular import Tabular
 
 if TYPE_CHECKING:
-    from suffice.replay.choose.search import SearchSettings
+    from suffice.replay.settings import SearchSettings
+
+_ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +32,8 @@ class ChosenThreshold:
     condition: str
     threshold: float | None
     tried: int
-    never: bool = False
-    grid: tuple[float, ...] = ()
+    never: bool = field(default=False, metadata={"json": "never_fires"})
+    grid: tuple[float, ...] = field(default=(), metadata={"json": None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +50,10 @@ class SearchedRule:
     em: float
     mean_rounds: float
     cost: float
-    interval: Interval
-    naive: Interval
+    interval: Interval = field(metadata=_ELSEWHERE)
+    naive: Interval = field(metadata=_ELSEWHERE)
     delta_f1: Interval
-    naive_delta_f1: Interval
+    naive_delta_f1: Interval = field(metadata=_ELSEWHERE)
     p_holm: float
     tune_f1: float
     tune_cost: float
@@ -55,30 +63,18 @@ class SearchedRule:
 
     def to_json(self, *, naive: bool = False) -> dict[str, Any]:
         """The entry of ``search --json``."""
-        entry: dict[str, Any] = {
-            "rule": self.rule,
-            "f1": self.f1,
-            "em": self.em,
-            "mean_rounds": self.mean_rounds,
-            "low": self.interval.low,
-            "high": self.interval.high,
-            "cost": self.cost,
-            "delta_f1": self.delta_f1.to_json(),
-            "p_holm": self.p_holm,
-            "tune_f1": self.tune_f1,
-            "tune_cost": self.tune_cost,
-            "tune_objective": self.tune_objective,
-            "within_cap": self.within_cap,
-            "pareto": self.pareto,
-        }
+        entry = {**fields_as_json(self), "low": self.interval.low, "high": self.interval.high}
         if naive:
-            entry["naive_low"], entry["naive_high"] = self.naive.low, self.naive.high
-            entry["naive_delta_f1"] = self.naive_delta_f1.to_json()
+            entry |= {
+                "naive_low": self.naive.low,
+                "naive_high": self.naive.high,
+                "naive_delta_f1": as_json(self.naive_delta_f1),
+            }
         return entry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SearchResult(Tabular):
     """Every rule of a search, in the order of the objective on tune.
 
     ``family`` is how many rules the correction covers: formulas and single thresholds tried.
@@ -125,16 +121,7 @@ class SearchResult:
             "objective": settings.objective,
             "cost": self.cost.name,
             "max_cost": settings.max_cost,
-            "thresholds": [
-                {
-                    "signal": each.signal,
-                    "condition": each.condition,
-                    "threshold": each.threshold,
-                    "tried": each.tried,
-                    "never_fires": each.never,
-                }
-                for each in self.thresholds
-            ],
+            "thresholds": as_json(self.thresholds),
             "correction": {
                 "family": self.family,
                 "critical_f1": self.critical_f1,
@@ -158,3 +145,72 @@ class SearchResult:
         if naive:
             document["naive_share_of_width"] = self.naive_share
         return document
+
+    def tables(self, *, top: int | None = None, naive: bool = False) -> tuple[Table, ...]:
+        """The first ``top`` rules in order (``None``: all), and the Pareto front.
+
+        ``naive``: also the intervals that look at one rule alone.
+        """
+        settings = self.settings
+        columns = [
+            Column(name="tune_f1", kind="percent", head="tune F1"),
+            Column(name="f1", kind="percent", head="F1 [95%, all]", interval=True),
+            Column(name="em", kind="percent", head="EM"),
+            Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
+            Column(name="cost", kind="number", head=self.cost.label),
+            Column(name="delta_f1", kind="points", head="delta F1 [95%, all]", interval=True),
+        ]
+        if naive:
+            columns.append(
+                Column(name="naive", kind="percent", head="F1 [95%, alone]", interval=True)
+            )
+        columns.append(Column(name="rule", whole=True))
+
+        def table(name: str, rules: Sequence[SearchedRule], title: str) -> Table:
+            values = {column.name: column.name for column in columns} | {"f1": "interval"}
+            rows = [[getattr(rule, values[column.name]) for column in columns] for rule in rules]
+            return Table(name=name, title=title, columns=columns, rows=rows, names=0)
+
+        rules = table(
+            "rules",
+            self.rules[:top],
+            f"{counted(self.evaluated, 'rule')} of form {settings.form!r}, {self.thresholds_tried} "
+            f"thresholds tried; ordered by {settings.objective} on split {settings.tune_split}, "
+            f"scored on split {settings.eval_split}.",
+        )
+        front = table(
+            "Pareto front",
+            sorted((rule for rule in self.rules if rule.pareto), key=lambda rule: rule.tune_cost),
+            "Pareto front: on tune, no other rule is at once cheaper and better.",
+        )
+        notes = [*self.explained(naive=naive), *(f"Note: {note}" for note in self.notes)]
+        return rules, replace(front, notes=notes)
+
+    def explained(self, *, naive: bool) -> list[str]:
+        """What the figures are and what the correction covers, sentence by sentence."""
+        settings = self.settings
+        texts = [
+            f"F1 ({settings.f1_kind}), EM and differences in percent, means over "
+            f"{self.labelled[1]} labelled questions of split {settings.eval_split}; delta F1 is "
+            f"against {visible(self.baseline)} (F1 {percent(self.baseline_f1)}).",
+            f"Intervals hold together for all {self.family} rules and thresholds looked at: "
+            f"{self.critical_f1:.2f} (F1) and {self.critical_delta:.2f} (delta F1) bootstrap standard "
+            f"errors to each side, instead of 1.96 for one rule ({settings.resamples} paired "
+            f"resamples, seed {settings.seed}).",
+            f"{self.verdict} in F1 at 5% (paired t, Holm).",
+        ]
+        if naive and self.naive_share is not None:
+            texts.append(
+                f"Intervals that look at one rule alone have {self.naive_share:.0%} of that width: they "
+                "hide that the rule was picked from many."
+            )
+        return texts
+
+    @property
+    def verdict(self) -> str:
+        """How many rules differ from the baseline after correction, without a full stop."""
+        differ = sum(rule.p_holm <= 0.05 for rule in self.rules)
+        which = "No rule differs"
+        if differ:
+            which = "1 rule differs" if differ == 1 else f"{differ} rules differ"
+        return f"{which} from {visible(self.baseline)}"

@@ -11,19 +11,12 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import UsageError
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.policies.fitting import (
-    EVAL_SPLIT,
-    FIT_SPLIT,
-    CalibratorKind,
-    FitData,
-    fit_data,
-    fit_rule,
-    folds,
-)
+from suffice.policies.defaults import FLOORS
+from suffice.policies.fitting import FitData, fit_data, fit_rule, folds
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import FLOORS
 from suffice.policies.thresholds import (
     ThresholdScore,
     cheapest_within_one_error,
@@ -32,30 +25,17 @@ from suffice.policies.thresholds import (
     sweep_rule,
 )
 from suffice.replay.choose.thresholded_signals import grid_of
-from suffice.scoring import F1Kind
-from suffice.signals.table import SignalTable, signal_table
+from suffice.replay.settings import SweepSettings
+from suffice.results.as_json import as_json
+from suffice.results.formats import percent, points
+from suffice.results.markup import visible
+from suffice.results.table import Column, Table
+from suffice.results.tabular import Tabular
+from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSettings:
-    """What to sweep.
-
-    ``rule`` holds one ``?``; ``thresholds`` is the grid (``None``: 0.20, 0.21, ... 0.35 as paper 0
-    for a calibrated value, else quantiles on tune of the one signal that is compared with ``?``).
-    """
-
-    rule: str
-    thresholds: tuple[float, ...] | None = None
-    tune_split: str = FIT_SPLIT
-    eval_split: str = EVAL_SPLIT
-    calibrator: CalibratorKind = "isotonic"
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
-    seed: int = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +44,12 @@ class SweptThreshold:
 
     threshold: float
     tune_f1: float
-    tune_error: float
+    tune_error: float = field(metadata={"json": "tune_standard_error"})
     tune_rounds: float
     eval_f1: float
     eval_em: float
     eval_rounds: float
-    gain: float | None
+    gain: float | None = field(metadata={"json": "gain_per_round"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +61,21 @@ class Knee:
     """
 
     threshold: float | None
-    share: float
+    share: float = field(metadata={"json": "share_of_resamples"})
     warning: str | None
 
+    @property
+    def in_words(self) -> str:
+        """Where it is and how sure that is, or why there is none."""
+        if self.warning is not None:
+            return f"{self.warning}."
+        return (
+            f"{self.threshold:.6g}, where {self.share:.0%} of the resamples put it or a neighbour."
+        )
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepResult:
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SweepResult(Tabular):
     """A sweep with its choice.
 
     ``chosen`` is the cheapest threshold within one standard error of the best out-of-fold tune F1.
@@ -117,31 +106,15 @@ class SweepResult:
         return {
             "rule": self.settings.rule,
             "calibrator": self.settings.calibrator,
-            "thresholds": [
-                {
-                    "threshold": each.threshold,
-                    "tune_f1": each.tune_f1,
-                    "tune_standard_error": each.tune_error,
-                    "tune_rounds": each.tune_rounds,
-                    "eval_f1": each.eval_f1,
-                    "eval_em": each.eval_em,
-                    "eval_rounds": each.eval_rounds,
-                    "gain_per_round": each.gain,
-                }
-                for each in self.points
-            ],
+            "thresholds": as_json(self.points),
             "chosen": self.chosen,
             "chosen_rule": self.chosen_rule,
-            "knee": {
-                "threshold": self.knee.threshold,
-                "share_of_resamples": self.knee.share,
-                "warning": self.knee.warning,
-            },
+            "knee": as_json(self.knee),
             "cross_validation": {
                 "fold_choices": list(self.fold_choices),
                 "held_out_f1": self.held_out_f1,
-                "selection_gap": self.selection_gap.to_json(),
-                "split_gap": self.split_gap.to_json(),
+                "selection_gap": as_json(self.selection_gap),
+                "split_gap": as_json(self.split_gap),
             },
             "tune_split": self.settings.tune_split,
             "eval_split": self.settings.eval_split,
@@ -154,8 +127,63 @@ class SweepResult:
             "notes": list(self.notes),
         }
 
+    def tables(self) -> tuple[Table]:
+        """Every threshold on both splits; the choice, the knee and the gaps below."""
+        columns = (
+            Column(name="threshold", kind="significant"),
+            Column(name="tune_f1", kind="percent", head="tune F1"),
+            Column(name="tune_standard_error", kind="percent", head="s.e."),
+            Column(name="tune_rounds", kind="number", digits=2, head="rounds"),
+            Column(name="gain_per_round", kind="points", head="F1/round"),
+            Column(name="eval_f1", kind="percent", head="eval F1"),
+            Column(name="eval_em", kind="percent", head="EM"),
+            Column(name="eval_rounds", kind="number", digits=2, head="rounds"),
+            Column(name="choice", head=""),
+        )
+        rows = [
+            [
+                *(point.threshold, point.tune_f1, point.tune_error, point.tune_rounds, point.gain),
+                *(point.eval_f1, point.eval_em, point.eval_rounds, self.mark(point.threshold)),
+            ]
+            for point in self.points
+        ]
+        return (
+            Table(
+                name="thresholds",
+                title=self.settings.rule,
+                columns=columns,
+                rows=rows,
+                notes=self.explained(),
+            ),
+        )
 
-def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
+    def mark(self, threshold: float) -> str:
+        """``chosen`` and ``knee`` where they apply."""
+        marks = ["chosen"] if threshold == self.chosen else []
+        if threshold == self.knee.threshold:
+            marks.append("knee" if self.knee.warning is None else "knee, unclear")
+        return ", ".join(marks)
+
+    def explained(self) -> list[str]:
+        """What the figures are, the choice, the knee and the gaps, sentence by sentence."""
+        tune, held = self.settings.tune_split, self.settings.eval_split
+        choices = ", ".join(f"{threshold:.6g}" for threshold in self.fold_choices)
+        return [
+            f"Tune: out of fold on {self.questions[0]} labelled questions of split {tune}; eval: fitted "
+            f"on {tune}, scored on {self.questions[1]} of split {held}. Scores in percent; F1/round: "
+            "points of tune F1 gained per extra round over the next cheaper threshold.",
+            "Chosen: the cheapest within one standard error of the best tune F1: "
+            f"{visible(self.chosen_rule)}",
+            f"Knee: {self.knee.in_words}",
+            "Held-out folds (fitted and chosen without them): F1 "
+            f"{percent(self.held_out_f1)}, choices {choices}.",
+            f"Selection gap, tune minus held-out folds: {points(self.selection_gap)}. "
+            f"Difference of the splits, {held} minus held-out folds: {points(self.split_gap)}.",
+            *(f"Note: {visible(note)}" for note in self.notes),
+        ]
+
+
+def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
     """Sweep on tune out of fold, score on eval, cross-validate the choice.
 
     Raises
@@ -167,8 +195,9 @@ def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
         When a split is missing.
     """
     needs = rule_needs(fill(settings.rule, 0.5))
-    tune = traces.only_split(settings.tune_split)
-    data = fit_data(traces, needs.signals, split=settings.tune_split, f1_kind=settings.f1_kind)
+    measures = Measures.of(traces)
+    tune = measures.only_split(settings.tune_split)
+    data = fit_data(measures, needs.signals, split=settings.tune_split, f1_kind=settings.f1_kind)
     if data.outcomes.labelled.sum() < 2:
         raise UsageError(
             f"a sweep needs at least 2 labelled questions in split {settings.tune_split!r}, found 1"
@@ -176,11 +205,11 @@ def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
     thresholds = _thresholds(settings, data)
     on_tune = sweep_rule(settings.rule, data, thresholds, calibrator=settings.calibrator)
     chosen = cheapest_within_one_error(on_tune)
-    evaluated = traces.only_split(settings.eval_split)
-    scored = outcomes(evaluated, settings.f1_kind)
+    evaluated = measures.only_split(settings.eval_split)
+    scored = evaluated.scores(settings.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
-    on_eval = _on_eval(settings, thresholds, data, evaluated, scored)
+    on_eval = _on_eval(settings, thresholds, data, evaluated)
     choices, held_out = _cross_validate(settings, data, thresholds)
     f1 = _f1_at(data.outcomes, chosen.stops)
     eval_f1 = _f1_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
@@ -195,8 +224,8 @@ def sweep(traces: TraceSet, settings: SweepSettings) -> SweepResult:
         split_gap=split,
         questions=(int(data.outcomes.labelled.sum()), int(scored.labelled.sum())),
         settings=settings,
-        source=traces.origin.source,
-        notes=tuple(_notes(settings, (tune, evaluated))),
+        source=measures.traces.origin.source,
+        notes=tuple(_notes(settings, (tune.traces, evaluated.traces))),
     )
 
 
@@ -227,33 +256,28 @@ def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
         raise UsageError(
             f"which signal '?' is compared with is not plain in {settings.rule!r}; give the grid"
         )
-    grid = grid_of(data.table.signal(name), None)[1:-1]  # the ends never or always hold
+    grid = grid_of(data.table.signal(name), "quantiles")[1:-1]  # the ends never or always hold
     if not grid.size:
         raise UsageError(f"signal {name!r} has too few values on tune to sweep; give the grid")
     return tuple(grid.tolist())
 
 
 def _on_eval(
-    settings: SweepSettings,
-    thresholds: Sequence[float],
-    data: FitData,
-    evaluated: TraceSet,
-    scored: Outcomes,
+    settings: SweepSettings, thresholds: Sequence[float], data: FitData, evaluated: Measures
 ) -> list[ThresholdScore]:
     """Every threshold on eval, with maps fitted on all of ``data``."""
-    own = tuple(evaluated.signal_names)
+    last, scored = evaluated.traces.last_rounds, evaluated.scores(settings.f1_kind)
     fitted = fit_rule(
         fill(settings.rule, thresholds[0]),
         data,
-        own_signals=own,
+        own_signals=evaluated.traces.signal_names,
         calibrator=settings.calibrator,
     )
-    policies = [replace(fitted, rule=fill(settings.rule, each)) for each in thresholds]
-    table = signal_table(evaluated, fitted.specs)
-    stops = [np.minimum(each.stop_rounds(table), evaluated.last_rounds) for each in policies]
+    policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in thresholds]
+    table = evaluated.signals(fitted.specs)
     return [
-        score_stops(threshold, each, scored)
-        for threshold, each in zip(thresholds, stops, strict=True)
+        score_stops(threshold, np.minimum(policy.stop_rounds(table), last), scored)
+        for threshold, policy in zip(thresholds, policies, strict=True)
     ]
 
 
@@ -264,10 +288,10 @@ def _f1_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:
 def _points(
     on_tune: Sequence[ThresholdScore], on_eval: Sequence[ThresholdScore]
 ) -> tuple[SweptThreshold, ...]:
-    cheaper = sorted(on_tune, key=lambda each: each.mean_rounds)
+    cheaper = sorted(on_tune, key=lambda score: score.mean_rounds)
     points = []
     for tune, held in zip(on_tune, on_eval, strict=True):
-        before = [each for each in cheaper if each.mean_rounds < tune.mean_rounds]
+        before = [score for score in cheaper if score.mean_rounds < tune.mean_rounds]
         gain = None
         if before:
             extra = tune.mean_rounds - before[-1].mean_rounds
@@ -292,13 +316,13 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     """The knee of the tune curve, and how often resampled questions put it there."""
     labelled = scored.labelled
     rows = np.arange(len(labelled))
-    f1 = np.stack([scored.f1[rows, each.stops - 1][labelled] for each in scores], axis=1)
-    rounds = np.stack([each.stops[labelled].astype(float) for each in scores], axis=1)
-    if len({each.mean_rounds for each in scores}) < 3:
+    f1 = np.stack([scored.f1[rows, score.stops - 1][labelled] for score in scores], axis=1)
+    rounds = np.stack([score.stops[labelled].astype(float) for score in scores], axis=1)
+    if len({score.mean_rounds for score in scores}) < 3:
         warning = "fewer than three thresholds differ in cost: there is no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    found = _bend(rounds.mean(axis=0), f1.mean(axis=0))
-    if found is None:
+    bent = _bend(rounds.mean(axis=0), f1.mean(axis=0))
+    if bent is None:
         warning = "no threshold lies above the line from the cheapest to the dearest: no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
     draws = resampled_means(
@@ -306,15 +330,15 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     )
     count = len(scores)
     bends = [_bend(draw[:count], draw[count:]) for draw in draws]
-    near = sum(bend is not None and abs(bend - found) <= 1 for bend in bends)
+    near = sum(bend is not None and abs(bend - bent) <= 1 for bend in bends)
     share = near / len(bends)
     unclear = None
     if share < _CLEAR_SHARE:
         unclear = (
             f"no single knee: only {share:.0%} of the resamples put it at or next to "
-            f"{scores[found].threshold:g}"
+            f"{scores[bent].threshold:g}"
         )
-    return Knee(threshold=scores[found].threshold, share=share, warning=unclear)
+    return Knee(threshold=scores[bent].threshold, share=share, warning=unclear)
 
 
 def _bend(rounds: Array, f1: Array) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,25 +68,25 @@ def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
     UsageError
         For none, an unknown one, or one named twice.
     """
-    found = []
+    operands = []
     for text in texts:
         match = _CALIBRATED.fullmatch(text)
         name = match.group(1) if match else text
         spec = resolve(name, also=traces.signal_names)
-        found.append(Operand(spec=spec, calibrated=match is not None))
-    if not found:
+        operands.append(Operand(spec=spec, calibrated=match is not None))
+    if not operands:
         raise UsageError("name at least one signal, as in --signals answer_stable,overlap")
-    twice = [each.text for index, each in enumerate(found) if each in found[:index]]
+    twice = [operand.text for index, operand in enumerate(operands) if operand in operands[:index]]
     if twice:
         raise UsageError(f"signal {twice[0]!r} is named twice; each is used at most once in a rule")
-    return tuple(found)
+    return tuple(operands)
 
 
 def condition_fires(
     conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
 ) -> NDArray[np.bool_]:
     """Where each condition holds, (n_conditions, n_questions, n_rounds)."""
-    specs = {each.spec.name: each.spec for each in operands}
+    specs = {operand.spec.name: operand.spec for operand in operands}
     fires = np.empty((len(conditions), *columns.shape), np.bool_)
     for number, text in enumerate(conditions):
         fires[number] = rule_fires(text, specs, columns)
@@ -94,7 +95,7 @@ def condition_fires(
 
 def tuning_columns(data: FitData, operands: Sequence[Operand]) -> RuleColumns:
     """Operands on the split that thresholds are chosen on; calibrated values are out of fold."""
-    calibrated = [each.spec.name for each in operands if each.calibrated]
+    calibrated = [operand.spec.name for operand in operands if operand.calibrated]
     return _columns(data.table, {name: out_of_fold(data, name) for name in calibrated})
 
 
@@ -104,7 +105,10 @@ def scoring_columns(
     """Operands on other questions, calibrated by maps that were fitted on all of tune."""
     return _columns(
         table,
-        {name: each.predict_rounds(table.signal(name)) for name, each in calibrators.items()},
+        {
+            name: calibrator.predict_rounds(table.signal(name))
+            for name, calibrator in calibrators.items()
+        },
     )
 
 
@@ -117,18 +121,20 @@ def _columns(table: SignalTable, calibrations: Mapping[str, NDArray[np.float64]]
 def calibrators_of(data: FitData, operands: Sequence[Operand]) -> dict[str, PerRoundCalibrator]:
     """A map for every calibrated operand, fitted on all of ``data``."""
     return {
-        each.spec.name: fit_calibrator(data, each.spec.name) for each in operands if each.calibrated
+        operand.spec.name: fit_calibrator(data, operand.spec.name)
+        for operand in operands
+        if operand.calibrated
     }
 
 
-def grid_of(values: NDArray[np.float64], grid: int | None) -> NDArray[np.float64]:
-    """Thresholds to try: evenly spaced from least to greatest, or (``None``) distinct quantiles.
+def grid_of(values: NDArray[np.float64], grid: int | Literal["quantiles"]) -> NDArray[np.float64]:
+    """Thresholds to try: so many, evenly spaced from least to greatest, or distinct quantiles.
 
     Quantiles are the 41 from 0 to 1 in steps of 2.5%. Undefined and infinite values are left out.
     """
     finite = values[np.isfinite(values)]
     if not finite.size:
         return np.empty(0)
-    if grid is None:
+    if grid == "quantiles":
         return np.unique(np.quantile(finite, np.linspace(0.0, 1.0, 41)))
     return np.unique(np.linspace(finite.min(), finite.max(), grid))

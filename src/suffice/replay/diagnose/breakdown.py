@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.replay.run.references import of_rounds
+from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.trace.rounds.table import TraceSet
 
@@ -67,11 +67,11 @@ class TypeBreakdown:
             "questions": self.questions,
             "labelled": self.labelled,
             "few": self.few,
-            "policies": [each.to_json() for each in self.policies],
+            "policies": [policy.to_json() for policy in self.policies],
         }
 
 
-def breakdown(traces: TraceSet, result: ReplayResult) -> tuple[TypeBreakdown, ...]:
+def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[TypeBreakdown, ...]:
     """The replay ``result`` of ``traces`` by question type, types sorted, untyped questions last.
 
     The closed book is left out: it takes none of the rounds.
@@ -83,17 +83,13 @@ def breakdown(traces: TraceSet, result: ReplayResult) -> tuple[TypeBreakdown, ..
     UsageError
         When the traces are not those replayed, or the baseline is the closed book.
     """
-    if traces.question_ids != result.question_ids:
-        raise UsageError(
-            f"the replay has {result.questions} questions and these traces {traces.n_questions} "
-            "others; pass the traces that were replayed"
-        )
+    measures = replayed(traces, result)
     result = of_rounds(result)
-    scored = outcomes(traces, result.f1_kind)
-    types = [question.type for question in traces.questions]
-    names = sorted({each for each in types if each is not None})
+    scored = measures.scores(result.f1_kind)
+    types = [question.type for question in measures.traces.questions]
+    names = sorted({kind for kind in types if kind is not None})
     return tuple(
-        _of_type(kind, np.array([each == kind for each in types], bool), scored, result)
+        _of_type(kind, np.array([named == kind for named in types], bool), scored, result)
         for kind in (*names, *([None] if None in types else []))
     )
 
@@ -102,8 +98,8 @@ def _of_type(
     kind: str | None, rows: NDArray[np.bool_], scored: Outcomes, result: ReplayResult
 ) -> TypeBreakdown:
     labelled = rows & scored.labelled
-    f1 = np.stack([_at(scored.f1, each, labelled) for each in result.policies], axis=1)
-    names = [each.name for each in result.policies]
+    f1 = np.stack([_at(scored.f1, policy, labelled) for policy in result.policies], axis=1)
+    names = [policy.name for policy in result.policies]
     delta = f1 - f1[:, [names.index(result.baseline)]]
     draws = (
         resampled_means(delta, resamples=result.resamples, seed=result.seed)
@@ -111,14 +107,14 @@ def _of_type(
         else None
     )
     policies = []
-    for number, each in enumerate(result.policies):
-        em = _at(scored.em, each, labelled)
+    for number, policy in enumerate(result.policies):
+        em = _at(scored.em, policy, labelled)
         policies.append(
             TypeScores(
-                policy=each.name,
+                policy=policy.name,
                 em=float(em.mean()) if len(em) else None,
                 f1=float(f1[:, number].mean()) if len(em) else None,
-                mean_rounds=float(each.stops[rows].mean()),
+                mean_rounds=float(policy.stops[rows].mean()),
                 delta_f1=None
                 if draws is None
                 else percentile_interval(float(delta[:, number].mean()), draws[:, number]),

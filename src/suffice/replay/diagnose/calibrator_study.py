@@ -12,20 +12,23 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.maps.quality import expected_calibration_error, log_loss, squared_errors
-from suffice.policies.fitting import (
+from suffice.policies.defaults import (
     EVAL_SPLIT,
     FIT_SPLIT,
+    FLOORS,
+    MARGIN,
+    TEMPLATE,
     CalibratorKind,
-    FitData,
-    fit_data,
-    fit_rule,
-    out_of_fold,
 )
+from suffice.policies.fitting import FitData, fit_data, fit_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.tasr.fit import FLOORS, MARGIN, TEMPLATE
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+from suffice.replay.diagnose.tables import calibrator_tables
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet
 
@@ -95,8 +98,8 @@ class CalibratorScore:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratorStudy:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CalibratorStudy(Tabular):
     """Kinds side by side, in the order asked for; questions are the labelled ones.
 
     ``notes`` are sentences a reader must know.
@@ -111,6 +114,10 @@ class CalibratorStudy:
     eval_questions: int
     results: tuple[CalibratorScore, ...]
     notes: tuple[str, ...] = ()
+
+    def tables(self) -> tuple[Table, ...]:
+        """The kinds by their probabilities, and by their rules."""
+        return tuple(calibrator_tables(self))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON: both scores of every kind, and the notes."""
@@ -127,7 +134,7 @@ class CalibratorStudy:
 
 
 def calibrator_study(
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     *,
     signal: str = MARGIN,
     rule: str = TEMPLATE,
@@ -161,15 +168,16 @@ def calibrator_study(
     needs = rule_needs(fill(rule, 0.0))
     if signal not in needs.calibrated:
         raise UsageError(f"rule {rule!r} must read calibrated({signal}), which the study is about")
-    tune = fit_data(traces, needs.signals, split=tune_split)
-    held_out = fit_data(traces, needs.signals, split=eval_split)
+    measures = Measures.of(traces)
+    tune = fit_data(measures, needs.signals, split=tune_split)
+    held_out = fit_data(measures, needs.signals, split=eval_split)
     own = tuple(name for name in needs.signals if name not in SIGNALS)
     fitted = [_Fitted(kind, rule, signal, tune, own) for kind in kinds]
     results = _results(fitted, signal, tune, held_out)
     return CalibratorStudy(
         signal=signal,
         rule=rule,
-        source=traces.origin.source,
+        source=measures.traces.origin.source,
         tune_split=tune_split,
         eval_split=eval_split,
         tune_questions=int(tune.outcomes.labelled.sum()),
@@ -243,12 +251,12 @@ def _probability_scores(
     columns = np.stack([*errors, usable.sum(axis=1)], axis=1)[usable.any(axis=1)]
     draws = resampled_means(columns)  # a question is drawn with all its rounds
     means = columns.mean(axis=0)
-    found, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
+    scores, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
     return [
         ProbabilityScore(
-            brier=percentile_interval(float(found[index]), drawn[:, index]),
+            brier=percentile_interval(float(scores[index]), drawn[:, index]),
             delta_brier=percentile_interval(
-                float(found[index] - found[0]), drawn[:, index] - drawn[:, 0]
+                float(scores[index] - scores[0]), drawn[:, index] - drawn[:, 0]
             ),
             log_loss=log_loss(each[usable], em[usable]),
             ece=expected_calibration_error(each[usable], em[usable]),

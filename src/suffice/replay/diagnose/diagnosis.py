@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import UsageError, attempt
-from suffice.policies.tasr.fit import MARGIN
+from suffice.measures.measures import Measures
+from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.breakdown import TypeBreakdown, breakdown
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
 from suffice.replay.diagnose.selective import (
@@ -14,31 +15,18 @@ from suffice.replay.diagnose.selective import (
     SelectiveSettings,
     selective_prediction,
 )
-from suffice.replay.diagnose.signal_diagnostics import Diagnostics, DiagnosticsSettings, diagnose
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
+from suffice.replay.diagnose.tables import diagnosis_tables
+from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
-from suffice.scoring import F1Kind
+from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.trace.rounds.table import TraceSet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosisSettings:
-    """What to diagnose.
-
-    Without a policy or rule every fixed-K is broken down by type. ``confidence`` and ``threshold`` are
-    those of :class:`suffice.replay.diagnose.selective.SelectiveSettings`.
-    """
-
-    signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
-    policies: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    confidence: str | None = None
-    threshold: float | None = None
-    f1_kind: F1Kind = "hotpotqa"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Diagnosis(Tabular):
     """Signals on both splits; the replay of the policies on eval, by type and by confidence.
 
     ``calibrators`` compares the kinds of calibrators, fitted on tune and scored on eval; where the
@@ -52,6 +40,10 @@ class Diagnosis:
     calibrators: CalibratorStudy | None
     no_calibrators: str | None
     notes: tuple[str, ...]
+
+    def tables(self) -> tuple[Table, ...]:
+        """Signals, policies by type, confidences and calibrators, then the notes."""
+        return tuple(diagnosis_tables(self))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""
@@ -72,7 +64,7 @@ class Diagnosis:
         }
 
 
-def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Diagnosis:
+def diagnosis(traces: TraceSet | Measures, settings: DiagnosisSettings | None = None) -> Diagnosis:
     """Diagnose the signals, and replay the policies on the eval split, or on all questions.
 
     Raises
@@ -81,24 +73,25 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
         For an unknown signal or policy, or one that the record cannot give.
     """
     settings = DiagnosisSettings() if settings is None else settings
-    signals = diagnose(traces, settings.signals)
+    measures = Measures.of(traces)
+    signals = diagnose(measures, settings.signals)
     policies = settings.policies
     if not policies and not settings.rules:
-        policies = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
+        policies = tuple(f"fixed-{k}" for k in range(1, measures.traces.n_rounds + 1))
     wanted = settings.signals.eval_split
     comparison = compare(
-        traces,
+        measures,
         ComparisonSettings(
             policies=policies,
             rules=settings.rules,
-            split=wanted if wanted in traces.splits else None,
+            split=wanted if wanted in measures.traces.splits else None,
             f1_kind=settings.f1_kind,
             resamples=settings.signals.resamples,
             seed=settings.signals.seed,
         ),
     )
     selective = selective_prediction(
-        comparison.traces,
+        comparison.measures,
         comparison.result,
         SelectiveSettings(
             confidence=settings.confidence,
@@ -116,11 +109,11 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
             for each in comparison.result.policies
             if each.name not in confident and each.name != comparison.result.baseline
         ]
-    calibrators, no_calibrators = attempt(lambda: _calibrators(traces, settings.signals))
+    calibrators, no_calibrators = attempt(lambda: _calibrators(measures, settings.signals))
     return Diagnosis(
         signals=signals,
         replayed=comparison.result,
-        types=breakdown(comparison.traces, comparison.result),
+        types=breakdown(comparison.measures, comparison.result),
         selective=selective,
         calibrators=calibrators,
         no_calibrators=no_calibrators,
@@ -128,7 +121,9 @@ def diagnosis(traces: TraceSet, settings: DiagnosisSettings | None = None) -> Di
     )
 
 
-def _calibrators(traces: TraceSet, settings: DiagnosticsSettings) -> CalibratorStudy:
+def _calibrators(measures: Measures, settings: DiagnosticsSettings) -> CalibratorStudy:
     if settings.signals is not None and MARGIN not in settings.signals:
         raise UsageError(f"{MARGIN} is not among the signals asked for")
-    return calibrator_study(traces, tune_split=settings.tune_split, eval_split=settings.eval_split)
+    return calibrator_study(
+        measures, tune_split=settings.tune_split, eval_split=settings.eval_split
+    )

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from suffice.measures.scores import Outcomes, outcomes
-from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView, StopPolicy
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
+from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
-from suffice.signals.registry import is_usual
-from suffice.signals.table import SignalTable, signal_table
+from suffice.signals.table import SignalTable
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -74,45 +74,39 @@ class ReportData:
 
 
 def report_data(
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     result: ReplayResult,
     parts: ReportParts | None = None,
     *,
     most_stories: int = 500,
 ) -> ReportData:
     """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
-    scored = outcomes(traces, result.f1_kind)
-    names = given_signals(traces)
-    table = signal_table(traces, names)
+    measures = Measures.of(traces)
+    record, scored = measures.traces, measures.scores(result.f1_kind)
+    names = given_signals(record)
+    table = measures.signals(names)
     shown = [name for name in names if np.isfinite(table.signal(name)).any()]
     read = {
-        each.name: _table_of(each.policy, traces, table)
-        for each in result.policies
-        if each.policy is not None
+        policy.name: measures.signals(policy.policy.specs)
+        for policy in result.policies
+        if policy.policy is not None
     }
     stories = tuple(
-        _story(index, record, result, _Shown(table, tuple(shown), scored, read))
-        for index, record in zip(range(most_stories), traces.records(), strict=False)
+        _story(index, question, result, _Shown(table, tuple(shown), scored, read))
+        for index, question in zip(range(most_stories), record.records(), strict=False)
     )
     return ReportData(
         result=result,
         stories=stories,
-        left_out=traces.n_questions - len(stories),
+        left_out=record.n_questions - len(stories),
         reliability={
-            each.name: tuple(reliability(each.policy, read[each.name], scored))
-            for each in result.policies
-            if isinstance(each.policy, CalibratedPolicy) and each.policy.calibrators
+            policy.name: tuple(reliability(policy.policy, read[policy.name], scored))
+            for policy in result.policies
+            if isinstance(policy.policy, CalibratedPolicy) and policy.policy.calibrators
         },
-        run=traces.origin.run,
+        run=record.origin.run,
         parts=ReportParts() if parts is None else parts,
     )
-
-
-def _table_of(policy: StopPolicy, traces: TraceSet, usual: SignalTable) -> SignalTable:
-    """What the policy read: where it has settings of its own, not the usual signals."""
-    if all(is_usual(spec) for spec in policy.specs):
-        return usual
-    return signal_table(traces, policy.specs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +129,17 @@ def _story(
     rounds = tuple(
         RoundStory(
             number=number,
-            answer=each.answer,
+            answer=recorded.answer,
             em=_number(shown.scored.em[index, number - 1]),
             f1=_number(shown.scored.f1[index, number - 1]),
-            passages=each.passages or (),
+            passages=recorded.passages or (),
             signals={
                 name: _number(shown.table.signal(name)[index, number - 1]) for name in shown.names
             },
-            usage=each.usage,
-            parse_failure=each.parse_failure,
+            usage=recorded.usage,
+            parse_failure=recorded.parse_failure,
         )
-        for number, each in enumerate(record.rounds, start=1)
+        for number, recorded in enumerate(record.rounds, start=1)
     )
     return QuestionStory(
         id=record.question.id,

@@ -59,10 +59,10 @@ def buckets(
     """Equal-size buckets in order of the predicted value; equal values are never split."""
     order = np.argsort(predicted, kind="stable")
     predicted, right = predicted[order], right[order]
-    found = []
+    made = []
     for start, stop in pairwise(equal_size_edges(predicted, count)):
         low, high = wilson(float(right[start:stop].sum()), stop - start)
-        found.append(
+        made.append(
             ReliabilityBucket(
                 predicted=float(predicted[start:stop].mean()),
                 right=float(right[start:stop].mean()),
@@ -71,14 +71,14 @@ def buckets(
                 count=stop - start,
             )
         )
-    return tuple(found)
+    return tuple(made)
 
 
 def reliability(
     policy: CalibratedPolicy, table: SignalTable, scored: Outcomes
 ) -> Sequence[Reliability]:
     """Every calibrated signal of the policy in every round that has labelled answers."""
-    found = []
+    rounds = []
     for signal, calibrator in policy.calibrators.items():
         values = table.signal(signal)
         for number in range(1, table.n_rounds + 1):
@@ -87,7 +87,7 @@ def reliability(
             recorded = np.isfinite(right)
             usable = recorded & np.isfinite(predicted)
             if recorded.any():
-                found.append(
+                rounds.append(
                     Reliability(
                         signal=signal,
                         round=number,
@@ -95,4 +95,4 @@ def reliability(
                         undefined=int((recorded & ~usable).sum()),
                     )
                 )
-    return found
+    return rounds

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, attempt
 from suffice.measures.costs import CostAxis
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
-from suffice.policies.tasr.fit import TEMPLATE
+from suffice.measures.measures import Measures
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
 from suffice.replay.choose.guarantees import Guarantee, guarantees
-from suffice.replay.choose.search import SearchSettings, search
+from suffice.replay.choose.search import search
 from suffice.replay.choose.search_results import SearchResult
-from suffice.replay.choose.sweep import SweepResult, SweepSettings, sweep
+from suffice.replay.choose.sweep import SweepResult, sweep
 from suffice.replay.diagnose.breakdown import TypeBreakdown, breakdown
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
 from suffice.replay.diagnose.selective import (
@@ -22,12 +23,10 @@ from suffice.replay.diagnose.selective import (
     SelectiveSettings,
     selective_prediction,
 )
-from suffice.replay.diagnose.signal_diagnostics import Diagnostics, DiagnosticsSettings, diagnose
+from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
 from suffice.replay.run.compare import Comparison
+from suffice.replay.settings import DiagnosticsSettings, SearchSettings, SweepSettings
 from suffice.trace.rounds.table import TraceSet
-
-Found = TypeVar("Found")
-PARTS = ("guarantees", "calibrators", "sweep", "search", "diagnostics", "selective", "costs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,51 +38,49 @@ class PartsSettings:
     ``confidence`` names a signal that stands in for the policies' own confidence.
     """
 
-    parts: tuple[str, ...] = PARTS
+    parts: tuple[str, ...] = field(default_factory=lambda: PARTS)
     search: SearchSettings | None = None
     naive: bool = False
     confidence: str | None = None
 
     def __post_init__(self) -> None:
-        unknown = [each for each in self.parts if each not in PARTS]
+        unknown = [part for part in self.parts if part not in PARTS]
         if unknown:
             raise UsageError(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportParts:
-    """The parts found; ``left_out`` says of the others that were wanted why they are not there.
+    """The parts by name; ``left_out`` says of the others that were wanted why they are not there.
 
-    ``types`` go with the diagnostics. ``costs`` are all costs there are, known or not.
+    ``parts["search"]`` is a part, or what stands for it where it is missing: ``None``, or ``()`` for a
+    part of several results.
     """
 
-    guarantees: tuple[Guarantee, ...] = ()
-    calibrators: CalibratorStudy | None = None
-    sweep: SweepResult | None = None
-    search: SearchResult | None = None
-    diagnostics: Diagnostics | None = None
-    types: tuple[TypeBreakdown, ...] = ()
-    selective: tuple[SelectiveResult, ...] = ()
-    costs: tuple[CostAxis, ...] = ()
+    found: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     naive: bool = False
 
+    def __getitem__(self, name: str) -> Any:
+        """The part of this name."""
+        return self.found.get(name, _PARTS[name].missing)
+
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null for what is not there; the costs stand in the replay's own document."""
-        return {
-            "guarantees": [each.to_json() for each in self.guarantees],
-            "calibrators": None if self.calibrators is None else self.calibrators.to_json(),
-            "sweep": None if self.sweep is None else self.sweep.to_json(),
-            "search": None if self.search is None else self.search.to_json(naive=self.naive),
-            "diagnostics": None if self.diagnostics is None else self.diagnostics.to_json(),
-            "types": [each.to_json() for each in self.types],
-            "selective": [each.to_json() for each in self.selective],
-            "left_out": dict(self.left_out),
-        }
+        documents = {name: self._document(name) for name in _PARTS if name != "costs"}
+        return {**documents, "left_out": dict(self.left_out)}
+
+    def _document(self, name: str) -> Any:
+        part = self[name]
+        if isinstance(part, tuple):
+            return [each.to_json() for each in part]
+        if isinstance(part, SearchResult):
+            return part.to_json(naive=self.naive)
+        return None if part is None else part.to_json()
 
 
 def report_parts(
-    traces: TraceSet, comparison: Comparison, settings: PartsSettings | None = None
+    traces: TraceSet | Measures, comparison: Comparison, settings: PartsSettings | None = None
 ) -> ReportParts:
     """Compute what the record allows.
 
@@ -96,57 +93,36 @@ def report_parts(
     settings
         Which parts (default: all but a search).
     """
-    gathered = _Gathered(traces, comparison, settings or PartsSettings())
-    return ReportParts(
-        guarantees=gathered.part("guarantees", gathered.guarantees) or (),
-        calibrators=gathered.part("calibrators", gathered.calibrators),
-        sweep=gathered.part("sweep", gathered.sweep),
-        search=gathered.part("search", gathered.search),
-        diagnostics=gathered.part("diagnostics", gathered.diagnostics),
-        types=gathered.part("diagnostics", gathered.types, "question types") or (),
-        selective=gathered.part("selective", gathered.selective) or (),
-        costs=gathered.part("costs", _costs) or (),
-        left_out=gathered.left_out,
-        naive=gathered.settings.naive,
-    )
+    gathering = _Gathering(Measures.of(traces), comparison, settings or PartsSettings())
+    found, left_out = {}, {}
+    for name, part in _PARTS.items():
+        if (part.beside or name) in gathering.settings.parts:
+            computed, why = attempt(partial(part.compute, gathering))
+            if why is None:
+                found[name] = computed
+            else:
+                left_out[part.named or name] = why
+    return ReportParts(found=found, left_out=left_out, naive=gathering.settings.naive)
 
 
-def _costs() -> tuple[CostAxis, ...]:
-    return tuple(
-        CostAxis(name=each.name, label=each.label, unit=each.unit) for each in COSTS.values()
-    )
+class _Gathering:
+    """What parts are computed from; one that cannot be had raises an error that says why."""
 
-
-class _Gathered:
-    """Parts one by one, with the reasons of those that cannot be had."""
-
-    def __init__(self, traces: TraceSet, comparison: Comparison, settings: PartsSettings) -> None:
-        self.traces = traces
+    def __init__(self, measures: Measures, comparison: Comparison, settings: PartsSettings) -> None:
+        self.measures = measures
         self.comparison = comparison
         self.settings = settings
-        self.left_out: dict[str, str] = {}
         split = comparison.result.split
         self.eval_split = EVAL_SPLIT if split in (None, FIT_SPLIT) else str(split)
 
-    def part(
-        self, name: str, compute: Callable[[], Found], shown: str | None = None
-    ) -> Found | None:
-        """The part if it is wanted and can be had; ``shown`` names it among what is left out."""
-        if name not in self.settings.parts:
-            return None
-        found, why = attempt(compute)
-        if why is not None:
-            self.left_out[shown or name] = why
-        return found
-
     def guarantees(self) -> tuple[Guarantee, ...]:
-        found = guarantees(self.comparison.result)
-        if not found:
+        promises = guarantees(self.comparison.result)
+        if not promises:
             raise UsageError("no policy replayed here carries a guarantee (suffice fit certified)")
-        return found
+        return promises
 
     def calibrators(self) -> CalibratorStudy:
-        return calibrator_study(self.traces, eval_split=self.eval_split)
+        return calibrator_study(self.measures, eval_split=self.eval_split)
 
     def sweep(self) -> SweepResult:
         result = self.comparison.result
@@ -157,7 +133,7 @@ class _Gathered:
             resamples=result.resamples,
             seed=result.seed,
         )
-        return sweep(self.traces, settings)
+        return sweep(self.measures, settings)
 
     def search(self) -> SearchResult:
         result, wanted = self.comparison.result, self.settings.search
@@ -170,19 +146,19 @@ class _Gathered:
             resamples=max(2, result.resamples),
             seed=result.seed,
         )
-        return search(self.traces, settings)
+        return search(self.measures, settings)
 
     def diagnostics(self) -> Diagnostics:
         result = self.comparison.result
         settings = DiagnosticsSettings(
             eval_split=self.eval_split, resamples=result.resamples, seed=result.seed
         )
-        return diagnose(self.traces, settings)
+        return diagnose(self.measures, settings)
 
     def types(self) -> tuple[TypeBreakdown, ...]:
-        if not any(each.type is not None for each in self.comparison.traces.questions):
+        if not any(question.type is not None for question in self.comparison.traces.questions):
             raise UsageError("no question has a type")
-        return breakdown(self.comparison.traces, self.comparison.result)
+        return breakdown(self.comparison.measures, self.comparison.result)
 
     def selective(self) -> tuple[SelectiveResult, ...]:
         result = self.comparison.result
@@ -191,9 +167,43 @@ class _Gathered:
         settings = SelectiveSettings(
             confidence=self.settings.confidence, resamples=result.resamples, seed=result.seed
         )
-        found = selective_prediction(self.comparison.traces, result, settings)
-        if not found:
+        results = selective_prediction(self.comparison.measures, result, settings)
+        if not results:
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"
             )
-        return found
+        return results
+
+    def costs(self) -> tuple[CostAxis, ...]:
+        """All costs there are, known or not."""
+        return tuple(
+            CostAxis(name=cost.name, label=cost.label, unit=cost.unit) for cost in COSTS.values()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """How a part is computed, and what stands for it where it is ``missing``.
+
+    One ``beside`` another is wanted with it; ``named`` is what it is called where it is left out.
+    """
+
+    compute: Callable[[_Gathering], Any]
+    missing: Any = None
+    beside: str | None = None
+    named: str | None = None
+
+
+_PARTS: Mapping[str, _Part] = {
+    "guarantees": _Part(compute=_Gathering.guarantees, missing=()),
+    "calibrators": _Part(compute=_Gathering.calibrators),
+    "sweep": _Part(compute=_Gathering.sweep),
+    "search": _Part(compute=_Gathering.search),
+    "diagnostics": _Part(compute=_Gathering.diagnostics),
+    "types": _Part(
+        compute=_Gathering.types, missing=(), beside="diagnostics", named="question types"
+    ),
+    "selective": _Part(compute=_Gathering.selective, missing=()),
+    "costs": _Part(compute=_Gathering.costs, missing=()),
+}
+PARTS: tuple[str, ...] = tuple(name for name, part in _PARTS.items() if part.beside is None)

@@ -14,18 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts, resampled_means
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
 from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_coverage
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.run.references import of_rounds
+from suffice.replay.diagnose.tables import selective_tables
+from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.registry import resolve
-from suffice.signals.table import signal_table
 from suffice.trace.rounds.table import TraceSet
 
 OWN_CONFIDENCE = "policy"
@@ -47,8 +50,8 @@ def confidence_auroc(confidence: NDArray[np.float64], em: NDArray[np.float64]) -
     Over labelled questions with a defined confidence; ``None`` when all of them are right or wrong.
     """
     usable = ~np.isnan(confidence) & ~np.isnan(em)
-    found = auroc(confidence[usable], em[usable] == 1.0)
-    return None if math.isnan(found) else found
+    area = auroc(confidence[usable], em[usable] == 1.0)
+    return None if math.isnan(area) else area
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +112,8 @@ class Abstentions:
         return {"count": self.count, "share": self.share, "others": self.others.to_json()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectiveResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SelectiveResult(Tabular):
     """What one policy's confidence is worth on the labelled questions.
 
     ``confidence`` is ``policy`` or a signal's name; ``undefined`` questions have none. ``aurc`` is the
@@ -134,6 +137,10 @@ class SelectiveResult:
     below: AnswerGroup
     abstentions: Abstentions
 
+    def tables(self) -> tuple[Table, ...]:
+        """What the confidence is worth, and the answers above and below."""
+        return tuple(selective_tables([self]))
+
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; the curve thinned to about 100 points."""
         return {
@@ -154,7 +161,7 @@ class SelectiveResult:
 
 
 def selective_prediction(
-    traces: TraceSet, result: ReplayResult, settings: SelectiveSettings | None = None
+    traces: TraceSet | Measures, result: ReplayResult, settings: SelectiveSettings | None = None
 ) -> tuple[SelectiveResult, ...]:
     """Every policy of a replay of ``traces`` that has a confidence.
 
@@ -165,32 +172,27 @@ def selective_prediction(
         give the signal named.
     """
     settings = SelectiveSettings() if settings is None else settings
-    if traces.question_ids != result.question_ids:
-        raise UsageError(
-            f"the replay has {result.questions} questions and these traces {traces.n_questions} "
-            "others; pass the traces that were replayed"
-        )
+    measures = replayed(traces, result)
     result = of_rounds(result)
-    scored = outcomes(traces, result.f1_kind)
+    scored = measures.scores(result.f1_kind)
     if not scored.labelled.any():
         return ()
     shown = settings.confidence or OWN_CONFIDENCE
-    found = []
-    for each in result.policies:
-        sign, confidence = _confidence(traces, each, settings.confidence)
+    results = []
+    for policy in result.policies:
+        sign, confidence = _confidence(measures, policy, settings.confidence)
         if confidence is None:
             continue
-        at_stop = _at_stop(traces, each, scored)
-        found.append(
+        results.append(
             selective(
-                (each.name, shown),
+                (policy.name, shown),
                 confidence[scored.labelled],
-                at_stop,
-                _with_own_threshold(settings, each),
+                _at_stop(measures, policy, scored),
+                _with_own_threshold(settings, policy),
                 sign=sign,
             )
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def _with_own_threshold(settings: SelectiveSettings, result: PolicyResult) -> SelectiveSettings:
@@ -202,21 +204,21 @@ def _with_own_threshold(settings: SelectiveSettings, result: PolicyResult) -> Se
 
 
 def _confidence(
-    traces: TraceSet, result: PolicyResult, signal: str | None
+    measures: Measures, result: PolicyResult, signal: str | None
 ) -> tuple[float, NDArray[np.float64] | None]:
     if signal is None:
         return 1.0, result.confidence
-    spec = resolve(signal, also=traces.signal_names)
-    values = signal_table(traces, [spec]).signal(signal)
+    spec = resolve(signal, also=measures.traces.signal_names)
+    values = measures.signals([spec]).signal(signal)
     sign = -1.0 if spec.direction == "low" else 1.0
     return sign, values[np.arange(len(result.stops)), result.stops - 1]
 
 
-def _at_stop(traces: TraceSet, result: PolicyResult, scored: Outcomes) -> AtStop:
+def _at_stop(measures: Measures, result: PolicyResult, scored: Outcomes) -> AtStop:
     """Scores at a policy's stops; an abstention is what the policy itself takes for one."""
     specs = () if result.policy is None else result.policy.specs
     spec = next((each for each in specs if each.name == ABSTAINED.name), ABSTAINED)
-    abstained = signal_table(traces, [spec]).signal(spec.name)
+    abstained = measures.signals([spec]).signal(spec.name)
     rows, columns = np.flatnonzero(scored.labelled), result.stops[scored.labelled] - 1
     return AtStop(
         em=scored.em[rows, columns],

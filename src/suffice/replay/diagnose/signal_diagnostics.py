@@ -11,17 +11,19 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import UsageError
-from suffice.measures.scores import score_rounds
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.estimate import Estimate, difference
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
 from suffice.replay.diagnose.signal_correlation import Correlations, correlations
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
-from suffice.replay.diagnose.signal_separation import Draws, Rows, Separation, separations
-from suffice.scoring import exact_match
+from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
+from suffice.replay.diagnose.tables import signal_tables
+from suffice.replay.settings import DiagnosticsSettings
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import Direction
-from suffice.signals.table import SignalTable, signal_table
+from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -136,8 +138,8 @@ class Part:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostics:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Diagnostics(Tabular):
     """Signals of a trace set side by side on its parts: tune and eval, or all questions.
 
     ``skipped`` says why a signal is not among them.
@@ -155,6 +157,10 @@ class Diagnostics:
     def flags(self) -> dict[str, tuple[Flag, ...]]:
         """Flags by signal, as :func:`refuse_unusable` takes them."""
         return {each.name: each.flags for each in self.signals}
+
+    def tables(self) -> tuple[Table, ...]:
+        """AUROC and d of every signal, by round, type and value."""
+        return tuple(signal_tables(self))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""
@@ -175,34 +181,6 @@ _MOST_VALUES = 12  # a signal with more has no mode worth the name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosticsSettings:
-    """Which signals (``None``: every one that has a value), which splits, how many resamples.
-
-    The draws of the eval split are those of a replay with this seed; tune uses ``seed + 1``, since
-    the two are resampled independently.
-    """
-
-    signals: tuple[str, ...] | None = None
-    tune_split: str = FIT_SPLIT
-    eval_split: str = EVAL_SPLIT
-    resamples: int = 1000
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        if self.resamples < 1 or self.seed < 0:
-            raise UsageError(
-                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
-                f"{self.seed}"
-            )
-        if self.signals is not None and not self.signals:
-            raise UsageError("no signal is named; name some, or leave the choice out for all")
-        if self.tune_split == self.eval_split:
-            raise UsageError(
-                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
     """All questions: signals, exact match (n_questions, n_rounds), question types."""
 
@@ -212,7 +190,9 @@ class _Data:
     names: tuple[str, ...]
 
 
-def diagnose(traces: TraceSet, settings: DiagnosticsSettings | None = None) -> Diagnostics:
+def diagnose(
+    traces: TraceSet | Measures, settings: DiagnosticsSettings | None = None
+) -> Diagnostics:
     """Look at every signal on both splits, or on all questions where the trace lacks one of them.
 
     Raises
@@ -221,32 +201,34 @@ def diagnose(traces: TraceSet, settings: DiagnosticsSettings | None = None) -> D
         For an empty trace set, an unknown signal, or one that the record cannot give.
     """
     settings = DiagnosticsSettings() if settings is None else settings
-    if traces.n_questions == 0:
-        raise UsageError(f"{traces.origin.source} holds no question; record some first")
-    names, skipped = signals_to_diagnose(traces, settings.signals)
-    table = signal_table(traces, names)
+    measures = Measures.of(traces)
+    record = measures.traces
+    if record.n_questions == 0:
+        raise UsageError(f"{record.origin.source} holds no question; record some first")
+    names, skipped = signals_to_diagnose(record, settings.signals)
+    table = measures.signals(names)
     if settings.signals is None:
         empty = [name for name in names if np.isnan(table.signal(name)).all()]
         skipped |= dict.fromkeys(empty, "undefined in every round")
         names = tuple(name for name in names if name not in empty)
     data = _Data(
         table=table,
-        em=score_rounds(traces, exact_match),
-        types=np.array([each.type for each in traces.questions], object),
+        em=measures.score("em"),
+        types=np.array([question.type for question in record.questions], object),
         names=names,
     )
-    chosen, notes = _choose_parts(traces, settings)
+    chosen, notes = _choose_parts(record, settings)
     seeds = {part: settings.seed + len(chosen) - 1 - n for n, part in enumerate(chosen)}
-    found = {
+    measured = {
         part: _diagnose_part(data, rows, settings.resamples, seeds[part])
         for part, rows in chosen.items()
     }
-    flags = signal_flags(traces, names, tune_split=settings.tune_split, table=table)
+    flags = signal_flags(measures, names, tune_split=settings.tune_split)
     return Diagnostics(
-        source=traces.origin.source,
+        source=record.origin.source,
         parts=tuple(_part(data, part, rows) for part, rows in chosen.items()),
         signals=tuple(
-            _signal(name, traces, {part: of[name] for part, of in found.items()}, flags)
+            _signal(name, record, {part: of[name] for part, of in measured.items()}, flags)
             for name in names
         ),
         skipped=skipped,
@@ -293,12 +275,12 @@ def _part(data: _Data, name: str, rows: NDArray[np.bool_]) -> Part:
     )
 
 
-_Found = tuple[SignalPart, Draws]
+_PartAndDraws = tuple[SignalPart, SeparationDraws]
 
 
 def _diagnose_part(
     data: _Data, rows: NDArray[np.bool_], resamples: int, seed: int
-) -> dict[str, _Found]:
+) -> dict[str, _PartAndDraws]:
     """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
     em, exists, types = data.em[rows], data.table.exists[rows], data.types[rows]
     labelled = np.isfinite(em).any(axis=1)
@@ -322,20 +304,20 @@ def _diagnose_part(
             )
             for question, t in cells
         ]
-        found = separations(parts, int(labelled.sum()), resamples=resamples, seed=seed)
-        apart = [each for each, _ in found]
+        separated = separations(parts, int(labelled.sum()), resamples=resamples, seed=seed)
+        apart = [separation for separation, _ in separated]
         n_pooled = 1 + em.shape[1]
         part = _signal_part(
             values, exists, apart[:n_pooled], dict(zip(kinds, apart[n_pooled:], strict=True))
         )
-        result[name] = (part, found[0][1])
+        result[name] = (part, separated[0][1])
     return result
 
 
 def _signal_part(
     values: NDArray[np.float64],
     exists: NDArray[np.bool_],
-    found: Sequence[Separation],
+    separated: Sequence[Separation],
     types: Mapping[str, Separation],
 ) -> SignalPart:
     defined = exists & ~np.isnan(values)
@@ -344,14 +326,14 @@ def _signal_part(
         defined=_share(defined, exists),
         distinct=len(distinct),
         concentration=_concentration(distinct, counts),
-        pooled=found[0],
+        pooled=separated[0],
         rounds=tuple(
             RoundSeparation(
                 round=number,
                 defined=_share(defined[:, number - 1], exists[:, number - 1]),
-                separation=each,
+                separation=separation,
             )
-            for number, each in enumerate(found[1:], start=1)
+            for number, separation in enumerate(separated[1:], start=1)
         ),
         types=types,
     )
@@ -378,14 +360,14 @@ def _concentration(
 def _signal(
     name: str,
     traces: TraceSet,
-    found: Mapping[str, _Found],
+    measured: Mapping[str, _PartAndDraws],
     flags: Mapping[str, Sequence[Flag]],
 ) -> SignalDiagnostics:
     spec = resolve(name, also=traces.signal_names)
     drift_d: Estimate | None = None
     drift_auroc: Estimate | None = None
-    if len(found) == 2:
-        (tune, tune_draws), (evaluated, eval_draws) = found.values()
+    if len(measured) == 2:
+        (tune, tune_draws), (evaluated, eval_draws) = measured.values()
         drift_d = difference(
             (evaluated.pooled.d_signed, eval_draws.d_signed),
             (tune.pooled.d_signed, tune_draws.d_signed),
@@ -398,7 +380,7 @@ def _signal(
         summary=spec.summary,
         direction=spec.direction,
         recorded=name in traces.signal_names,
-        parts={part: each for part, (each, _) in found.items()},
+        parts={name: part for name, (part, _) in measured.items()},
         drift_d=drift_d,
         drift_auroc=drift_auroc,
         flags=tuple(flags[name]),

@@ -20,13 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.measures.scores import score_rounds
-from suffice.policies.fitting import FIT_SPLIT
-from suffice.scoring import exact_match
+from suffice.measures.measures import Measures
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import SignalSpec
-from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.rounds.table import TraceSet
 
 FlagKind = Literal[
@@ -57,11 +55,10 @@ class Flag:
 
 
 def signal_flags(
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     names: Iterable[str],
     *,
     tune_split: str = FIT_SPLIT,
-    table: SignalTable | None = None,
 ) -> dict[str, tuple[Flag, ...]]:
     """What speaks against each of the named signals.
 
@@ -73,8 +70,6 @@ def signal_flags(
         Signals that the record defines or stores.
     tune_split
         Where a signal must vary to be of use; all questions where there is no such split.
-    table
-        Their values, where they are at hand.
 
     Raises
     ------
@@ -82,34 +77,34 @@ def signal_flags(
         For an unknown name, or a signal that the record cannot give.
     """
     names = tuple(dict.fromkeys(names))
-    table = signal_table(traces, names) if table is None else table
-    chosen, where = _tune_rows(traces, tune_split)
-    again = _computed_again(traces, names)
-    elsewhere = [name for name in names if name in traces.signal_names and name not in again]
-    honest = {**_honest(traces, table), **again} if elsewhere else {}
-    em = score_rounds(traces, exact_match) if elsewhere else np.full(traces.exists.shape, np.nan)
-    found: dict[str, tuple[Flag, ...]] = {}
+    measures = Measures.of(traces)
+    record, table = measures.traces, measures.signals(names)
+    chosen, where = _tune_rows(record, tune_split)
+    again = _computed_again(measures, names)
+    elsewhere = [name for name in names if name in record.signal_names and name not in again]
+    honest = {**_honest(measures), **again} if elsewhere else {}
+    flags_of: dict[str, tuple[Flag, ...]] = {}
     for name in names:
         values = table.signal(name)
         flags = [*_variation(values, chosen, where)]
         if name in again:
-            flags += _differs(name, values, again[name], traces)
+            flags += _differs(name, values, again[name], record)
         elif name in elsewhere:
-            flags += _from_elsewhere(values, honest, traces, name)
-            flags += _equals_gold(values, em)
-        found[name] = tuple(flags)
-    return found
+            flags += _from_elsewhere(values, honest, record, name)
+            flags += _equals_gold(values, measures.score("em"))
+        flags_of[name] = tuple(flags)
+    return flags_of
 
 
 def refuse_unusable(
-    found: TraceSet | Mapping[str, Sequence[Flag]],
+    traces: TraceSet | Measures | Mapping[str, Sequence[Flag]],
     names: Iterable[str],
     *,
     tune_split: str = FIT_SPLIT,
 ) -> None:
     """Refuse signals that are undefined or constant on the tune split, or know later rounds.
 
-    ``found`` is a trace set, or the flags of one.
+    ``traces`` may be the flags of a trace set.
 
     Raises
     ------
@@ -118,7 +113,9 @@ def refuse_unusable(
     """
     names = tuple(dict.fromkeys(names))
     flags = (
-        signal_flags(found, names, tune_split=tune_split) if isinstance(found, TraceSet) else found
+        traces
+        if isinstance(traces, Mapping)
+        else signal_flags(traces, names, tune_split=tune_split)
     )
     told = [
         f"signal {name!r} {flag.message}"
@@ -131,7 +128,7 @@ def refuse_unusable(
 
 
 def _tune_rows(traces: TraceSet, split: str) -> tuple[NDArray[np.bool_], str]:
-    chosen = np.array([each.split == split for each in traces.questions], bool)
+    chosen = np.array([question.split == split for question in traces.questions], bool)
     if chosen.any():
         return chosen, f"split {split}"
     return np.ones(traces.n_questions, bool), "the whole record"
@@ -168,27 +165,28 @@ def _changes(values: Array) -> NDArray[np.bool_]:
     return np.asarray(highest != np.fmin.reduce(values, axis=1))
 
 
-def _computed_again(traces: TraceSet, names: Sequence[str]) -> dict[str, Array]:
+def _computed_again(measures: Measures, names: Sequence[str]) -> dict[str, Array]:
     """Recorded signals that the record allows to compute, computed from rounds 1..t."""
     specs = [
         replace(resolve(name), own_settings=True)  # own settings: never read from the map
         for name in names
-        if name in traces.signal_names and name in SIGNALS and not SIGNALS[name].recorded_only
+        if name in measures.traces.signal_names
+        and name in SIGNALS
+        and not SIGNALS[name].recorded_only
     ]
-    computable = [spec for spec in specs if lack(spec, traces) is None]
-    return dict(signal_table(traces, computable).values) if computable else {}
+    computable = [spec for spec in specs if lack(spec, measures.traces) is None]
+    return dict(measures.signals(computable).values)
 
 
-def _honest(traces: TraceSet, table: SignalTable) -> dict[str, Array]:
-    """Every signal computed here from rounds 1..t, from ``table`` where it is there."""
+def _honest(measures: Measures) -> dict[str, Array]:
+    """Every signal computed here from rounds 1..t."""
+    traces = measures.traces
     computable = [
         name
         for name, spec in SIGNALS.items()
         if not spec.recorded_only and name not in traces.signal_names and lack(spec, traces) is None
     ]
-    absent = [name for name in computable if name not in table.values]
-    computed = signal_table(traces, absent).values if absent else {}
-    return {name: computed[name] if name in computed else table.signal(name) for name in computable}
+    return dict(measures.signals(computable).values)
 
 
 def _equal(first: Array, second: Array) -> NDArray[np.bool_]:
@@ -204,7 +202,7 @@ def _differs(name: str, recorded: Array, computed: Array, traces: TraceSet) -> I
     differs = both & ~_equal(recorded, computed)
     if not differs.any():
         return
-    question, number = (int(each[0]) for each in np.nonzero(differs))
+    question, number = (int(places[0]) for places in np.nonzero(differs))
     later = sum(
         (differs[:, t] & _equal(recorded[:, t : t + 1], computed[:, t + 1 :]).any(axis=1)).sum()
         for t in range(recorded.shape[1] - 1)

@@ -71,7 +71,7 @@ class Separation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draws:
+class SeparationDraws:
     """Signed d and AUROC of every resample, each (n_draws,), NaN where undefined."""
 
     d_signed: NDArray[np.float64]
@@ -143,10 +143,12 @@ def _mean_and_sd(
 
 def separations(
     parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int
-) -> list[tuple[Separation, Draws]]:
+) -> list[tuple[Separation, SeparationDraws]]:
     """The separation in every part, all from the same resamples of ``n_questions`` questions."""
     if n_questions == 0:
-        empty = Draws(d_signed=np.full(resamples, np.nan), auroc=np.full(resamples, np.nan))
+        empty = SeparationDraws(
+            d_signed=np.full(resamples, np.nan), auroc=np.full(resamples, np.nan)
+        )
         return [(_separation(rows, empty), empty) for rows in parts]
     statistics = [
         statistic
@@ -167,11 +169,11 @@ def separations(
         for number, each in enumerate(statistics):
             drawn[number, start:stop] = each.of(sums[number], counts)
         start = stop
-    draws = [Draws(d_signed=d, auroc=area) for d, area in drawn.reshape(-1, 2, resamples)]
+    draws = [SeparationDraws(d_signed=d, auroc=area) for d, area in drawn.reshape(-1, 2, resamples)]
     return [(_separation(rows, own), own) for rows, own in zip(parts, draws, strict=True)]
 
 
-def _separation(rows: Rows, draws: Draws) -> Separation:
+def _separation(rows: Rows, draws: SeparationDraws) -> Separation:
     of_right, of_wrong = rows.values[rows.right], rows.values[~rows.right]
     why = _why_undefined(rows)
     if why is not None:

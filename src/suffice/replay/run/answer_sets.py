@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.protocols import AnswerSet, CoveragePolicy, Retention
-from suffice.signals.table import SignalTable
-from suffice.trace.rounds.table import TraceSet
+from suffice.results.as_json import as_json, fields_as_json
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class Resampling:
     """How often questions are resampled, and from which seed."""
 
     resamples: int = 1000
@@ -49,39 +49,30 @@ class AnswerSetResult:
     """
 
     alpha: float
-    sets: tuple[AnswerSet, ...]
+    sets: tuple[AnswerSet, ...] = field(metadata={"json": None})
     coverage: Interval | None
     set_size: Interval
     answer_rate: float
     objective: float | None
     retention: Retention | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), metadata={"json": None})
 
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """Its part of the entry of ``replay --json``; with ids also the set of every question."""
-        entry: dict[str, Any] = {
-            "alpha": self.alpha,
+        entry = {
+            **fields_as_json(self),
             "coverage": None if self.coverage is None else self.coverage.estimate,
-            "coverage_interval": None if self.coverage is None else self.coverage.to_json(),
+            "coverage_interval": as_json(self.coverage),
             "set_size": self.set_size.estimate,
-            "set_size_interval": self.set_size.to_json(),
-            "answer_rate": self.answer_rate,
-            "objective": self.objective,
-            "retention": None if self.retention is None else self.retention.to_json(),
+            "set_size_interval": as_json(self.set_size),
         }
         if question_ids is not None:
-            entry["sets"] = {
-                name: each.to_json() for name, each in zip(question_ids, self.sets, strict=True)
-            }
+            entry["sets"] = dict(zip(question_ids, as_json(self.sets), strict=True))
         return entry
 
 
 def answer_sets(
-    policy: CoveragePolicy,
-    traces: TraceSet,
-    table: SignalTable,
-    stops: NDArray[np.int16],
-    draws: Draws,
+    policy: CoveragePolicy, measures: Measures, stops: NDArray[np.int16], draws: Resampling
 ) -> AnswerSetResult | None:
     """The sets of every question at its stop round (n_questions,), and what they are worth.
 
@@ -90,7 +81,7 @@ def answer_sets(
     promise = policy.facts.coverage
     if promise is None:
         return None
-    recorded = policy.recorded_sets(traces, table, stops)
+    recorded = policy.recorded_sets(measures.traces, measures.signals(policy.specs), stops)
     covered = recorded.covered
     return AnswerSetResult(
         alpha=promise.alpha,
@@ -104,6 +95,6 @@ def answer_sets(
     )
 
 
-def _interval(values: NDArray[np.float64], draws: Draws) -> Interval:
+def _interval(values: NDArray[np.float64], draws: Resampling) -> Interval:
     means = resampled_means(values[:, None], resamples=draws.resamples, seed=draws.seed)
     return percentile_interval(float(values.mean()), means[:, 0])

@@ -7,10 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
+from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import load_policy, names_policy_file
-from suffice.policies.fitting import FIT_SPLIT, FitData, fit_data, fit_rule
-from suffice.policies.fixed import FixedPolicy
-from suffice.policies.registry import METHODS, Method, fit_method, method_and_preset
+from suffice.policies.fitting import FitData, fit_data, fit_rule
+from suffice.policies.method import Method
+from suffice.policies.registry import (
+    fit_method,
+    method_and_preset,
+    method_names,
+    unfitted_policy,
+)
 from suffice.policies.rules.policy import rule_needs
 from suffice.protocols import StopPolicy
 from suffice.replay.run.references import CLOSED_BOOK, ORACLES
@@ -33,11 +40,11 @@ class Candidate:
 
 
 def candidates(
-    traces: TraceSet,
+    traces: TraceSet | Measures,
     names: Sequence[str],
     rules: Sequence[str] = (),
     *,
-    fit_on: TraceSet | None = None,
+    fit_on: TraceSet | Measures | None = None,
 ) -> tuple[Candidate, ...]:
     """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
 
@@ -58,9 +65,10 @@ def candidates(
         For a name that is none of these, and for a policy that cannot be fitted here, with the line
         that fits it.
     """
-    fitting = traces if fit_on is None else fit_on
-    built = [_named(traces, fitting, name) for name in names]
-    built += [_rule(traces, rule, fitting) for rule in rules]
+    measures = Measures.of(traces)
+    fitting = measures if fit_on is None else Measures.of(fit_on)
+    built = [_named(measures, fitting, name) for name in names]
+    built += [_rule(measures, rule, fitting) for rule in rules]
     return _numbered(built)
 
 
@@ -75,21 +83,21 @@ def _numbered(built: list[Candidate]) -> tuple[Candidate, ...]:
     return tuple(numbered)
 
 
-def _named(traces: TraceSet, fitting: TraceSet, name: str) -> Candidate:
+def _named(measures: Measures, fitting: Measures, name: str) -> Candidate:
     if name == CLOSED_BOOK:
         return Candidate(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
         return Candidate(name=name, kind="oracle", preset=None, policy=None)
-    fixed = FixedPolicy.named(name)
-    if fixed is not None:
-        return Candidate(name=name, kind=fixed.kind, preset=None, policy=fixed)
+    ready = unfitted_policy(name)
+    if ready is not None:
+        return Candidate(name=name, kind=ready.kind, preset=None, policy=ready)
     found = method_and_preset(name)
     if found is not None:
         method, preset = found
         if preset in method.fitted:
-            _require_splits(fitting, f"policy {name!r}", method)
+            _require_splits(fitting.traces, f"policy {name!r}", method)
         else:
-            fitting = traces
+            fitting = measures
         fitted = fit_method(method.name, fitting, preset, FIT_SPLIT)
         return Candidate(name=name, kind=fitted.kind, preset=preset, policy=fitted)
     if names_policy_file(name):
@@ -101,9 +109,10 @@ def _named(traces: TraceSet, fitting: TraceSet, name: str) -> Candidate:
             policy=file.policy,
             max_rounds=file.max_rounds,
         )
+    methods = ", ".join(f"{method}, {method}-corrected" for method in method_names())
     raise UsageError(
         f"unknown policy {name!r}; known: fixed-K, {', '.join((*ORACLES, CLOSED_BOOK))}, "
-        f"{', '.join(f'{method}, {method}-corrected' for method in METHODS)}, or a policy file (.json). "
+        f"{methods}, or a policy file (.json). "
         "A rule's text goes to --stop-when"
     )
 
@@ -118,23 +127,26 @@ def _require_splits(traces: TraceSet, what: str, method: Method) -> None:
         )
 
 
-def _rule(traces: TraceSet, rule: str, fitting: TraceSet) -> Candidate:
+def _rule(measures: Measures, rule: str, fitting: Measures) -> Candidate:
     needs = rule_needs(rule)
     own = tuple(
-        name for name in needs.signals if name in traces.signal_names and name not in SIGNALS
+        name
+        for name in needs.signals
+        if name in measures.traces.signal_names and name not in SIGNALS
     )
+    source = fitting.traces.origin.source
     data: FitData | None = None
     if needs.fitting:
-        if FIT_SPLIT not in fitting.splits:
+        if FIT_SPLIT not in fitting.traces.splits:
             raise UsageError(
                 f"rule {rule!r} needs calibrated() or base_rate() fitted on split {FIT_SPLIT!r}, which "
-                f"{fitting.origin.source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6, "
+                f"{source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6, "
                 "or fit on traces that have it with: --fit-on OTHER_TRACES"
             )
-        unknown = [name for name in own if name not in fitting.signal_names]
+        unknown = [name for name in own if name not in fitting.traces.signal_names]
         if unknown:
             raise UsageError(
-                f"rule {rule!r} reads {unknown[0]!r}, which {fitting.origin.source} does not record, so "
+                f"rule {rule!r} reads {unknown[0]!r}, which {source} does not record, so "
                 "it cannot be fitted there"
             )
         data = fit_data(fitting, needs.signals, split=FIT_SPLIT)

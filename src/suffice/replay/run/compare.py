@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
-from suffice.policies.fitting import EVAL_SPLIT, FIT_SPLIT
-from suffice.protocols import CalibratedPolicy
+from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
-from suffice.scoring import F1Kind
+from suffice.replay.settings import ComparisonSettings
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
+from suffice.signals.recorded import Q_CONT, Q_STOP
+from suffice.signals.store import with_values
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -76,51 +80,39 @@ def _rounds_notes(fitted: Sequence[Candidate], n_rounds: int) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonSettings:
-    """What to compare and how.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Tabular):
+    """The replay with the questions it was made on, measured."""
 
-    ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
-    budget where that is shorter. Both defaults are stated in the result's notes. ``cost`` is what
-    policies are compared at, a name of :data:`suffice.costs.usage.COSTS`, by default model calls where
-    known, else rounds; ``cost_model`` holds prices and energy constants. ``fit_on`` is another trace set,
-    on whose split tune methods and rules are fitted instead; the result's notes say which were.
-    """
-
-    policies: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    split: str | None = None
-    baseline: str | None = None
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
-    seed: int = 42
-    cost: str | None = None
-    cost_model: CostModel = field(default_factory=CostModel)
-    fit_on: TraceSet | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The replay with the questions it was made on."""
-
-    traces: TraceSet
+    measures: Measures
     result: ReplayResult
 
+    @property
+    def traces(self) -> TraceSet:
+        """Those questions."""
+        return self.measures.traces
 
-def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
+    def tables(self) -> tuple[Table, ...]:
+        """Those of the replay."""
+        return self.result.tables()
+
+
+def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:
     """Replay what the settings name, in the order given, then the baseline if it is not among them."""
-    chosen, split, notes = _choose_split(traces, settings.split)
-    baseline = settings.baseline or f"fixed-{min(3, chosen.n_rounds)}"
+    measures = Measures.of(traces)
+    chosen, split, notes = _choose_split(measures, settings.split)
+    baseline = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
     names = [*settings.policies]
     if not names and not settings.rules:
         raise UsageError("name at least one --policy or --stop-when")
-    fit_on = settings.fit_on
-    built = list(candidates(traces, names, settings.rules, fit_on=fit_on))
-    baseline = _include(traces, baseline, built, fit_on)
-    if fit_on is None or fit_on.origin.source != traces.origin.source:
-        notes += _in_sample_notes(built, traces.origin.source, split)
+    fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
+    built = list(candidates(measures, names, settings.rules, fit_on=fit_on))
+    baseline = _include(measures, baseline, built, fit_on)
+    source = measures.traces.origin.source
+    if fit_on is None or fit_on.traces.origin.source != source:
+        notes += _in_sample_notes(built, source, split)
     if fit_on is not None:
-        notes += transfer_notes(built, fit_on, chosen)
+        notes += transfer_notes(built, fit_on.traces, chosen.traces)
     for each in built:
         said = () if each.policy is None else each.policy.facts.notes
         notes += [f"{each.name}: {note}" for note in said]
@@ -138,16 +130,16 @@ def compare(traces: TraceSet, settings: ComparisonSettings) -> Comparison:
             cost_model=settings.cost_model,
         ),
     )
-    return Comparison(traces=chosen, result=result)
+    return Comparison(measures=chosen, result=result)
 
 
 def _include(
-    traces: TraceSet, baseline: str, built: list[Candidate], fit_on: TraceSet | None
+    measures: Measures, baseline: str, built: list[Candidate], fit_on: Measures | None
 ) -> str:
     """The baseline's name among the candidates, where it is added unless one of them is the same."""
     if baseline in (each.name for each in built):
         return baseline
-    wanted = candidates(traces, [baseline], fit_on=fit_on)[0]
+    wanted = candidates(measures, [baseline], fit_on=fit_on)[0]
     alike = [
         each.name
         for each in built
@@ -165,12 +157,13 @@ def _include(
     return name
 
 
-def _choose_split(traces: TraceSet, wanted: str | None) -> tuple[TraceSet, str | None, list[str]]:
+def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str | None, list[str]]:
     if wanted is not None:
-        return traces.only_split(wanted), wanted, []
-    if EVAL_SPLIT in traces.splits:
-        return traces.only_split(EVAL_SPLIT), EVAL_SPLIT, ["replayed on split eval, the default"]
-    return traces, None, ["no split is named eval: all questions are replayed"]
+        return measures.only_split(wanted), wanted, []
+    if EVAL_SPLIT in measures.traces.splits:
+        chosen = measures.only_split(EVAL_SPLIT)
+        return chosen, EVAL_SPLIT, ["replayed on split eval, the default"]
+    return measures, None, ["no split is named eval: all questions are replayed"]
 
 
 def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None) -> list[str]:
@@ -186,3 +179,24 @@ def _fitted_on(candidate: Candidate, source: str, split: str | None) -> bool:
     fitted_on = _fitting(candidate)
     splits = fitted_on.get("splits", [fitted_on.get("split")])
     return fitted_on.get("source") == source and split in (None, *splits)
+
+
+def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceSet:
+    """All the traces, with the signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared.
+
+    Raises
+    ------
+    UsageError
+        When no policy of that kind was compared, or several were.
+    """
+    measures = Measures.of(traces)
+    results = comparison.result.policies
+    learned = {each.name: each.policy for each in results if isinstance(each.policy, ValuePolicy)}
+    if len(learned) != 1:
+        there = ", ".join(learned) or "none"
+        raise UsageError(
+            f"the values of exactly one stop-rag policy can be stored, found {there}; name one with --policy"
+        )
+    (policy,) = learned.values()
+    stop, cont = policy.values(measures.signals(policy.specs))
+    return with_values(measures.traces, {Q_STOP.name: stop, Q_CONT.name: cont})

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
-from suffice.measures.costs import CostAxis, CostBook, cost_reads
-from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
-from suffice.measures.scores import Outcomes, outcomes
+from suffice.measures.costs import CostAxis, cost_reads
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.file import policy_hash
-from suffice.protocols import CoveragePolicy, Signal, StopPolicy
+from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
-from suffice.replay.run.answer_sets import Draws, answer_sets
+from suffice.replay.run.answer_sets import Resampling, answer_sets
 from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.frontier import Frontier, interpolate
 from suffice.replay.run.references import (
@@ -32,7 +32,6 @@ from suffice.replay.run.references import (
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.scoring import F1Kind
 from suffice.signals.registry import is_usual
-from suffice.signals.table import SignalTable, signal_table
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -84,10 +83,9 @@ class _Run:
         return at_stop(getattr(self.scored, name), self.at)
 
 
-def stop_rounds(policy: StopPolicy, traces: TraceSet) -> NDArray[np.int16]:
+def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.int16]:
     """The round each question stops at, clamped to its last recorded one, (n_questions,)."""
-    table = signal_table(traces, policy.specs)
-    return np.minimum(policy.stop_rounds(table), traces.last_rounds)
+    return Measures.of(traces).stop_rounds(policy)
 
 
 def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np.float64]:
@@ -96,7 +94,7 @@ def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np
 
 
 def replay(
-    traces: TraceSet, candidates: Sequence[Candidate], settings: ReplaySettings
+    traces: TraceSet | Measures, candidates: Sequence[Candidate], settings: ReplaySettings
 ) -> ReplayResult:
     """Score the candidates on every question of ``traces``.
 
@@ -109,48 +107,48 @@ def replay(
         When the baseline is not among the candidates, or a policy or the cost asked for needs what the
         trace lacks.
     """
-    names = [each.name for each in candidates]
+    names = [candidate.name for candidate in candidates]
     if settings.baseline not in names:
         raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
-    scored = outcomes(traces, settings.f1_kind)
-    tables = _Tables(traces, candidates)
-    book = CostBook(traces, settings.cost_model)
-    axis = book.axis(settings.cost, {each.name: _reads(each) for each in candidates})
+    measures = Measures.of(traces)
+    _measure_usual_signals(measures, candidates)
+    scored = measures.scores(settings.f1_kind)
+    book = measures.costs(settings.cost_model)
+    axis = book.axis(settings.cost, {candidate.name: _reads(candidate) for candidate in candidates})
     runs = [
-        _closed_book_run(traces, each, settings, axis)
-        if each.kind == CLOSED_BOOK
+        _closed_book_run(measures, candidate, settings, axis)
+        if candidate.kind == CLOSED_BOOK
         else _run(
-            each,
-            _wanted(traces, each, scored, tables),
+            candidate,
+            _wanted(measures, candidate, scored),
             scored,
-            traces.last_rounds,
-            book.sums(_reads(each)),
+            measures.traces.last_rounds,
+            book.sums(_reads(candidate)),
             axis,
         )
-        for each in candidates
+        for candidate in candidates
     ]
-    intervals = _Intervals(scored, runs, _fixed(traces, book, axis), settings)
-    found = [
-        _with_confidence(_result(run, scored, intervals, traces), tables, scored) for run in runs
-    ]
-    quality = retrieval_quality(traces)
-    draws = Draws(settings.resamples, settings.seed)
+    intervals = _Intervals(scored, runs, _fixed(measures, axis, settings.cost_model), settings)
+    draws = Resampling(settings.resamples, settings.seed)
     policies = tuple(
-        _with_retrieval(_with_sets(each, traces, tables, draws), quality) for each in found
+        _with_sets(
+            _with_retrieval(_with_confidence(result, measures, scored), measures), measures, draws
+        )
+        for result in (_result(run, scored, intervals, measures.traces) for run in runs)
     )
     return ReplayResult(
-        questions=traces.n_questions,
+        questions=measures.traces.n_questions,
         labelled=int(scored.labelled.sum()),
-        max_rounds=traces.n_rounds,
+        max_rounds=measures.traces.n_rounds,
         baseline=settings.baseline,
         split=settings.split,
         f1_kind=settings.f1_kind,
         seed=settings.seed,
         resamples=settings.resamples,
-        source=traces.origin.source,
+        source=measures.traces.origin.source,
         policies=policies,
         frontier=intervals.frontier,
-        question_ids=traces.question_ids,
+        question_ids=measures.traces.question_ids,
         notes=(*settings.notes, *_notes(policies), *book.notes(axis)),
         cost=axis,
         cost_model=settings.cost_model,
@@ -159,65 +157,54 @@ def replay(
 
 def _notes(policies: Sequence[PolicyResult]) -> list[str]:
     about_sets = [
-        f"{each.name}: {note}" for each in policies if each.sets for note in each.sets.notes
+        f"{policy.name}: {note}" for policy in policies if policy.sets for note in policy.sets.notes
     ]
     return [*_beyond_notes(policies), *_undefined_notes(policies), *about_sets]
 
 
 def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
-    found = [
-        (each.name, int(np.isnan(each.confidence).sum()), len(each.confidence))
-        for each in policies
-        if each.confidence is not None
+    undefined = [
+        (policy.name, int(np.isnan(policy.confidence).sum()), len(policy.confidence))
+        for policy in policies
+        if policy.confidence is not None
     ]
     return [
         f"{name}: its confidence is undefined at the stop of {count} of {questions} questions"
-        for name, count, questions in found
+        for name, count, questions in undefined
         if count
     ]
 
 
 def _beyond_notes(policies: Sequence[PolicyResult]) -> list[str]:
     return [
-        f"{each.name}: {each.beyond_record} questions end before the round it wanted; "
+        f"{policy.name}: {policy.beyond_record} questions end before the round it wanted; "
         "their last recorded round was taken"
-        for each in policies
-        if each.beyond_record
+        for policy in policies
+        if policy.beyond_record
     ]
 
 
-class _Tables:
-    """Signal tables, shared by policies that mean the same by a name."""
-
-    def __init__(self, traces: TraceSet, candidates: Sequence[Candidate]) -> None:
-        self._traces = traces
-        usual: dict[str, Signal] = {}
-        for each in candidates:
-            for spec in () if each.policy is None else each.policy.specs:
-                if is_usual(spec):
-                    usual[spec.name] = spec
-        self._usual = signal_table(traces, usual.values())
-        self._own: dict[int, SignalTable] = {}
-
-    def of(self, policy: StopPolicy) -> SignalTable:
-        if all(is_usual(spec) for spec in policy.specs):
-            return self._usual
-        if id(policy) not in self._own:  # a network reads every text for it
-            self._own[id(policy)] = signal_table(self._traces, policy.specs)
-        return self._own[id(policy)]
+def _measure_usual_signals(measures: Measures, candidates: Sequence[Candidate]) -> None:
+    """What candidates read by its usual meaning, in one pass over the record."""
+    measures.signals(
+        spec
+        for candidate in candidates
+        if candidate.policy is not None
+        for spec in candidate.policy.specs
+        if is_usual(spec)
+    )
 
 
 def _reads(candidate: Candidate) -> CostReads:
     return CostReads() if candidate.policy is None else cost_reads(candidate.policy.specs)
 
 
-def _wanted(
-    traces: TraceSet, candidate: Candidate, scored: Outcomes, tables: _Tables
-) -> NDArray[np.int16]:
+def _wanted(measures: Measures, candidate: Candidate, scored: Outcomes) -> NDArray[np.int16]:
     if candidate.policy is None:
-        wanted = ORACLES[candidate.name.partition("#")[0]](scored, traces.last_rounds)
+        oracle = ORACLES[candidate.name.partition("#")[0]]
+        wanted = oracle(scored, measures.traces.last_rounds)
     else:
-        wanted = candidate.policy.stop_rounds(tables.of(candidate.policy))
+        wanted = measures.wanted_rounds(candidate.policy)
     if candidate.max_rounds is not None:
         most = min(candidate.max_rounds, np.iinfo(np.int16).max)
         wanted = np.minimum(wanted, most).astype(np.int16)
@@ -238,14 +225,14 @@ def _run(
 
 
 def _closed_book_run(
-    traces: TraceSet, candidate: Candidate, settings: ReplaySettings, axis: CostAxis
+    measures: Measures, candidate: Candidate, settings: ReplaySettings, axis: CostAxis
 ) -> _Run:
-    rounds = closed_book_rounds(traces)
+    rounds = closed_book_rounds(measures)
     sums = closed_book_costs(rounds, settings.cost_model, axis)
-    at, none = rounds.last_rounds, np.zeros(traces.n_questions, np.int16)
+    at = rounds.traces.last_rounds
+    none = np.zeros(measures.traces.n_questions, np.int16)
     paid = at_stop(_known(sums[axis.name]), at)
-    scored = outcomes(rounds, settings.f1_kind)
-    return _Run(candidate, none, none, paid, _means(sums, at), scored, at)
+    return _Run(candidate, none, none, paid, _means(sums, at), rounds.scores(settings.f1_kind), at)
 
 
 def _means(
@@ -266,10 +253,10 @@ class _Fixed:
     costs: NDArray[np.float64]
 
 
-def _fixed(traces: TraceSet, book: CostBook, axis: CostAxis) -> _Fixed:
-    rounds = np.arange(1, traces.n_rounds + 1)[None, :]
-    stops = np.minimum(rounds, traces.last_rounds[:, None]).astype(np.int64)
-    summed = _known(book.sums(CostReads())[axis.name])
+def _fixed(measures: Measures, axis: CostAxis, model: CostModel) -> _Fixed:
+    rounds = np.arange(1, measures.traces.n_rounds + 1)[None, :]
+    stops = np.minimum(rounds, measures.traces.last_rounds[:, None]).astype(np.int64)
+    summed = _known(measures.costs(model).sums(CostReads())[axis.name])
     return _Fixed(axis, stops, np.take_along_axis(summed, stops - 1, axis=1))
 
 
@@ -362,31 +349,29 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
     )
 
 
-def _with_confidence(result: PolicyResult, tables: _Tables, scored: Outcomes) -> PolicyResult:
+def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes) -> PolicyResult:
     if result.policy is None:
         return result
-    confidence = stop_confidence(result.policy, tables.of(result.policy), result.stops)
+    table = measures.signals(result.policy.specs)
+    confidence = stop_confidence(result.policy, table, result.stops)
     if confidence is None:
         return result
     area = confidence_auroc(confidence, at_stop(scored.em, result.stops))
     return replace(result, confidence=confidence, auroc=area)
 
 
-def _with_retrieval(result: PolicyResult, quality: RetrievalQuality) -> PolicyResult:
+def _with_retrieval(result: PolicyResult, measures: Measures) -> PolicyResult:
     if result.kind == CLOSED_BOOK:
         return result
-    precision, recall = quality.at(result.stops)
+    precision, recall = measures.retrieval().at(result.stops)
     return replace(result, precision=precision, recall=recall)
 
 
-def _with_sets(
-    result: PolicyResult, traces: TraceSet, tables: _Tables, draws: Draws
-) -> PolicyResult:
+def _with_sets(result: PolicyResult, measures: Measures, draws: Resampling) -> PolicyResult:
     policy = result.policy
     if not isinstance(policy, CoveragePolicy):
         return result
-    found = answer_sets(policy, traces, tables.of(policy), result.stops, draws)
-    return replace(result, sets=found)
+    return replace(result, sets=answer_sets(policy, measures, result.stops, draws))
 
 
 def _mean_score(values: NDArray[np.float64], labelled: NDArray[np.bool_]) -> float | None:

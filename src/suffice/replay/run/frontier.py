@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 class Frontier:
     """Costs and mean F1 of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost."""
 
-    cost_name: str
+    cost_name: str = field(metadata={"json": "cost"})
     costs: tuple[float, ...]
     f1: tuple[float, ...]
 

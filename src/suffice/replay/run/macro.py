@@ -11,14 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.measures.scores import outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import at_stop
 from suffice.replay.run.references import CLOSED_BOOK
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import counted
+from suffice.results.table import Cell, Column, Table
+from suffice.results.tabular import Tabular
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
+_NAME_WIDTH = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,20 +40,12 @@ class MacroPolicy:
     set_f1: tuple[float, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "name": self.name,
-            "em": self.em,
-            "f1": self.f1.estimate,
-            "f1_interval": self.f1.to_json(),
-            "delta_f1": self.delta_f1.to_json(),
-            "mean_rounds": self.mean_rounds,
-            "set_f1": list(self.set_f1),
-        }
+        """Strict JSON; F1 apart from its interval."""
+        return {**fields_as_json(self), "f1": self.f1.estimate, "f1_interval": as_json(self.f1)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MacroResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MacroResult(Tabular):
     """Several sets together; ``shared`` counts questions that stand in more than one."""
 
     sources: tuple[str, ...]
@@ -67,8 +63,42 @@ class MacroResult:
             ],
             "shared_questions": self.shared,
             "baseline": self.baseline,
-            "policies": [each.to_json() for each in self.policies],
+            "policies": as_json(self.policies),
         }
+
+    def tables(self) -> tuple[Table]:
+        """Policies over all sets, their F1 in each, and what the intervals are."""
+        columns = (
+            Column(name="policy", most=_NAME_WIDTH),
+            Column(name="em", kind="percent", head="EM"),
+            Column(name="f1", kind="percent", interval=True, head="F1 [95%]"),
+            Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
+            Column(name="delta_f1", kind="points", interval=True, head="delta F1 [95%]"),
+            *(
+                Column(name=f"f1_set_{number}", kind="percent", head=f"F1 in\nset {number}")
+                for number in range(1, len(self.sources) + 1)
+            ),
+        )
+        rows = [
+            [
+                *(policy.name, policy.em, policy.f1, policy.mean_rounds),
+                Cell(policy.delta_f1, "(baseline)")
+                if policy.name == self.baseline
+                else policy.delta_f1,
+                *policy.set_f1,
+            ]
+            for policy in self.policies
+        ]
+        shared = (
+            f"{counted(self.shared, 'question')} stand in several sets and are resampled together."
+            if self.shared
+            else "No question stands in two sets, so each is resampled on its own."
+        )
+        explained = (
+            f"Means over {len(self.sources)} sets, each counting the same, of "
+            f"{' and '.join(str(count) for count in self.labelled)} labelled questions. {shared}"
+        )
+        return (Table(name="means over sets", columns=columns, rows=rows, notes=(explained,)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +126,22 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     if len(comparisons) < 2:
         raise UsageError("means over sets need at least two sets of traces")
     first = comparisons[0].result
-    names = [each.name for each in first.policies]
-    for each in comparisons:
-        if [policy.name for policy in each.result.policies] != names:
+    names = [policy.name for policy in first.policies]
+    for comparison in comparisons:
+        if [policy.name for policy in comparison.result.policies] != names:
             raise UsageError("every set of traces must be replayed with the same policies")
-    sets = [_set(each) for each in comparisons]
+    sets = [_set(comparison) for comparison in comparisons]
     baseline = names.index(first.baseline)
-    means = np.stack([each.columns.mean(axis=0) for each in sets]).mean(axis=0)
+    means = np.stack([one.columns.mean(axis=0) for one in sets]).mean(axis=0)
     draws = np.mean(
         [drawn for group in _groups(sets) for drawn in _draws(group, first.resamples, first.seed)],
         axis=0,
     )
     count = len(names)
-    rounds = np.stack([each.rounds for each in sets]).mean(axis=0)
+    rounds = np.stack([one.rounds for one in sets]).mean(axis=0)
     return MacroResult(
-        sources=tuple(each.result.source for each in comparisons),
-        labelled=tuple(len(each.keys) for each in sets),
+        sources=tuple(comparison.result.source for comparison in comparisons),
+        labelled=tuple(len(one.keys) for one in sets),
         shared=_shared(sets),
         baseline=first.baseline,
         policies=tuple(
@@ -123,7 +153,7 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
                     float(means[number] - means[baseline]), draws[:, number] - draws[:, baseline]
                 ),
                 mean_rounds=float(rounds[number]),
-                set_f1=tuple(float(each.columns[:, number].mean()) for each in sets),
+                set_f1=tuple(float(one.columns[:, number].mean()) for one in sets),
             )
             for number, name in enumerate(names)
         ),
@@ -131,21 +161,21 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
 
 
 def _set(comparison: Comparison) -> _Set:
-    traces, result = comparison.traces, comparison.result
-    if any(each.kind == CLOSED_BOOK for each in result.policies):
+    result = comparison.result
+    if any(policy.kind == CLOSED_BOOK for policy in result.policies):
         raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
-    scored = outcomes(traces, result.f1_kind)
+    scored = comparison.measures.scores(result.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no replayed question of {result.source} has gold answers")
     columns = [
-        at_stop(values, each.stops)[scored.labelled]
+        at_stop(values, policy.stops)[scored.labelled]
         for values in (scored.f1, scored.em)
-        for each in result.policies
+        for policy in result.policies
     ]
     return _Set(
-        keys=_keys(traces, scored.labelled),
+        keys=_keys(comparison.traces, scored.labelled),
         columns=np.stack(columns, axis=1),
-        rounds=np.array([each.mean_rounds for each in result.policies]),
+        rounds=np.array([policy.mean_rounds for policy in result.policies]),
     )
 
 
@@ -160,29 +190,29 @@ def _keys(traces: TraceSet, labelled: NDArray[np.bool_]) -> tuple[tuple[str, str
 def _groups(sets: Sequence[_Set]) -> list[list[_Set]]:
     """Sets that are linked by common questions."""
     groups: list[list[_Set]] = []
-    for each in sets:
+    for one in sets:
         linked = [
             group
             for group in groups
-            if any(not set(each.keys).isdisjoint(other.keys) for other in group)
+            if any(not set(one.keys).isdisjoint(other.keys) for other in group)
         ]
         merged = [other for group in linked for other in group]
         groups = [group for group in groups if group not in linked]
-        groups.append([*merged, each])
+        groups.append([*merged, one])
     return groups
 
 
 def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
     """Resampled column means of each set of a group, (resamples, n_columns)."""
-    keys = sorted({key for each in group for key in each.keys})
+    keys = sorted({key for one in group for key in one.keys})
     position = {key: number for number, key in enumerate(keys)}
-    rows = [np.array([position[key] for key in each.keys]) for each in group]
+    rows = [np.array([position[key] for key in one.keys]) for one in group]
     drawn: list[list[Array]] = [[] for _ in group]
     for counts in resampled_counts(len(keys), resamples=resamples, seed=_stream(seed, keys)):
-        for number, (each, chosen) in enumerate(zip(group, rows, strict=True)):
+        for number, (one, chosen) in enumerate(zip(group, rows, strict=True)):
             weights = counts[:, chosen]
             total = np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
-            drawn[number].append(weights @ each.columns / total)
+            drawn[number].append(weights @ one.columns / total)
     return [np.concatenate(parts) for parts in drawn]
 
 
@@ -195,7 +225,7 @@ def _stream(seed: int, keys: Sequence[tuple[str, str]]) -> int:
 def _shared(sets: Sequence[_Set]) -> int:
     seen: set[tuple[str, str]] = set()
     shared: set[tuple[str, str]] = set()
-    for each in sets:
-        shared |= seen.intersection(each.keys)
-        seen |= set(each.keys)
+    for one in sets:
+        shared |= seen.intersection(one.keys)
+        seen |= set(one.keys)
     return len(shared)

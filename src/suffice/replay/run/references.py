@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis, CostBook
+from suffice.measures.costs import CostAxis
+from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.replay.run.results import ReplayResult
 from suffice.trace.rounds.table import TraceSet
@@ -19,27 +20,28 @@ from suffice.trace.rounds.table import TraceSet
 CLOSED_BOOK = "closed-book"
 
 
-def closed_book_rounds(traces: TraceSet) -> TraceSet:
-    """The answers without passages, as a trace set with one round a question and the same gold.
+def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
+    """The answers without passages, measured as one round a question under the same gold.
 
     Raises
     ------
     UsageError
         When a question has no round 0, with how to record it.
     """
-    found = traces.closed_book_rounds()
-    missing = sorted({*traces.question_ids} - {*found.question_ids})
+    measures = Measures.of(traces)
+    asked, closed_book = measures.traces, measures.closed_book()
+    missing = sorted({*asked.question_ids} - {*closed_book.traces.question_ids})
     if missing:
         raise UsageError(
             f"policy {CLOSED_BOOK!r} needs round 0, the answer without passages, which "
-            f"{len(missing)} of {traces.n_questions} questions of {traces.origin.source} lack (the first: "
+            f"{len(missing)} of {asked.n_questions} questions of {asked.origin.source} lack (the first: "
             f"{missing[0]!r}); record them with: suffice record ... --closed-book --out OTHER_TRACES"
         )
-    return found
+    return closed_book
 
 
 def closed_book_costs(
-    rounds: TraceSet, model: CostModel, axis: CostAxis
+    rounds: Measures, model: CostModel, axis: CostAxis
 ) -> Mapping[str, NDArray[np.float64] | None]:
     """Each cost of round 0, (n_questions, 1); ``None``: unknown. It is no round of retrieval.
 
@@ -48,8 +50,8 @@ def closed_book_costs(
     UsageError
         When the cost that policies are compared at is unknown for round 0.
     """
-    paid = CostBook(rounds, model).sums(CostReads())
-    costs = {**paid, "rounds": np.zeros((rounds.n_questions, 1))}
+    paid = rounds.costs(model).sums(CostReads())
+    costs = {**paid, "rounds": np.zeros((rounds.traces.n_questions, 1))}
     if costs[axis.name] is None:
         known = ", ".join(name for name, values in costs.items() if values is not None)
         raise UsageError(
@@ -67,10 +69,27 @@ def of_rounds(result: ReplayResult) -> ReplayResult:
     UsageError
         When the baseline is such a policy.
     """
-    kept = tuple(each for each in result.policies if each.kind != CLOSED_BOOK)
-    if result.baseline not in (each.name for each in kept):
+    kept = tuple(policy for policy in result.policies if policy.kind != CLOSED_BOOK)
+    if result.baseline not in (policy.name for policy in kept):
         raise UsageError(f"the baseline {result.baseline!r} takes none of the recorded rounds")
     return replace(result, policies=kept)
+
+
+def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
+    """The measures of the traces, which must be those of the replay.
+
+    Raises
+    ------
+    UsageError
+        When they are others.
+    """
+    measures = Measures.of(traces)
+    if measures.traces.question_ids != result.question_ids:
+        raise UsageError(
+            f"the replay has {result.questions} questions and these traces "
+            f"{measures.traces.n_questions} others; pass the traces that were replayed"
+        )
+    return measures
 
 
 def oracle_em(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,16 @@ from suffice.numbers.intervals.bootstrap import Interval
 from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.frontier import Frontier
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.markup import shorten
+from suffice.results.table import Cell, Column, Table, Value
+from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind
 
-_OTHERWISE_NAMED = frozenset(
-    {"rounds"}
-)  # in JSON mean_rounds; "rounds" holds those of each question
+_ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
+_ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
+_CALLS = "llm_calls"
+_NAME_WIDTH = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,59 +51,47 @@ class PolicyResult:
     f1: float | None
     acc: float | None
     mean_rounds: float
-    costs: Mapping[str, float | None]
-    stops: NDArray[np.int16]
+    costs: Mapping[str, float | None] = field(metadata=_ELSEWHERE)
+    stops: NDArray[np.int16] = field(metadata=_ELSEWHERE)
     beyond_record: int
     f1_interval: Interval | None = None
     delta_f1: Interval | None = None
     retained_f1: float | None = None
     frontier_gain: Interval | None = None
     p95_rounds: float = 0.0
-    precision: float | None = None
-    recall: float | None = None
-    policy: StopPolicy | None = None
-    confidence: NDArray[np.float64] | None = None
-    auroc: float | None = None
-    sets: AnswerSetResult | None = None
+    precision: float | None = field(default=None, metadata=_ELSEWHERE)
+    recall: float | None = field(default=None, metadata=_ELSEWHERE)
+    policy: StopPolicy | None = field(default=None, metadata=_ELSEWHERE)
+    confidence: NDArray[np.float64] | None = field(default=None, metadata=_ELSEWHERE)
+    auroc: float | None = field(default=None, metadata=_ELSEWHERE)
+    sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
+
+    @property
+    def stop_counts(self) -> dict[int, int]:
+        """How many questions stop at each round at which any does."""
+        rounds, counts = np.unique(self.stops, return_counts=True)
+        return dict(zip(rounds.tolist(), counts.tolist(), strict=True))
 
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
-        rounds, counts = np.unique(self.stops, return_counts=True)
-        entry: dict[str, Any] = {
-            "name": self.name,
-            "kind": self.kind,
-            "preset": self.preset,
-            "hash": self.hash,
-            "em": self.em,
-            "f1": self.f1,
-            "acc": self.acc,
-            "mean_rounds": self.mean_rounds,
-            **{name: paid for name, paid in self.costs.items() if name not in _OTHERWISE_NAMED},
-            "stop_rounds": {str(r): int(c) for r, c in zip(rounds, counts, strict=True)},
-            "beyond_record": self.beyond_record,
-            "delta_f1": _interval(self.delta_f1),
-            "retained_f1": self.retained_f1,
-            "f1_interval": _interval(self.f1_interval),
-            "frontier_gain": _interval(self.frontier_gain),
-            "p95_rounds": self.p95_rounds,
+        entry = {
+            **fields_as_json(self),
+            **{name: as_json(paid) for name, paid in self.costs.items() if name != _ROUNDS},
+            "stop_rounds": as_json(self.stop_counts),
         }
         if self.recall is not None:
             entry |= {"precision": self.precision, "recall": self.recall}
         if self.confidence is not None:
             entry["auroc"] = self.auroc
         if self.sets is not None:
-            entry.update(self.sets.to_json(question_ids))
+            entry |= self.sets.to_json(question_ids)
         if question_ids is not None:
-            entry["rounds"] = dict(zip(question_ids, self.stops.tolist(), strict=True))
+            entry[_ROUNDS] = dict(zip(question_ids, self.stops.tolist(), strict=True))
         return entry
 
 
-def _interval(interval: Interval | None) -> dict[str, float] | None:
-    return None if interval is None else interval.to_json()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReplayResult(Tabular):
     """Policies side by side on one trace set.
 
     ``notes`` are sentences a reader must know: splits chosen by default, rounds taken for missing
@@ -113,43 +106,141 @@ class ReplayResult:
     split: str | None
     f1_kind: F1Kind
     seed: int
-    resamples: int
-    source: str
-    policies: tuple[PolicyResult, ...]
+    resamples: int = field(metadata={"json": "bootstrap"})
+    source: str = field(metadata={"json": "traces"})
+    policies: tuple[PolicyResult, ...] = field(metadata=_ELSEWHERE)
     frontier: Frontier | None
-    question_ids: tuple[str, ...]
-    cost: CostAxis
-    cost_model: CostModel
+    question_ids: tuple[str, ...] = field(metadata=_ELSEWHERE)
+    cost: CostAxis = field(metadata=_ELSEWHERE)
+    cost_model: CostModel = field(metadata=_ELSEWHERE)
     notes: tuple[str, ...] = field(default=())
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
         """The document of ``replay --json``: strict JSON, null where undefined."""
         ids = self.question_ids if per_question else None
-        frontier = self.frontier
+        spent = any(policy.costs.get("joules") is not None for policy in self.policies)
         return {
-            "questions": self.questions,
-            "labelled": self.labelled,
-            "max_rounds": self.max_rounds,
-            "baseline": self.baseline,
-            "split": self.split,
-            "f1_kind": self.f1_kind,
-            "seed": self.seed,
-            "bootstrap": self.resamples,
+            **fields_as_json(self),
             "version": VERSION,
-            "traces": self.source,
             "cost": self.cost.name,
-            "prices": None if self.cost_model.prices is None else self.cost_model.prices.to_json(),
-            "energy": self.cost_model.energy.to_json() if self._energy_used() else None,
+            "prices": as_json(self.cost_model.prices),
+            "energy": as_json(self.cost_model.energy) if spent else None,
             "policies": [policy.to_json(ids) for policy in self.policies],
-            "frontier": None
-            if frontier is None
-            else {
-                "cost": frontier.cost_name,
-                "costs": list(frontier.costs),
-                "f1": list(frontier.f1),
-            },
-            "notes": list(self.notes),
         }
 
-    def _energy_used(self) -> bool:
-        return any(policy.costs.get("joules") is not None for policy in self.policies)
+    def tables(self) -> tuple[Table, ...]:
+        """The policies side by side, and what the answer sets of some are worth.
+
+        Scores, ``F1 kept`` (of the full budget's F1) and differences are in percent. Where a line is
+        too short for every column, the less important ones are left out and named.
+        """
+        giving = [policy for policy in self.policies if policy.sets is not None]
+        notes = [*self._explained(), *(f"Note: {note}" for note in self.notes)]
+        columns = self._columns()
+        policies = Table(
+            name="policies",
+            columns=[_POLICY, *columns],
+            rows=[
+                [policy.name, *(_value(self, policy, column) for column in columns)]
+                for policy in self.policies
+            ],
+            notes=notes,
+        )
+        return (policies, answer_set_table(giving)) if giving else (policies,)
+
+    def _columns(self) -> list[Column]:
+        """The columns, among them that of the cost asked for, which goes after all others but F1."""
+        if self.cost.name in (_CALLS, _ROUNDS):
+            return list(_COLUMNS)
+        if any(column.name == self.cost.name for column in _COLUMNS):
+            return [
+                replace(column, drop=1) if column.name == self.cost.name else column
+                for column in _COLUMNS
+            ]
+        own = Column(
+            name=self.cost.name, kind="number", head="\n".join(self.cost.head).strip(), drop=1
+        )
+        after = [column.name for column in _COLUMNS].index(_CALLS) + 1
+        return [*_COLUMNS[:after], own, *_COLUMNS[after:]]
+
+    def _explained(self) -> tuple[str, str]:
+        split = "all splits" if self.split is None else f"split {self.split}"
+        first = (
+            f"{self.questions} questions ({split}), {self.labelled} with gold answers, "
+            f"at most {self.max_rounds} rounds."
+        )
+        if not self.labelled:
+            return first, "No question has gold answers, so scores and differences are unknown (-)."
+        named = any(self.cost.name in (column.name, _ROUNDS) for column in _COLUMNS)
+        spent = "calls and tokens" if named else f"calls, {self.cost.label} and tokens"
+        baseline = shorten(self.baseline, _NAME_WIDTH, "...")
+        return first, (
+            f"EM, F1 ({self.f1_kind}), Acc, F1 kept (of the full budget's F1) and differences in "
+            f"percent; rounds, {spent} are means per question. delta F1 is against "
+            f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
+            f"intervals of {self.resamples} paired resamples of the questions (seed {self.seed})."
+        )
+
+
+_POLICY = Column(name="policy", most=_NAME_WIDTH)
+_COLUMNS = (
+    Column(name="em", kind="percent", head="EM", drop=3),
+    Column(name="f1", kind="percent", head="F1"),
+    Column(name="acc", kind="percent", head="Acc", drop=8),
+    Column(name="mean_rounds", kind="number", digits=2, head="rounds", drop=2),
+    Column(name=_CALLS, kind="number", digits=2, head="calls", drop=4),
+    Column(name="prompt_tokens", kind="count", head="prompt\ntokens", drop=7),
+    Column(name="completion_tokens", kind="count", head="compl.\ntokens", drop=10),
+    Column(name="delta_f1", kind="points", head="delta F1\n[95%]", interval=True, drop=5),
+    Column(name="retained_f1", kind="percent", head="F1\nkept", drop=9),
+    Column(
+        name="frontier_gain", kind="points", head="gain over\nfixed-k [95%]", interval=True, drop=6
+    ),
+)
+
+
+def _value(result: ReplayResult, policy: PolicyResult, column: Column) -> Value:
+    if column.name == "delta_f1" and policy.name == result.baseline and policy.delta_f1 is not None:
+        return Cell(policy.delta_f1, "(baseline)")
+    if column.name in policy.costs:
+        return policy.costs[column.name]
+    return getattr(policy, column.name, None)
+
+
+def answer_set_table(policies: Sequence[PolicyResult]) -> Table:
+    """What the answer sets of policies that give them are worth."""
+    columns = (
+        _POLICY,
+        Column(name="promised", kind="number", digits=2),
+        Column(name="coverage", kind="number", digits=2, interval=True, head="coverage\n[95%]"),
+        Column(name="set_size", kind="number", digits=1, interval=True, head="set size\n[95%]"),
+        Column(name="answer_rate", kind="number", digits=2, head="answer\nrate"),
+        Column(name="objective", kind="number", digits=2),
+        Column(name="right_kept", kind="number", digits=2, head="right\nkept"),
+        Column(name="all_right_kept", kind="number", digits=2, head="all right\nkept"),
+        Column(name="shown_kept", kind="number", digits=2, head="shown\nkept"),
+    )
+    rows = []
+    for policy in policies:
+        sets = policy.sets
+        if sets is not None:
+            kept = sets.retention
+            shares = (None,) * 3 if kept is None else (kept.passages, kept.all, kept.shown)
+            rows.append(
+                [
+                    *(policy.name, 1 - sets.alpha, sets.coverage, sets.set_size),
+                    *(sets.answer_rate, sets.objective),
+                    *(Cell(None, "") if kept is None else share for share in shares),
+                ]
+            )
+    title = (
+        "Answer sets: the coverage promised and found, members, the share of sets without "
+        '"Can\'t Answer", what the policy was fitted to make small.'
+    )
+    filtered = (
+        "What the passage filter keeps: of right passages, of questions all right passages, of all "
+        "passages shown."
+    )
+    has_filter = any(row[-1] != Cell(None, "") for row in rows)
+    notes = (filtered,) if has_filter else ()
+    return Table(name="answer sets", title=title, columns=columns, rows=rows, notes=notes)

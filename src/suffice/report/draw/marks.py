@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, product
 from string import ascii_uppercase
-from typing import Literal
 
+from suffice.protocols import Facts
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.results.markup import Html, element, shorten, visible
+from suffice.report.draw.svg import Family
+from suffice.results.markup import Html, element, join, shorten, visible
 
-Family = Literal["fixed", "adaptive", "oracle"]
 _LONGEST_NAME = 40
 _FIXED = re.compile(r"fixed-(\d{1,2})")
 
@@ -26,18 +26,28 @@ class Marked:
     baseline: bool
     result: PolicyResult
 
+    @property
+    def full_name(self) -> str:
+        """Mark and name, the baseline said."""
+        return f"{self.mark}  {self.result.name}{' (baseline)' if self.baseline else ''}"
+
+    @property
+    def facts(self) -> Facts:
+        """What the policy says of itself; nothing where it is not known."""
+        return Facts() if self.result.policy is None else self.result.policy.facts
+
 
 def marked(result: ReplayResult) -> tuple[Marked, ...]:
     """The policies in order, each with a mark of its own."""
     letters = _letters()
     return tuple(
         Marked(
-            mark=fixed.group(1) if (fixed := _FIXED.fullmatch(each.name)) else next(letters),
-            family=_family(each),
-            baseline=each.name == result.baseline,
-            result=each,
+            mark=fixed.group(1) if (fixed := _FIXED.fullmatch(policy.name)) else next(letters),
+            family=_family(policy),
+            baseline=policy.name == result.baseline,
+            result=policy,
         )
-        for each in result.policies
+        for policy in result.policies
     )
 
 
@@ -51,6 +61,40 @@ def label(policy: Marked, name: str | None = None) -> Html:
     sign = element("span", policy.mark, class_=f"mark {policy.family}")
     shown = element("bdi", short_name(policy) if name is None else name)
     return element("span", sign, shown, class_="who")
+
+
+def named(name: str, policies: Sequence[Marked]) -> Marked | None:
+    """The policy of this name, if it is among those shown."""
+    return next((policy for policy in policies if policy.result.name == name), None)
+
+
+def label_of(name: str, policies: Sequence[Marked]) -> Html:
+    """The label of the policy of this name, or the name alone."""
+    policy = named(name, policies)
+    return join([name]) if policy is None else label(policy)
+
+
+def short_name_of(name: str, policies: Sequence[Marked]) -> str:
+    """The short name of the policy of this name, or the name itself."""
+    policy = named(name, policies)
+    return name if policy is None else short_name(policy)
+
+
+def legend(colours: Iterable[tuple[str, str]]) -> Html:
+    """What the colours mean: (class, name) each."""
+    return _keys((element("i", class_=f"swatch {class_}"), name) for class_, name in colours)
+
+
+def key(marks: Iterable[tuple[str, Family, str]]) -> Html:
+    """What the marks mean: (mark, family, name) each."""
+    return _keys(
+        (element("span", mark, class_=f"mark {family}"), name) for mark, family, name in marks
+    )
+
+
+def _keys(pairs: Iterable[tuple[Html, str]]) -> Html:
+    keys = (element("span", sign, name, class_="key") for sign, name in pairs)
+    return element("span", *keys, class_="keys")
 
 
 def _family(policy: PolicyResult) -> Family:

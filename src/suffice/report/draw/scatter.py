@@ -1,175 +1,119 @@
-"""Scores against cost, and what every chart of the report has: a caption and its numbers as a table."""
+"""Points in a plane with intervals and marks, and the line that they are held against."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from suffice.measures.costs import CostAxis
-from suffice.numbers.intervals.bootstrap import Interval
-from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.report.draw.marks import Marked
 from suffice.report.draw.svg import (
     FRAME,
     SIZE,
-    Scale,
+    Axes,
+    Family,
+    Span,
     badge,
     canvas,
     dot,
     enclosing,
     line,
     place_badges,
+    speck,
+    text,
     whisker,
 )
-from suffice.results.formats import amount, bracket, percent
-from suffice.results.markup import Html, data_table, element
+from suffice.results.markup import Html
 
 
-def figure(picture: Html, caption: object, table: Html, heading: str) -> Html:
-    """A chart with its caption and, folded, its numbers."""
-    numbers = element("details", element("summary", f"Numbers: {heading}"), table)
-    return element(
-        "figure",
-        element("h3", heading),
-        picture,
-        element("figcaption", caption),
-        numbers,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A marked point that shows ``name`` and what is ``said`` of it under a pointer.
+
+    Without a ``mark`` it has no badge. ``interval`` is of its height, ``narrow`` another one beside it;
+    ``around`` are small points tied to it.
+    """
+
+    mark: str
+    family: Family
+    name: str
+    said: str
+    x: float
+    y: float
+    interval: Span | None = None
+    narrow: Span | None = None
+    around: Sequence[tuple[float, float]] = ()
 
 
-def legend(keys: Iterable[tuple[str, str]]) -> Html:
-    """What the colours mean: (class, name) each."""
-    swatches = (
-        element("span", element("i", class_=f"swatch {class_}"), name, class_="key")
-        for class_, name in keys
-    )
-    return element("span", *swatches, class_="keys")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """Shares against an amount.
+
+    ``frontier`` is a dashed line through places, ``level`` one at a height with its name; ``specks`` are
+    a crowd without names; the axes also hold the places ``held``.
+    """
+
+    title: str
+    description: str
+    x_name: str
+    y_name: str
+    points: Sequence[Point]
+    frontier: Sequence[tuple[float, float]] = ()
+    specks: Sequence[tuple[float, float]] = ()
+    level: tuple[float, str] | None = None
+    held: Sequence[tuple[float, float]] = ()
 
 
-def _cost(policy: PolicyResult, axis: CostAxis) -> float:
-    paid = policy.costs.get(axis.name)
-    return policy.mean_rounds if paid is None else paid
-
-
-def name_of(each: Marked) -> str:
-    """Mark and name, the baseline said."""
-    return f"{each.mark}  {each.result.name}{' (baseline)' if each.baseline else ''}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """A policy in the plane of cost and score; ``value`` and ``interval`` are shares."""
-
-    marked: Marked
-    cost: float
-    value: float
-    interval: Interval | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Plot:
-    """What is drawn: the policies, the line of fixed budgets as (cost, score), and the axes' names."""
-
-    points: Sequence[_Point]
-    curve: Sequence[tuple[float, float]]
-    score: str
-    cost: str
-
-
-def f1_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html | None:
-    """F1 against mean cost with intervals and the fixed-k frontier; ``None``: nothing is labelled."""
-    frontier = result.frontier
-    if frontier is None:
-        return None
-    points = [
-        _Point(each, _cost(each.result, result.cost), each.result.f1, each.result.f1_interval)
-        for each in policies
-        if each.result.f1 is not None
-    ]
-    curve = list(zip(frontier.costs, frontier.f1, strict=True))
-    plot = _Plot(points, curve, "F1", result.cost.per_question)
-    rows = [
-        (_name(each), amount(each.cost), percent(each.value), bracket(each.interval))
-        for each in points
-    ]
-    rows += [
-        (f"frontier, k = {number}", amount(cost), percent(value), "")
-        for number, (cost, value) in enumerate(curve, 1)
-    ]
-    head = ("policy", f"mean {plot.cost}", "F1 %", "95% interval")
-    caption = (
-        f"Up is better, left is cheaper. Whiskers: 95% intervals of {result.resamples} resamples of "
-        "the questions. Line: the fixed-k frontier; a policy earns its place above it."
-    )
-    table = data_table("F1 and cost of every policy", head, rows)
-    return figure(_scatter(plot), caption, table, "F1 against cost")
-
-
-def em_figure(result: ReplayResult, policies: Sequence[Marked]) -> Html | None:
-    """EM against mean cost; a line joins the fixed-k policies; ``None``: nothing is labelled."""
-    frontier = result.frontier
-    if frontier is None:
-        return None
-    points = [
-        _Point(each, _cost(each.result, result.cost), each.result.em, None)
-        for each in policies
-        if each.result.em is not None
-    ]
-    curve = sorted((each.cost, each.value) for each in points if each.marked.family == "fixed")
-    plot = _Plot(points, curve, "EM", result.cost.per_question)
-    table = data_table(
-        "EM and cost of every policy",
-        ("policy", f"mean {plot.cost}", "EM %"),
-        [(_name(each), amount(each.cost), percent(each.value)) for each in points],
-    )
-    caption = (
-        "Up is better, left is cheaper. The line joins the fixed-k policies shown. "
-        "Intervals are computed for F1 only."
-    )
-    return figure(_scatter(plot), caption, table, "EM against cost")
-
-
-def _name(point: _Point) -> str:
-    return name_of(point.marked)
-
-
-def _scatter(plot: _Plot) -> Html:
-    heights = [each.value for each in plot.points] + [value for _, value in plot.curve]
-    intervals = [each.interval for each in plot.points if each.interval is not None]
-    heights += [end for each in intervals for end in (each.low, each.high)]
-    reached = [each.cost for each in plot.points] + [cost for cost, _ in plot.curve]
-    axes = enclosing(reached, heights)
-    x, y = axes.x, axes.y
-    path = [(x(cost), y(value)) for cost, value in plot.curve]
-    drawn = axes.drawn(f"mean {plot.cost}", f"{plot.score}, %")
-    drawn += [line(*ends, class_="frontier") for ends in pairwise(path)]
-    drawn += [
-        element("circle", cx=f"{px:.1f}", cy=f"{py:.1f}", r="2.5", class_="frontier-point")
-        for px, py in path
-    ]
-    drawn += _policies(plot, x, y, path)
-    described = f"{len(plot.points)} policies; the key names the marks, the table has the numbers."
-    return canvas(SIZE, f"{plot.score} against mean {plot.cost}", described, drawn)
-
-
-def _policies(plot: _Plot, x: Scale, y: Scale, path: Sequence[tuple[float, float]]) -> list[Html]:
+def scatter(chart: Scatter) -> Html:
     """Whiskers below leaders below points below badges, so that what is small stays on top."""
-    at = [(x(each.cost), y(each.value)) for each in plot.points]
-    whiskers = [
-        ((x(each.cost), y(each.interval.low)), (x(each.cost), y(each.interval.high)))
-        for each in plot.points
-        if each.interval is not None
-    ]
-    places = place_badges(FRAME, at, [*whiskers, *pairwise(path)])
-    families = [each.marked.family for each in plot.points if each.interval is not None]
-    drawn = [
-        whisker(ends, f"whisker {family}") for ends, family in zip(whiskers, families, strict=True)
-    ]
-    drawn += [line(start, end, "leader") for start, end in zip(at, places, strict=True)]
-    for point, place in zip(plot.points, at, strict=True):
-        scored = f"{plot.score} {percent(point.value)}%, {amount(point.cost)} {plot.cost}"
-        drawn.append(dot(place, point.marked.family, f"{_name(point)}: {scored}"))
-    for point, place in zip(plot.points, places, strict=True):
-        drawn.append(badge(place, point.marked.mark, point.marked.family))
-    return drawn
+    axes = _axes(chart)
+    x, y = axes.x, axes.y
+    drawn = axes.drawn(chart.x_name, chart.y_name)
+    if chart.level is not None:
+        height, name = y(chart.level[0]), chart.level[1]
+        drawn.append(line((FRAME.left, height), (FRAME.right, height), "frontier"))
+        drawn.append(text((FRAME.right, 16), name, "tick end"))
+    path = [(x(across), y(up)) for across, up in chart.frontier]
+    drawn += [line(*ends, class_="frontier") for ends in pairwise(path)]
+    drawn += [speck(place, "frontier-point") for place in path]
+    crowd = ((round(2 * x(across)) / 2, round(2 * y(up)) / 2) for across, up in chart.specks)
+    drawn += [speck(place, "speck") for place in dict.fromkeys(crowd)]
+    drawn += _points(chart.points, axes, path)
+    return canvas(SIZE, chart.title, chart.description, drawn)
+
+
+def _axes(chart: Scatter) -> Axes:
+    places = [*chart.frontier, *chart.specks, *chart.held]
+    for point in chart.points:
+        heights = (point.y, *(point.interval or ()))
+        places += [*((point.x, height) for height in heights), *point.around]
+    levels = () if chart.level is None else (chart.level[0],)
+    return enclosing([across for across, _ in places], [*(up for _, up in places), *levels])
+
+
+def _points(
+    points: Sequence[Point], axes: Axes, path: Sequence[tuple[float, float]]
+) -> Iterator[Html]:
+    x, y = axes.x, axes.y
+    at = [(x(point.x), y(point.y)) for point in points]
+    whiskers = []
+    for point, place in zip(points, at, strict=True):
+        if point.interval is not None:
+            ends = [(place[0], y(end)) for end in point.interval]
+            whiskers.append((ends[0], ends[1]))
+            yield whisker(whiskers[-1], f"whisker {point.family}")
+        if point.narrow is not None:
+            low, high = ((place[0] + 4, y(end)) for end in point.narrow)
+            yield line(low, high, "alone")
+        for across, up in point.around:
+            small = (x(across), y(up))
+            yield line(place, small, f"whisker {point.family}")
+            yield speck(small, point.family)
+    badges = place_badges(FRAME, at, [*whiskers, *pairwise(path)])
+    for point, place, end in zip(points, at, badges, strict=True):
+        if point.mark:
+            yield line(place, end, "leader")
+    for point, place in zip(points, at, strict=True):
+        yield dot(place, point.family, f"{point.name}: {point.said}")
+    for point, end in zip(points, badges, strict=True):
+        if point.mark:
+            yield badge(end, point.mark, point.family)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from typing import Literal
 
-from suffice.report.draw.marks import Family
 from suffice.results.formats import tick
 from suffice.results.markup import Html, element, join
 
@@ -16,7 +16,9 @@ BADGE_RADIUS = 9.0
 _RADII = (17.0, 22.0, 28.0, 36.0, 46.0, 58.0, 72.0, 90.0)
 _ANGLES = tuple(math.radians(22.5 * step) for step in range(16))
 
+Family = Literal["fixed", "adaptive", "oracle"]
 Point = tuple[float, float]
+Span = tuple[float, float]  # the ends of an interval, low first
 
 
 @dataclass(frozen=True, slots=True)

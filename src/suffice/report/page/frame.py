@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files
 
+from suffice._version import VERSION
 from suffice.results.markup import Html, element
 
 
@@ -18,9 +20,21 @@ def page(title: str, *content: object, script: Html | None = None) -> str:
     """The whole document in the report's style, with ``script`` at its end."""
     style = asset("page.css")
     running = () if script is None else (element("script", script),)
-    body = element("body", *content, *running)
+    footer = element("footer", f"Suffice {VERSION}. This file loads nothing from anywhere.")
+    body = element("body", *content, footer, *running)
     html = element("html", _head(title, style, script), body, lang="en")
     return f"<!DOCTYPE html>\n{html}\n"
+
+
+def study_page(
+    title: str, eyebrow: str, heading: str, *intro: object, main: Sequence[object]
+) -> str:
+    """A published experiment as one document that runs no script."""
+    return page(
+        title,
+        element("header", element("p", eyebrow, class_="eyebrow"), element("h1", heading), *intro),
+        element("main", *main),
+    )
 
 
 def _hashed(content: str) -> str:

@@ -1,34 +1,118 @@
-"""A part of the page that folds: its heading and, in one line, what it found."""
+"""What a page is made of: sections that fold, charts with their numbers, and small pieces."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
 
 from suffice.numbers.intervals.bootstrap import Interval
+from suffice.replay.diagnose.question_histories import ReportData
+from suffice.replay.diagnose.report_parts import ReportParts
+from suffice.report.draw.marks import Marked
 from suffice.results.formats import bracket
-from suffice.results.markup import Html, element, join
+from suffice.results.markup import Html, data_table, element, join
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Pictures with a caption and, folded, their numbers; ``whose`` stands between heading and pictures."""
+
+    heading: str
+    pictures: Sequence[Html]
+    caption: object
+    table: Html
+    whose: Html | None = None
+    panels: bool = False
+
+    def html(self) -> Html:
+        """The figure."""
+        pictures = join(self.pictures)
+        return element(
+            "figure",
+            element("h3", self.heading),
+            *(() if self.whose is None else (self.whose,)),
+            element("div", pictures, class_="panels") if self.panels else pictures,
+            element("figcaption", self.caption),
+            folded(f"Numbers: {self.heading}", self.table),
+            class_="wide" if self.panels else None,
+        )
+
+
+Block = Html | Chart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a section shows: in one line what was found, then blocks."""
+
+    finding: object
+    blocks: Sequence[Block]
+
+    def html(self) -> Html:
+        """The blocks one below the other."""
+        return stacked(self.blocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What a report is made from: the data and the marks of its policies."""
+
+    data: ReportData
+    policies: tuple[Marked, ...]
+
+    @property
+    def parts(self) -> ReportParts:
+        """What goes beyond the comparison."""
+        return self.data.parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading, what stands beside it when folded, and the content; ``opened`` at first."""
+    """A part of the report: its name in links, its heading and what it shows.
+
+    ``show`` gives ``None`` where there is nothing of its kind, or raises an error that says why it cannot
+    be shown. One with a ``part`` is shown where the report has that part.
+    """
 
     name: str
     heading: str
-    finding: object
-    content: Html
+    show: Callable[[Material], Shown | None]
+    part: str | None = None
     opened: bool = False
 
-    def html(self) -> Html:
+    def html(self, shown: Shown) -> Html:
         """The section; the browser folds it, no script is needed."""
         summary = element(
             "summary",
             element("h2", self.heading),
             " ",
-            element("span", self.finding, class_="finding"),
+            element("span", shown.finding, class_="finding"),
         )
-        fold = element("details", summary, self.content, class_="fold", open=self.opened)
+        fold = element("details", summary, shown.html(), class_="fold", open=self.opened)
         return element("section", fold, id=self.name, class_=None if self.opened else "more")
+
+
+def stacked(blocks: Iterable[Block]) -> Html:
+    """Blocks one below the other, charts that follow each other side by side."""
+    rows = []
+    for narrow, group in groupby(
+        blocks, lambda block: isinstance(block, Chart) and not block.panels
+    ):
+        row = join(block.html() if isinstance(block, Chart) else block for block in group)
+        rows.append(element("div", row, class_="figures") if narrow else row)
+    return join(rows)
+
+
+def columns(
+    caption: str, items: Iterable[Item], *of_item: tuple[object, Callable[[Item], object]]
+) -> Html:
+    """A table with a row an item; its columns are (head, what stands there for an item)."""
+    rows = [[cell(item) for _, cell in of_item] for item in items]
+    return data_table(caption, [head for head, _ in of_item], rows)
 
 
 def folded(summary: object, *content: object) -> Html:
@@ -36,9 +120,16 @@ def folded(summary: object, *content: object) -> Html:
     return element("details", element("summary", summary), *content)
 
 
-def plain(*content: object) -> Html:
+def plain(*content: object, small: bool = False) -> Html:
     """A paragraph that explains."""
-    return element("p", *content, class_="plain")
+    return element("p", *content, class_="plain small" if small else "plain")
+
+
+def listed(items: Iterable[object], *, small: bool = False, name: str | None = None) -> Html:
+    """Notes, one a line; nothing where there are none."""
+    lines = [element("li", item) for item in items]
+    class_ = "notes small" if small else "notes"
+    return element("ul", *lines, class_=class_, id=name) if lines else Html()
 
 
 def two_lines(first: str, second: str) -> Html:

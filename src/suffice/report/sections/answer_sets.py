@@ -5,80 +5,85 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.protocols import Facts
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.report.draw.marks import Marked, label, short_name
-from suffice.report.page.section import Section, plain, two_lines, with_interval
+from suffice.report.page.section import (
+    Section,
+    Shown,
+    columns,
+    listed,
+    plain,
+    two_lines,
+    with_interval,
+)
 from suffice.results.formats import UNKNOWN, decimal, percent
-from suffice.results.markup import Html, data_table, element, join, shorten, visible
+from suffice.results.markup import Html, element, join, shorten, visible
 
 _LONGEST = 400
 
 
-def answer_sets_section(policies: Sequence[Marked]) -> Section | None:
+Giving = Sequence[tuple[Marked, AnswerSetResult]]  # the policies that give sets, with their worth
+
+
+def answer_sets_section(policies: Sequence[Marked]) -> Shown | None:
     """A line for every policy that gives sets; ``None``: none does."""
-    found = [(each, each.result.sets) for each in policies if each.result.sets is not None]
-    if not found:
+    giving = [(policy, sets) for policy in policies if (sets := policy.result.sets) is not None]
+    if not giving:
         return None
-    return Section(
-        name="answer-sets",
-        heading="Answer sets",
-        finding=_finding(*found[0], len(found)),
-        content=join(
-            [
-                plain(
-                    "These policies give a set of answers. A question is covered when its set holds the "
-                    'right answer, or says "Can\'t Answer" where no recorded round sampled it. The promise '
-                    "is about the mean over questions drawn like those that set the thresholds, and over "
-                    "which questions those were; so a coverage somewhat below it can be chance."
-                ),
-                _table(found),
-                _kept(found),
-                *(_notes(each, sets) for each, sets in found),
-            ]
-        ),
+    return Shown(
+        finding=_finding(giving),
+        blocks=[
+            plain(
+                "These policies give a set of answers. A question is covered when its set holds the "
+                'right answer, or says "Can\'t Answer" where no recorded round sampled it. The promise '
+                "is about the mean over questions drawn like those that set the thresholds, and over "
+                "which questions those were; so a coverage somewhat below it can be chance."
+            ),
+            *_worth(giving),
+            *_kept(giving),
+            *(_notes(policy, sets) for policy, sets in giving),
+        ],
     )
 
 
-_Found = Sequence[tuple[Marked, AnswerSetResult]]
+SECTION = Section(
+    name="answer-sets",
+    heading="Answer sets",
+    show=lambda material: answer_sets_section(material.policies),
+)
 
 
-def _finding(each: Marked, sets: AnswerSetResult, number: int) -> str:
-    more = f"; {number - 1} more" if number > 1 else ""
+def _finding(giving: Giving) -> str:
+    policy, sets = giving[0]
+    more = f"; {len(giving) - 1} more" if len(giving) > 1 else ""
     size = f"{decimal(sets.set_size.estimate)} answers a set"
     if sets.coverage is None:
-        return f"{short_name(each)}: {_promised(sets)}% promised, none measured; {size}{more}"
+        return f"{short_name(policy)}: {_promised(sets)}% promised, none measured; {size}{more}"
     measured = percent(sets.coverage.estimate)
-    return f"{short_name(each)}: {measured}% covered, {_promised(sets)}% promised; {size}{more}"
+    return f"{short_name(policy)}: {measured}% covered, {_promised(sets)}% promised; {size}{more}"
 
 
 def _promised(sets: AnswerSetResult) -> str:
     return f"{100 * (1 - sets.alpha):.4g}"
 
 
-def _table(found: _Found) -> Html:
-    rows = [
-        (
-            label(each),
-            _promised(sets),
-            _coverage(sets),
-            _decimals(sets.set_size),
-            percent(sets.answer_rate),
-            decimal(sets.objective),
-            _rounds(each),
-        )
-        for each, sets in found
-    ]
-    head = (
-        *("policy", "promised %", "covered % [95%]", "set size [95%]", "answer rate %"),
-        *("objective", "rounds"),
+def _worth(giving: Giving) -> list[Html]:
+    table = columns(
+        "What the answer sets are worth",
+        giving,
+        ("policy", lambda each: label(each[0])),
+        ("promised %", lambda each: _promised(each[1])),
+        ("covered % [95%]", lambda each: _coverage(each[1])),
+        ("set size [95%]", lambda each: _decimals(each[1].set_size)),
+        ("answer rate %", lambda each: percent(each[1].answer_rate)),
+        ("objective", lambda each: decimal(each[1].objective)),
+        ("rounds", lambda each: _rounds(each[0])),
     )
     note = (
         'Set size counts "Can\'t Answer". Answer rate: sets without it. Objective: mean rounds, less what '
         "stopping on questions that can be answered gains; low is good."
     )
-    table = data_table("What the answer sets are worth", head, rows)
-    return join([table, element("p", note, class_="plain small")])
+    return [table, plain(note, small=True)]
 
 
 def _coverage(sets: AnswerSetResult) -> Html:
@@ -95,50 +100,42 @@ def _decimals(interval: Interval) -> Html:
     return join([decimal(interval.estimate), " ", element("small", ends)])
 
 
-def _rounds(each: Marked) -> str:
-    policy = each.result.policy
-    budget = None if policy is None else policy.facts.max_rounds
-    taken = decimal(each.result.mean_rounds)
+def _rounds(policy: Marked) -> str:
+    budget = policy.facts.max_rounds
+    taken = decimal(policy.result.mean_rounds)
     return taken if budget is None else f"{taken} of {budget}"
 
 
-def _kept(found: _Found) -> Html:
+def _kept(giving: Giving) -> list[Html]:
     """What the policies' passage filters leave."""
-    rows = [
-        (
-            label(each),
-            percent(kept.passages),
-            percent(kept.all),
-            percent(kept.shown),
-            kept.questions,
-        )
-        for each, sets in found
-        if (kept := sets.retention) is not None
-    ]
-    if not rows:
-        return plain("No passage filter can be replayed on these rounds.")
-    head = (
-        "policy",
-        *(two_lines("right passages", "kept %"), two_lines("questions that", "keep all %")),
-        *(two_lines("passages", "still shown %"), "questions"),
+    filtered = [(policy, kept) for policy, sets in giving if (kept := sets.retention) is not None]
+    if not filtered:
+        return [plain("No passage filter can be replayed on these rounds.")]
+    table = columns(
+        "What the passage filters keep",
+        filtered,
+        ("policy", lambda each: label(each[0])),
+        (two_lines("right passages", "kept %"), lambda each: percent(each[1].passages)),
+        (two_lines("questions that", "keep all %"), lambda each: percent(each[1].all)),
+        (two_lines("passages", "still shown %"), lambda each: percent(each[1].shown)),
+        ("questions", lambda each: each[1].questions),
     )
     note = "Over questions that retrieved a right passage."
-    table = data_table("What the passage filters keep", head, rows)
-    return join([table, element("p", note, class_="plain small")])
+    return [table, plain(note, small=True)]
 
 
-def _notes(each: Marked, sets: AnswerSetResult) -> Html:
+def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
     """The promise in words, and what goes with it."""
-    policy = each.result.policy
-    facts = Facts() if policy is None else policy.facts
-    said = [*sets.notes, *facts.notes]
-    items = (element("li", shorten(visible(note), _LONGEST)) for note in dict.fromkeys(said))
+    facts = policy.facts
+    notes = [
+        shorten(visible(note), _LONGEST) for note in dict.fromkeys([*sets.notes, *facts.notes])
+    ]
     return element(
         "div",
-        element("h3", label(each)),
+        element("h3", label(policy)),
         element("p", element("code", facts.summary or UNKNOWN)),
         element("p", _sentence(facts.promise), class_="promise") if facts.promise else "",
-        element("ul", *items, class_="notes small") if said else "",
+        listed(notes, small=True),
         class_="guarantee",
     )
 

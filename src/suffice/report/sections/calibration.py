@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from suffice.replay.diagnose.calibrator_study import CalibratorScore, CalibratorStudy
-from suffice.report.page.section import Section, plain
+from suffice.report.page.section import Section, Shown, columns, listed, plain
 from suffice.results.formats import (
+    bracket,
     count,
     decimal,
     fraction,
@@ -12,14 +13,14 @@ from suffice.results.formats import (
     percent,
     points,
 )
-from suffice.results.markup import Html, data_table, element, join
+from suffice.results.markup import Html, element
 
 
-def calibration_section(study: CalibratorStudy) -> Section:
+def calibration_section(study: CalibratorStudy) -> Shown:
     """Brier, log loss and ECE of every kind on both splits, and what its rule scores."""
-    notes = (element("li", each[:1].upper() + each[1:] + ".") for each in study.notes)
-    content = join(
-        [
+    return Shown(
+        finding=_finding(study),
+        blocks=[
             plain(
                 f"Several ways to turn {study.signal} into a chance of being right, fitted on "
                 f"{count(study.tune_questions)} labelled questions of split {study.tune_split}. Tune is out "
@@ -27,21 +28,32 @@ def calibration_section(study: CalibratorStudy) -> Section:
                 f"{study.eval_split}. Lower is better for all three scores; intervals are 95%."
             ),
             _probabilities(study),
+            element("h3", "The rule that reads them"),
+            plain(
+                element("code", study.rule),
+                f", its floor chosen on {study.tune_split} out of fold, scored on {study.eval_split} "
+                "with HotpotQA's F1.",
+            ),
             _rules(study),
-            element("ul", *notes, class_="notes") if study.notes else "",
-        ]
+            listed(f"{note[:1].upper()}{note[1:]}." for note in study.notes),
+        ],
     )
-    return Section(
-        name="calibration", heading="Calibration", finding=_finding(study), content=content
-    )
+
+
+SECTION = Section(
+    name="calibration",
+    heading="Calibration",
+    part="calibrators",
+    show=lambda material: calibration_section(material.parts["calibrators"]),
+)
 
 
 def _finding(study: CalibratorStudy) -> str:
-    best = min(study.results, key=lambda each: each.eval.brier.estimate)
+    best = min(study.results, key=lambda score: score.eval.brier.estimate)
     first = study.results[0].kind
     differ = sum(
-        not each.eval.delta_brier.low <= 0.0 <= each.eval.delta_brier.high
-        for each in study.results[1:]
+        not score.eval.delta_brier.low <= 0.0 <= score.eval.delta_brier.high
+        for score in study.results[1:]
     )
     others = len(study.results) - 1
     apart = (
@@ -52,66 +64,41 @@ def _finding(study: CalibratorStudy) -> str:
 
 
 def _probabilities(study: CalibratorStudy) -> Html:
-    first = study.results[0].kind
-    head = (
-        "calibrator",
-        "Brier tune",
-        "Brier eval [95%]",
-        f"against {first} [95%]",
-        "log loss tune",
-        "log loss eval",
-        "ECE tune",
-        "ECE eval",
-        "rounds scored",
-    )
-    rows = [
+    return columns(
+        "Calibrators by their probabilities",
+        study.results,
+        ("calibrator", lambda score: score.kind),
+        ("Brier tune", lambda score: fraction(score.tune.brier.estimate)),
+        ("Brier eval [95%]", lambda score: fractions(score.eval.brier)),
         (
-            each.kind,
-            fraction(each.tune.brier.estimate),
-            fractions(each.eval.brier),
-            _first(each, study) or fractions(each.eval.delta_brier, sign=True),
-            fraction(each.tune.log_loss),
-            fraction(each.eval.log_loss),
-            fraction(each.tune.ece),
-            fraction(each.eval.ece),
-            count(each.eval.rows),
-        )
-        for each in study.results
-    ]
-    return data_table("Calibrators by their probabilities", head, rows)
+            f"against {study.results[0].kind} [95%]",
+            lambda score: _first(score, study) or fractions(score.eval.delta_brier, sign=True),
+        ),
+        ("log loss tune", lambda score: fraction(score.tune.log_loss)),
+        ("log loss eval", lambda score: fraction(score.eval.log_loss)),
+        ("ECE tune", lambda score: fraction(score.tune.ece)),
+        ("ECE eval", lambda score: fraction(score.eval.ece)),
+        ("rounds scored", lambda score: count(score.eval.rows)),
+    )
 
 
 def _rules(study: CalibratorStudy) -> Html:
-    first = study.results[0].kind
-    head = ("calibrator", "floor", "F1 % [95%]", f"against {first} [95%]", "EM %", "rounds")
-    rows = [
+    return columns(
+        "Calibrators by the rule that reads them",
+        study.results,
+        ("calibrator", lambda score: score.kind),
+        ("floor", lambda score: f"{score.floor:g}"),
+        ("F1 % [95%]", lambda score: f"{percent(score.f1.estimate)} {bracket(score.f1)}"),
         (
-            each.kind,
-            f"{each.floor:g}",
-            join(
-                [percent(each.f1.estimate), f" [{percent(each.f1.low)}, {percent(each.f1.high)}]"]
-            ),
-            _first(each, study) or points(each.delta_f1),
-            percent(each.em),
-            decimal(each.mean_rounds),
-        )
-        for each in study.results
-    ]
-    table = data_table("Calibrators by the rule that reads them", head, rows)
-    return join(
-        [
-            element("h3", "The rule that reads them"),
-            plain(
-                element("code", study.rule),
-                f", its floor chosen on {study.tune_split} out of fold, scored on {study.eval_split} "
-                "with HotpotQA's F1.",
-            ),
-            table,
-        ]
+            f"against {study.results[0].kind} [95%]",
+            lambda score: _first(score, study) or points(score.delta_f1),
+        ),
+        ("EM %", lambda score: percent(score.em)),
+        ("rounds", lambda score: decimal(score.mean_rounds)),
     )
 
 
-def _first(each: CalibratorScore, study: CalibratorStudy) -> Html | None:
-    if each is study.results[0]:
+def _first(score: CalibratorScore, study: CalibratorStudy) -> Html | None:
+    if score is study.results[0]:
         return element("span", "the first", class_="tag")
     return None

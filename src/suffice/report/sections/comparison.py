@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label, short_name
-from suffice.report.page.section import Section, folded, two_lines, with_interval
+from suffice.report.page.section import (
+    Section,
+    Shown,
+    columns,
+    folded,
+    listed,
+    plain,
+    two_lines,
+    with_interval,
+)
 from suffice.results.formats import (
     UNKNOWN,
     amount,
@@ -18,87 +27,68 @@ from suffice.results.formats import (
     percent,
     signed,
 )
-from suffice.results.markup import Html, data_table, element, join, shorten, visible
+from suffice.results.markup import Html, element, join, shorten, visible
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
 _IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})
-_PARTS = {
-    "guarantees": "Guarantees",
-    "calibrators": "Calibration",
-    "sweep": "Thresholds",
-    "search": "Search",
-    "diagnostics": "Signals",
-    "selective": "Selective prediction",
-}
 
 
-def comparison_section(
-    result: ReplayResult, policies: Sequence[Marked], left_out: Mapping[str, str]
-) -> Section:
-    """The table, the policies' identities, the notes; ``left_out`` says why a part is missing."""
-    baseline = next((each for each in policies if each.baseline), None)
-    named = f" against {short_name(baseline)}" if baseline else ""
-    return Section(
-        name="comparison",
-        heading="Comparison",
-        finding=f"{_policies(len(policies))}{named}",
-        content=_comparison(result, policies, left_out),
-        opened=True,
-    )
-
-
-def _policies(number: int) -> str:
-    return "1 policy" if number == 1 else f"{number} policies"
-
-
-def _comparison(
-    result: ReplayResult, policies: Sequence[Marked], left_out: Mapping[str, str]
-) -> Html:
+def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown:
+    """The table, the policies' identities, the notes."""
+    baseline = next((policy for policy in policies if policy.baseline), None)
+    against = f" against {short_name(baseline)}" if baseline else ""
     own = () if result.cost.name in _IN_TABLE else (result.cost,)
-    head = (
-        "Policy",
-        "EM %",
-        "F1 %",
-        "Acc %",
-        "Rounds",
-        "Calls",
-        *(_cost_head(each) for each in own),
-        two_lines("Prompt", "tokens"),
-        two_lines("Completion", "tokens"),
-        two_lines("F1 against", shorten(visible(result.baseline), 20)),
-        two_lines("F1", "kept %"),
-        two_lines("F1 over", "fixed-k"),
-    )
-    table = data_table("Policies side by side", head, [_row(each, own) for each in policies])
-    notes = element("ul", *(element("li", each) for each in _notes(result)), class_="notes")
-    return join(
-        [
-            element(
-                "p",
+    return Shown(
+        finding=f"{policies_in_words(len(policies))}{against}",
+        blocks=[
+            plain(
                 "Scores are means over questions with gold answers, rounds, "
-                f"{''.join(f'{each.label}, ' for each in own)}calls and tokens are means per question. "
+                f"{''.join(f'{cost.label}, ' for cost in own)}calls and tokens are means per question. "
                 f"F1 over fixed-k is at equal {result.cost.label}. In brackets: 95% intervals.",
-                class_="plain",
             ),
-            element("div", table, class_="comparison"),
+            element("div", _table(result, policies, own), class_="comparison"),
             _identities(policies),
             element("h3", "Notes"),
-            notes,
-            _left_out(left_out),
-        ]
+            listed(_notes(result)),
+        ],
     )
 
 
-def _left_out(parts: Mapping[str, str]) -> Html:
-    if not parts:
-        return Html()
-    items = (
-        element("li", element("b", _PARTS.get(name, name[:1].upper() + name[1:])), f": {why}")
-        for name, why in parts.items()
-    )
-    return folded(
-        f"Left out of this report: {counted(len(parts), 'part')}",
-        element("ul", *items, class_="notes small", id="left-out"),
+SECTION = Section(
+    name="comparison",
+    heading="Comparison",
+    show=lambda material: comparison_section(material.data.result, material.policies),
+    opened=True,
+)
+
+
+def policies_in_words(number: int) -> str:
+    """How many policies."""
+    return "1 policy" if number == 1 else f"{number:,} policies"
+
+
+def _table(result: ReplayResult, policies: Sequence[Marked], own: Sequence[CostAxis]) -> Html:
+    def paid(name: str, shown: Callable[[float | None], str]) -> Callable[[Marked], str]:
+        return lambda policy: shown(policy.result.costs.get(name))
+
+    return columns(
+        "Policies side by side",
+        policies,
+        ("Policy", label),
+        ("EM %", lambda policy: percent(policy.result.em)),
+        (
+            "F1 %",
+            lambda policy: with_interval(percent(policy.result.f1), policy.result.f1_interval),
+        ),
+        ("Acc %", lambda policy: percent(policy.result.acc)),
+        ("Rounds", lambda policy: decimal(policy.result.mean_rounds)),
+        ("Calls", paid("llm_calls", decimal)),
+        *((_cost_head(cost), paid(cost.name, amount)) for cost in own),
+        (two_lines("Prompt", "tokens"), paid("prompt_tokens", count)),
+        (two_lines("Completion", "tokens"), paid("completion_tokens", count)),
+        (two_lines("F1 against", shorten(visible(result.baseline), 20)), _against),
+        (two_lines("F1", "kept %"), lambda policy: percent(policy.result.retained_f1)),
+        (two_lines("F1 over", "fixed-k"), lambda policy: _signed(policy.result.frontier_gain)),
     )
 
 
@@ -110,53 +100,30 @@ def _cost_head(cost: CostAxis) -> Html:
     return two_lines(first, last) if first else join([label])
 
 
-def _row(each: Marked, own: Sequence[CostAxis]) -> tuple[object, ...]:
-    result, costs = each.result, each.result.costs
-    return (
-        label(each),
-        percent(result.em),
-        with_interval(percent(result.f1), result.f1_interval),
-        percent(result.acc),
-        decimal(result.mean_rounds),
-        decimal(costs.get("llm_calls")),
-        *(amount(costs.get(one.name)) for one in own),
-        count(costs.get("prompt_tokens")),
-        count(costs.get("completion_tokens")),
-        element("span", "baseline", class_="tag")
-        if each.baseline
-        else _difference(result.delta_f1),
-        percent(result.retained_f1),
-        _difference(result.frontier_gain),
-    )
+def _against(policy: Marked) -> Html:
+    if policy.baseline:
+        return element("span", "baseline", class_="tag")
+    return _signed(policy.result.delta_f1)
 
 
-def _difference(interval: Interval | None) -> Html:
+def _signed(interval: Interval | None) -> Html:
     return with_interval(signed(None if interval is None else interval.estimate), interval)
 
 
 def _identities(policies: Sequence[Marked]) -> Html:
-    rows = [
+    table = columns(
+        "What each policy is",
+        policies,
+        ("policy", lambda policy: label(policy, policy.result.name)),
+        ("kind", lambda policy: policy.result.kind),
+        ("preset", lambda policy: policy.result.preset or UNKNOWN),
+        ("hash", lambda policy: element("code", policy.result.hash)),
+        ("rule", lambda policy: element("code", policy.facts.summary or UNKNOWN)),
         (
-            label(each, each.result.name),
-            each.result.kind,
-            each.result.preset or UNKNOWN,
-            element("code", each.result.hash),
-            element(
-                "code", UNKNOWN if each.result.policy is None else each.result.policy.facts.summary
-            ),
-            each.result.beyond_record,
-        )
-        for each in policies
-    ]
-    head = (
-        "policy",
-        "kind",
-        "preset",
-        "hash",
-        "rule",
-        two_lines("questions that", "end before its round"),
+            two_lines("questions that", "end before its round"),
+            lambda policy: policy.result.beyond_record,
+        ),
     )
-    table = data_table("What each policy is", head, rows)
     summary = "What each policy is: names, hashes, rules"
     return folded(summary, element("div", table, class_="identities"))
 

@@ -6,39 +6,45 @@ from collections.abc import Sequence
 
 from suffice.measures.costs import CostAxis
 from suffice.report.draw.marks import Marked, label
-from suffice.report.page.section import Section, plain
+from suffice.report.page.section import Section, Shown, plain, two_lines
 from suffice.results.formats import amount
-from suffice.results.markup import Html, data_table, element, join
+from suffice.results.markup import Html, data_table, join
 
 
-def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Section:
+def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Shown:
     """Mean costs per question; those unknown for every policy are named below."""
-    known = [cost for cost in costs if any(_paid(each, cost) is not None for each in policies)]
+    known = [cost for cost in costs if any(_paid(policy, cost) is not None for policy in policies)]
     unknown = [cost.label for cost in costs if cost not in known]
-    table = data_table(
-        "Every cost known here, mean per question",
-        ("policy", *(_head(cost) for cost in known)),
-        [(label(each), *(amount(_paid(each, cost)) for cost in known)) for each in policies],
-    )
-    content = join(
-        [
+    rows = [
+        (label(policy), *(amount(_paid(policy, cost)) for cost in known)) for policy in policies
+    ]
+    head = ("policy", *(_head(cost) for cost in known))
+    table = data_table("Every cost known here, mean per question", head, rows)
+    named = [plain(f"Unknown here: {', '.join(unknown)}.", small=True)] if unknown else []
+    return Shown(
+        finding=f"{len(known)} of {len(costs)} costs are known here",
+        blocks=[
             plain("Means per question. A policy pays for what it reads; - is unknown."),
             table,
-            element("p", f"Unknown here: {', '.join(unknown)}.", class_="plain small")
-            if unknown
-            else "",
-        ]
+            *named,
+        ],
     )
-    finding = f"{len(known)} of {len(costs)} costs are known here"
-    return Section(name="costs", heading="Costs", finding=finding, content=content)
 
 
-def _paid(each: Marked, cost: CostAxis) -> float | None:
+SECTION = Section(
+    name="costs",
+    heading="Costs",
+    part="costs",
+    show=lambda material: costs_section(material.parts["costs"], material.policies),
+)
+
+
+def _paid(policy: Marked, cost: CostAxis) -> float | None:
     if cost.name == "rounds":
-        return each.result.mean_rounds
-    return each.result.costs.get(cost.name)
+        return policy.result.mean_rounds
+    return policy.result.costs.get(cost.name)
 
 
 def _head(cost: CostAxis) -> Html:
     first, last = cost.head
-    return join([first, element("br"), last] if first else [last])
+    return two_lines(first, last) if first else join([last])

@@ -2,188 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
 from suffice.replay.diagnose.selective import AnswerGroup, SelectiveResult
-from suffice.report.draw.marks import Marked, label, short_name
-from suffice.report.draw.svg import Box, Scale, canvas, line, polyline, text
-from suffice.report.page.section import Section, folded, plain
+from suffice.report.draw.marks import Marked, label_of, short_name_of
+from suffice.report.draw.unit_square import UnitSquare, unit_square
+from suffice.report.page.section import Chart, Section, Shown, columns, plain
 from suffice.results.formats import UNKNOWN, amount, counted, estimated, percent
-from suffice.results.markup import Html, data_table, element, join, visible
+from suffice.results.markup import Html, data_table, element, visible
 
-_SIZE = (220.0, 216.0)
-_PANEL = Box(36, 26, 210, 178)
 _MOST_PANELS = 12
 _STEP = 10  # every tenth drawn point is in the table
 
 
-def selective_section(found: Sequence[SelectiveResult], policies: Sequence[Marked]) -> Section:
+def selective_section(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> Shown:
     """Risk-coverage curves, their areas, and the answers above and below a threshold."""
-    of_name = {each.result.name: each for each in policies}
-    confidence = found[0].confidence
+    confidence = results[0].confidence
     whose = "its own confidence" if confidence == "policy" else f"signal {visible(confidence)}"
-    content = join(
-        [
+    return Shown(
+        finding=_finding(results, policies),
+        blocks=[
             plain(
                 f"Answer only where the confidence at the stop is high ({whose}) and decline the rest. "
                 "AUROC: how often a right answer has the higher confidence than a wrong one. AURC: mean risk "
                 "(1 - EM) over all coverages, low is good; excess: above the best possible order."
             ),
-            _figure(found, of_name),
-            _areas(found, of_name),
-            _groups(found, of_name),
-            _abstentions(found, of_name),
-        ]
-    )
-    return Section(
-        name="selective",
-        heading="Selective prediction",
-        finding=_finding(found, of_name),
-        content=content,
+            _curves(results, policies),
+            _areas(results, policies),
+            *_groups(results, policies),
+            *_abstentions(results, policies),
+        ],
     )
 
 
-def _finding(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> str:
-    known = [each for each in found if each.auroc.estimate is not None]
+SECTION = Section(
+    name="selective",
+    heading="Selective prediction",
+    part="selective",
+    show=lambda material: selective_section(material.parts["selective"], material.policies),
+)
+
+
+def _finding(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> str:
+    known = [result for result in results if result.auroc.estimate is not None]
     if not known:
-        return f"{counted(len(found), 'confidence')}, none with an AUROC"
-    best = max(known, key=lambda each: each.auroc.estimate or 0.0)
-    name = short_name(of_name[best.policy]) if best.policy in of_name else best.policy
+        return f"{counted(len(results), 'confidence')}, none with an AUROC"
+    best = max(known, key=lambda result: result.auroc.estimate or 0.0)
     above, below = (percent(group.em.estimate) for group in (best.above, best.below))
     return (
-        f"highest AUROC: {name}, {estimated(best.auroc)}; EM {above}% where it is confident, {below}% "
-        "elsewhere"
+        f"highest AUROC: {short_name_of(best.policy, policies)}, {estimated(best.auroc)}; EM {above}% "
+        f"where it is confident, {below}% elsewhere"
     )
-
-
-def _who(each: SelectiveResult, of_name: Mapping[str, Marked]) -> Html:
-    return label(of_name[each.policy]) if each.policy in of_name else join([each.policy])
 
 
 # --- risk against coverage -----------------------------------------------------------------------
-def _figure(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> Html:
-    shown = found[:_MOST_PANELS]
-    cut = f" {len(found) - len(shown)} more in the table only." if len(shown) < len(found) else ""
-    panels = (
-        element("div", element("p", _who(each, of_name), class_="panel-name"), _panel(each))
-        for each in shown
-    )
-    return element(
-        "figure",
-        element("h3", "Risk against coverage"),
-        element("div", *panels, class_="panels"),
+def _curves(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> Chart:
+    drawn = results[:_MOST_PANELS]
+    more = len(results) - len(drawn)
+    cut = f" {more} more in the table only." if more else ""
+    panels = [
         element(
-            "figcaption",
-            "Line: share of wrong answers (1 - EM) among the most confident ones; dashed: among all. A "
-            f"useful confidence rises from left to right. Declining below the least confidence in the table "
-            f"answers that share.{cut}",
-        ),
-        folded("Numbers: risk against coverage", _curves_table(found, of_name)),
-        class_="wide",
+            "div",
+            element("p", label_of(result.policy, policies), class_="panel-name"),
+            _panel(result),
+        )
+        for result in drawn
+    ]
+    return Chart(
+        heading="Risk against coverage",
+        pictures=panels,
+        caption="Line: share of wrong answers (1 - EM) among the most confident ones; dashed: among all. A "
+        "useful confidence rises from left to right. Declining below the least confidence in the table "
+        f"answers that share.{cut}",
+        table=_curves_table(results, policies),
+        panels=True,
     )
 
 
-def _panel(each: SelectiveResult) -> Html:
-    curve = each.curve.to_json()
-    x = Scale(0, 1, _PANEL.left, _PANEL.right)
-    y = Scale(0, 1, _PANEL.bottom, _PANEL.top)
-    drawn: list[Html] = [text((_PANEL.right, 16), "risk % ↑", "tick end")]
-    for value in (0.0, 0.5, 1.0):
-        drawn.append(line((x(0), y(value)), (x(1), y(value)), "grid"))
-        drawn.append(text((_PANEL.left - 5, y(value) + 4), f"{100 * value:g}", "tick end"))
-        drawn.append(text((x(value), _PANEL.bottom + 15), f"{100 * value:g}", "tick mid"))
-    drawn.append(text(((x(0) + x(1)) / 2, _PANEL.bottom + 32), "answered %", "tick mid"))
-    risks = curve["risk_em"]
-    drawn.append(line((x(0), y(risks[-1])), (x(1), y(risks[-1])), "diagonal"))
-    path = [(x(at), y(risk)) for at, risk in zip(curve["coverage"], risks, strict=True)]
-    drawn.append(polyline(path, "curve adaptive"))
-    return canvas(
-        _SIZE,
-        f"Risk against coverage of {visible(each.policy)}",
-        f"Risk {percent(risks[-1])}% when all are answered; the numbers are in the table below.",
-        drawn,
+def _panel(result: SelectiveResult) -> Html:
+    curve = result.curve.thinned()
+    path = list(zip(curve.coverage.tolist(), curve.risk["em"].tolist(), strict=True))
+    last = path[-1][1]
+    return unit_square(
+        UnitSquare(
+            title=f"Risk against coverage of {visible(result.policy)}",
+            description=f"Risk {percent(last)}% when all are answered; the numbers are in the table below.",
+            x_name="answered %",
+            y_name="risk % ↑",
+            path=path,
+            level=last,
+        )
     )
 
 
-def _curves_table(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> Html:
+def _curves_table(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> Html:
     rows = []
-    for each in found:
-        curve = each.curve.to_json()
-        columns = ("coverage", "confidence", "risk_em", "risk_f1")
-        points = list(zip(*(curve[name] for name in columns), strict=True))
+    for result in results:
+        curve = result.curve.thinned()
+        columns = (curve.coverage, curve.confidence, curve.risk["em"], curve.risk["f1"])
+        points = list(zip(*(column.tolist() for column in columns), strict=True))
+        who = label_of(result.policy, policies)
         # counted from the end, so that full coverage is among them
         for coverage, least, em, f1 in points[(len(points) - 1) % _STEP :: _STEP]:
-            rows.append(
-                (_who(each, of_name), percent(coverage), amount(least), percent(em), percent(f1))
-            )
+            shown = UNKNOWN if math.isnan(least) else amount(least)
+            rows.append((who, percent(coverage), shown, percent(em), percent(f1)))
     head = ("policy", "answered %", "least confidence", "risk by EM, %", "risk by F1, %")
     return data_table("Risk against coverage, every tenth point", head, rows)
 
 
 # --- the tables ----------------------------------------------------------------------------------
-def _areas(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> Html:
-    rows = [
-        (
-            _who(each, of_name),
-            estimated(each.auroc),
-            estimated(each.aurc),
-            estimated(each.excess_aurc),
-            each.undefined,
-        )
-        for each in found
-    ]
-    head = ("policy", "AUROC [95%]", "AURC [95%]", "excess AURC [95%]", "without confidence")
-    return data_table("What each confidence is worth", head, rows)
-
-
-def _groups(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> Html:
-    head = (
-        *("policy", "threshold", "above", "EM above % [95%]", "F1 above %"),
-        *("below", "EM below % [95%]", "F1 below %"),
+def _areas(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> Html:
+    return columns(
+        "What each confidence is worth",
+        results,
+        ("policy", lambda result: label_of(result.policy, policies)),
+        ("AUROC [95%]", lambda result: estimated(result.auroc)),
+        ("AURC [95%]", lambda result: estimated(result.aurc)),
+        ("excess AURC [95%]", lambda result: estimated(result.excess_aurc)),
+        ("without confidence", lambda result: result.undefined),
     )
-    rows = [
-        (
-            _who(each, of_name),
-            UNKNOWN if each.threshold is None else amount(each.threshold),
-            *_group(each.above),
-            *_group(each.below),
-        )
-        for each in found
-    ]
-    median = " (the median)" if found[0].threshold_is_median else ""
-    table = data_table("Answers above and below a confidence", head, rows)
+
+
+def _groups(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> list[Html]:
+    table = columns(
+        "Answers above and below a confidence",
+        results,
+        ("policy", lambda result: label_of(result.policy, policies)),
+        ("threshold", lambda result: amount(result.threshold)),
+        ("above", lambda result: result.above.questions),
+        ("EM above % [95%]", lambda result: _em(result.above)),
+        ("F1 above %", lambda result: _f1(result.above)),
+        ("below", lambda result: result.below.questions),
+        ("EM below % [95%]", lambda result: _em(result.below)),
+        ("F1 below %", lambda result: _f1(result.below)),
+    )
+    median = " (the median)" if results[0].threshold_is_median else ""
     note = f"Above: confidence of at least the threshold{median}; below: the others."
-    return join([table, element("p", note, class_="plain small")])
+    return [table, plain(note, small=True)]
 
 
-def _group(group: AnswerGroup) -> tuple[object, str, str]:
+def _em(group: AnswerGroup) -> str:
     em = group.em
     if em.estimate is None or em.low is None or em.high is None:
-        return group.questions, UNKNOWN, UNKNOWN
-    shown = f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
-    return group.questions, shown, percent(group.f1.estimate)
+        return UNKNOWN
+    return f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
 
 
-def _abstentions(found: Sequence[SelectiveResult], of_name: Mapping[str, Marked]) -> Html:
-    rows = [
-        (
-            _who(each, of_name),
-            percent(each.abstentions.share),
-            *_group(each.answers)[1:],
-            *_group(each.abstentions.others)[1:],
-        )
-        for each in found
-        if each.abstentions.count
-    ]
-    if not rows:
-        return element("p", "No answer at a stop says that it is none.", class_="plain small")
-    head = (
-        *("policy", "abstain %", "EM of all % [95%]", "F1 of all %"),
-        *("EM without them % [95%]", "F1 without them %"),
+def _f1(group: AnswerGroup) -> str:
+    return UNKNOWN if _em(group) == UNKNOWN else percent(group.f1.estimate)
+
+
+def _abstentions(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> list[Html]:
+    abstaining = [result for result in results if result.abstentions.count]
+    if not abstaining:
+        return [plain("No answer at a stop says that it is none.", small=True)]
+    table = columns(
+        "Abstentions at the stop",
+        abstaining,
+        ("policy", lambda result: label_of(result.policy, policies)),
+        ("abstain %", lambda result: percent(result.abstentions.share)),
+        ("EM of all % [95%]", lambda result: _em(result.answers)),
+        ("F1 of all %", lambda result: _f1(result.answers)),
+        ("EM without them % [95%]", lambda result: _em(result.abstentions.others)),
+        ("F1 without them %", lambda result: _f1(result.abstentions.others)),
     )
-    return join(
-        [
-            element("h3", "Answers that say they are none"),
-            data_table("Abstentions at the stop", head, rows),
-        ]
-    )
+    return [element("h3", "Answers that say they are none"), table]

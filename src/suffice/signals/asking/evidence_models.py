@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,27 +12,47 @@ from numpy.typing import NDArray
 from suffice.errors import BackendError
 from suffice.protocols import Encoder, Entailment
 from suffice.signals.asking.memo import KeptEncoder, KeptEntailment
-from suffice.signals.asking.vectors import encoded, unit_rows
-from suffice.signals.asking.whole_record import Asked, Replies, RoundQuestion, ask_rounds
-from suffice.signals.evidence import one_line, seen_texts
-from suffice.signals.recorded import (
-    EVIDENCE_CONSISTENCY,
-    EVIDENCE_CONSISTENCY_MAX,
-    EVIDENCE_CONSISTENCY_TOP1,
-    EVIDENCE_ENTAILMENT,
+from suffice.signals.asking.whole_record import (
+    Asking,
+    Measured,
+    Replies,
+    RoundQuestion,
+    each_round,
 )
-from suffice.signals.spec import UNDEFINED
+from suffice.signals.evidence import one_line, seen_texts
+from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
 
-if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
-
-
 EVIDENCE_SIGNALS = (
-    EVIDENCE_CONSISTENCY.name,
-    EVIDENCE_CONSISTENCY_MAX.name,
-    EVIDENCE_CONSISTENCY_TOP1.name,
+    "evidence_consistency",
+    "evidence_consistency_max",
+    "evidence_consistency_top1",
 )
+
+
+def encoded(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
+    """The vectors of the texts, all read as passages, (len(texts), dimension).
+
+    Raises
+    ------
+    BackendError
+        When the encoder fails or gives other vectors than one finite one for every text.
+    """
+    vectors = encoder.encode(texts, role="passage")
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
+        raise BackendError(
+            f"encoder {encoder.name!r} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
+            "a finite one for every text is needed"
+        )
+    return vectors
+
+
+def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Rows of length 1, in float64; a row of zeros stays."""
+    exact = vectors.astype(np.float64)
+    lengths = np.linalg.norm(exact, axis=1, keepdims=True)
+    found: NDArray[np.float64] = exact / np.where(lengths == 0.0, 1.0, lengths)
+    return found
 
 
 def consistencies(
@@ -158,58 +177,51 @@ def evidence_entailment(view: LoopView, model: Entailment) -> float:
     return float(found.max())
 
 
-Measured = Mapping[str, float]  # by the signal's name, NaN where undefined
-
-
-def encode_rounds(
-    traces: TraceSet,
-    encoder: Encoder,
-    wanted: NDArray[np.bool_],
-    on_progress: Callable[[Asked], None],
-) -> Replies[Measured]:
-    """The three forms of evidence consistency in every row where ``wanted`` (n_rows,) is true.
-
-    A passage is encoded once a question, as long as it is among the last 4,096 texts.
-
-    Raises
-    ------
-    BackendError
-        When every call of the encoder failed.
-    """
+def _encoding(encoder: Encoder) -> RoundQuestion[Measured]:
+    """A passage is encoded once a question, as long as it is among the last 4,096 texts."""
     kept = KeptEncoder(encoder)
-    question: RoundQuestion[Measured] = RoundQuestion(
+    return RoundQuestion(
         what="encoded",
         who="encoder",
         ask=lambda view: evidence_signals(view, kept),
         called=_defined,
         concurrency=kept.concurrency,
     )
-    return ask_rounds(traces, question, wanted, on_progress)
 
 
-def entail_rounds(
-    traces: TraceSet,
-    model: Entailment,
-    wanted: NDArray[np.bool_],
-    on_progress: Callable[[Asked], None],
-) -> Replies[Measured]:
-    """``evidence_entailment`` in every row where ``wanted`` (n_rows,) is true.
-
-    Raises
-    ------
-    BackendError
-        When every call of the model failed.
-    """
+def _entailing(model: Entailment) -> RoundQuestion[Measured]:
     kept = KeptEntailment(model)
-    question: RoundQuestion[Measured] = RoundQuestion(
+    return RoundQuestion(
         what="checked",
         who="entailment model",
         ask=lambda view: {EVIDENCE_ENTAILMENT.name: evidence_entailment(view, kept)},
         called=_defined,
         concurrency=kept.concurrency,
     )
-    return ask_rounds(traces, question, wanted, on_progress)
 
 
 def _defined(values: Measured) -> bool:
     return not any(map(math.isnan, values.values()))
+
+
+ENCODING = Asking(name="encoder", option="--encoder", who="encoder", ask=each_round(_encoding))
+ENTAILING = Asking(name="nli", option="--nli", who="entailment model", ask=each_round(_entailing))
+
+
+def _share(name: str, summary: str, asking: Asking[Replies[Measured]]) -> SignalSpec:
+    needs = ("passages",)
+    return SignalSpec(name=name, summary=summary, low=0.0, high=1.0, asking=asking, needs=needs)
+
+
+EVIDENCE_CONSISTENCY = _share(
+    "evidence_consistency", "(cosine of answer and mean passage + 1) / 2 (paper 2, S2)", ENCODING
+)
+EVIDENCE_CONSISTENCY_MAX = _share(
+    "evidence_consistency_max", "the same with the passage nearest to the answer", ENCODING
+)
+EVIDENCE_CONSISTENCY_TOP1 = _share(
+    "evidence_consistency_top1", "the same with the passage ranked first", ENCODING
+)
+EVIDENCE_ENTAILMENT = _share(
+    "evidence_entailment", "highest probability that a passage entails the answer", ENTAILING
+)

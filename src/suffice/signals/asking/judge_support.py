@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import replace
+from typing import Literal
 
 from suffice.protocols import ChatModel, GenerationRequest, Message
-from suffice.signals.asking.whole_record import Asked, Replies, RoundQuestion, ask_rounds
+from suffice.signals.asking.verdicts import Verdict, add_judge_calls, asking_verdicts
 from suffice.signals.evidence import evidence_text, one_line, seen_passages
-from suffice.signals.recorded import JUDGE_SUPPORT
-from suffice.signals.spec import UNDEFINED, VERDICTS
+from suffice.signals.spec import UNDEFINED, VERDICTS, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round, Usage
-
-if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
-
 
 _INSTRUCTIONS = (
     "Rate from 1 (it does not support it at all) to 5 (it states it) how well the evidence supports "
@@ -64,20 +55,6 @@ _EXAMPLES = (
 )
 _RATING = re.compile(r"\s*(?:Rating:)?\s*([1-5])\s*\.?\s*")
 _MAX_TOKENS = 8
-JUDGE_TOKENS = VERDICTS.tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """A rating and what it cost.
-
-    ``value`` is 1 to 5, NaN when undefined; ``usage`` holds the judge's own call: ``judge_calls``, the
-    ``judge_`` tokens and the seconds. ``failure``: ``None``, or why there is no rating.
-    """
-
-    value: float
-    usage: Usage = field(default_factory=lambda: Usage(judge_calls=0))
-    failure: str | None = None
 
 
 def render_judge_prompt(
@@ -161,88 +138,13 @@ def judged(view: LoopView, model: ChatModel) -> Round:
     )
 
 
-def add_judge_calls(before: Usage, more: Usage) -> Usage:
-    """The usage with further judge calls and their tokens: unknown with unknown, nothing for no call.
-
-    Nothing else of ``more`` is added. Where ``judge_calls`` is ``None`` there were none.
-
-    >>> once = add_judge_calls(Usage(), Usage(judge_calls=1, judge_prompt_tokens=90))
-    >>> once.judge_calls, once.judge_prompt_tokens, once.judge_completion_tokens
-    (1, 90, None)
-    """
-    tokens = {
-        name: _sum(_judge_tokens(before, name), _judge_tokens(more, name)) for name in JUDGE_TOKENS
-    }
-    calls = (before.judge_calls or 0) + (more.judge_calls or 0)
-    return replace(before, judge_calls=calls, **tokens)
-
-
-def _judge_tokens(usage: Usage, name: str) -> int | None:
-    found: int | None = getattr(usage, name)
-    return found if usage.judge_calls else found or 0
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judging(Replies[Verdict]):
-    """What a judge said."""
-
-    @property
-    def undefined(self) -> int:
-        """Rounds with a verdict that is no rating."""
-        return sum(each.failure is not None for each in self.found.values())
-
-    @property
-    def usages(self) -> Mapping[int, Usage]:
-        """Calls and their tokens by row; failed calls are counted, their tokens are unknown."""
-        made = {row: each.usage for row, each in self.found.items()}
-        return made | dict.fromkeys(self.failures, Usage(judge_calls=1))
-
-    @property
-    def calls(self) -> Mapping[int, int]:
-        """Calls by row, failed ones too."""
-        return {row: each.judge_calls or 0 for row, each in self.usages.items()}
-
-    def tokens(self, name: str) -> int | None:
-        """Sum of a token count over the calls answered; ``None``: not reported for all of them.
-
-        ``name`` is ``prompt_tokens``, ``cached_tokens`` or ``completion_tokens``.
-        """
-        asked = [each.usage for each in self.found.values() if each.usage.judge_calls]
-        known = [count for each in asked if (count := getattr(each, f"judge_{name}")) is not None]
-        return sum(known) if len(known) == len(asked) else None
-
-
-def judge_rounds(
-    traces: TraceSet,
-    model: ChatModel,
-    wanted: NDArray[np.bool_],
-    on_progress: Callable[[Asked], None],
-) -> Judging:
-    """Ask ``model`` about every row where ``wanted`` (n_rows,) is true.
-
-    As :func:`~suffice.signals.asking.whole_record.ask_rounds` does: one thread a question, so that a
-    server that keeps prefixes evaluates only what is new.
-
-    Raises
-    ------
-    BackendError
-        When every call failed.
-    """
-    question = RoundQuestion(
-        what="judged",
-        who="judge",
-        ask=lambda view: judge_support(view, model),
-        called=lambda verdict: bool(verdict.usage.judge_calls),
-        concurrency=int(getattr(model, "concurrency", 1)),
-    )
-    replies = ask_rounds(traces, question, wanted, on_progress)
-    return Judging(
-        found=replies.found,
-        failures=replies.failures,
-        left=replies.left,
-        interrupted=replies.interrupted,
-    )
+JUDGING = asking_verdicts("judge_support", judge_support, name="judge", who="judge")
+JUDGE_SUPPORT = SignalSpec(
+    name="judge_support",
+    summary="a judge's rating of the evidence for the answer, 1-5 (paper 0)",
+    needs=("passages",),
+    charges=(VERDICTS,),
+    low=1.0,
+    high=5.0,
+    asking=JUDGING,
+)

@@ -7,15 +7,16 @@ passages.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from suffice.errors import BackendError
 from suffice.protocols import Reranker
-from suffice.signals.asking.whole_record import Asked
+from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, Replies, column_values
 from suffice.signals.evidence import finite, rerank_scores, seen_passages
 from suffice.signals.spec import RERANKS, UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
@@ -59,62 +60,20 @@ def rerank_variance_raw(view: LoopView) -> float:
     return 0.0 if min(scores) == max(scores) else float(np.var(scores))
 
 
-RERANK_TOP_SCORE = SignalSpec(
-    name="rerank_top_score",
-    summary="highest raw reranker score so far",
-    needs=("passages",),
-    answers=False,
-    charges=(RERANKS,),
-    compute=rerank_top_score,
-    asks="--reranker",
-)
-RERANK_VARIANCE = SignalSpec(
-    name="rerank_variance",
-    summary="variance of the normalised reranker scores",
-    needs=("passages",),
-    answers=False,
-    charges=(RERANKS,),
-    low=0.0,
-    high=0.25,
-    compute=rerank_variance,
-    asks="--reranker",
-)
-RERANK_MEAN = SignalSpec(
-    name="rerank_mean",
-    summary="mean raw reranker score",
-    needs=("passages",),
-    answers=False,
-    charges=(RERANKS,),
-    compute=rerank_mean,
-    asks="--reranker",
-)
-RERANK_VARIANCE_RAW = SignalSpec(
-    name="rerank_variance_raw",
-    summary="variance of the raw reranker scores",
-    needs=("passages",),
-    answers=False,
-    charges=(RERANKS,),
-    low=0.0,
-    compute=rerank_variance_raw,
-    asks="--reranker",
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reranking:
+class Reranking(Replies[tuple[float | None, ...]]):
     """What a reranker scored.
 
-    ``scores`` holds by row of the trace set's table the ``rerank_score`` of each of its passages, of
+    ``found`` holds by row of the trace set's table the ``rerank_score`` of each of its passages, of
     the rows where one is new; ``calls`` the calls by row; ``passages`` how many were scored.
     """
 
-    scores: Mapping[int, tuple[float | None, ...]]
     calls: Mapping[int, int]
     passages: int
 
 
 def rerank_passages(
-    traces: TraceSet, reranker: Reranker, on_progress: Callable[[Asked], None]
+    traces: TraceSet, reranker: Reranker, _wanted: NDArray[np.bool_], on_progress: OnProgress
 ) -> Reranking:
     """Score every passage that has no ``rerank_score`` against its question, each once a question.
 
@@ -146,8 +105,10 @@ def rerank_passages(
                 calls[row] = 1
             seen |= new
             row += 1
-        on_progress(Asked(what="reranked", finished=number, planned=traces.n_questions))
-    return Reranking(scores=scores, calls=calls, passages=passages)
+        on_progress(
+            Asked(what="reranked", finished=number, planned=traces.n_questions, unit="questions")
+        )
+    return Reranking(found=scores, calls=calls, passages=passages)
 
 
 def _unscored(rounds: tuple[Round, ...]) -> dict[str, Passage]:
@@ -167,3 +128,79 @@ def _scores(
     if missing:
         raise BackendError(f"the reranker gave no score for passage {missing[0]!r} of {question!r}")
     return scores
+
+
+def _has_scores(traces: TraceSet) -> bool:
+    """Whether a passage carries a reranker's score."""
+    scores = [chunk.flatten().field("rerank_score") for chunk in traces.table["passages"].chunks]
+    return any(chunk.null_count < len(chunk) for chunk in scores)
+
+
+def _columns(traces: TraceSet, reranking: Reranking) -> Mapping[str, list[Any]]:
+    """The passages with the new scores, and the calls; a round of unknown calls made no other ones."""
+    if not reranking.found:
+        return {}
+    rows = column_values(traces, "passages")
+    for row, scores in reranking.found.items():
+        for passage, score in zip(rows[row], scores, strict=True):
+            passage["rerank_score"] = score
+    calls = [
+        (known or 0) + reranking.calls.get(row, 0)
+        for row, known in enumerate(column_values(traces, RERANKS.calls))
+    ]
+    return {"passages": rows, RERANKS.calls: calls}
+
+
+def _summary(reranking: Reranking) -> dict[str, Any]:
+    return {"passages": reranking.passages, "calls": sum(reranking.calls.values())}
+
+
+RERANKING = Asking(
+    name="rerank",
+    option="--reranker",
+    who="reranker",
+    ask=rerank_passages,
+    columns=_columns,
+    summary=_summary,
+    line="the {who} scored {passages} passages",
+    inputs=_has_scores,
+)
+RERANK_TOP_SCORE = SignalSpec(
+    name="rerank_top_score",
+    summary="highest raw reranker score so far",
+    needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
+    compute=rerank_top_score,
+    asking=RERANKING,
+)
+RERANK_VARIANCE = SignalSpec(
+    name="rerank_variance",
+    summary="variance of the normalised reranker scores",
+    needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
+    low=0.0,
+    high=0.25,
+    compute=rerank_variance,
+    asking=RERANKING,
+)
+RERANK_MEAN = SignalSpec(
+    name="rerank_mean",
+    summary="mean raw reranker score",
+    needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
+    compute=rerank_mean,
+    asking=RERANKING,
+)
+RERANK_VARIANCE_RAW = SignalSpec(
+    name="rerank_variance_raw",
+    summary="variance of the raw reranker scores",
+    needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
+    low=0.0,
+    compute=rerank_variance_raw,
+    asking=RERANKING,
+)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 # many for each question under way
 _GIVE_UP_AFTER = 5
 
-_What = Literal["judged", "encoded", "checked", "clustered", "reranked"]
 _Reply = TypeVar("_Reply")
 _Rounds = Sequence[tuple[int, LoopView]]  # of one question, by row
 _Batch = Sequence[tuple[int, _Reply | BackendError]]
@@ -30,12 +30,13 @@ _Batch = Sequence[tuple[int, _Reply | BackendError]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How far it is: rounds for a judge, an encoder or an entailment model, questions for a reranker."""
+    """How far it is, in rounds or in whole questions (``unit``)."""
 
-    what: _What
+    what: str
     finished: int
     failed: int = 0
     planned: int
+    unit: str = "rounds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class RoundQuestion(Generic[_Reply]):
         What a view holds beside question and answer.
     """
 
-    what: _What
+    what: str
     who: str
     ask: Callable[[LoopView], _Reply]
     called: Callable[[_Reply], bool]
@@ -86,11 +87,92 @@ class RoundQuestion(Generic[_Reply]):
     columns: tuple[str, ...] = ("passages",)
 
 
+OnProgress = Callable[[Asked], None]
+Measured = Mapping[str, float]  # by the signal's name, NaN where undefined
+_Found_co = TypeVar("_Found_co", bound=Replies[Any], covariant=True)
+
+
+def column_values(traces: TraceSet, name: str) -> list[Any]:
+    """A column's value in every row; null throughout where there is no such column."""
+    if name not in traces.table.column_names:
+        return [None] * traces.table.num_rows
+    values: list[Any] = traces.table.column(name).to_pylist()
+    return values
+
+
+def _no_columns(_traces: TraceSet, _replies: Any) -> Mapping[str, list[Any]]:
+    return {}
+
+
+def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
+    """How many rounds got values, how many an undefined one, what failed and what was left."""
+    undefined = sum(any(map(math.isnan, values.values())) for values in replies.found.values())
+    return {
+        "rounds": len(replies.found) - undefined,
+        "undefined": undefined,
+        "failed": len(replies.failures),
+        "left": replies.left,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking(Generic[_Found_co]):
+    """How a model is asked for signals of a whole record: what ``suffice signals`` knows of them.
+
+    Parameters
+    ----------
+    name
+        Its key in the command's document.
+    option
+        The option of the command that names the model.
+    who
+        The model, for people.
+    ask
+        Asks the model about the rows where ``wanted`` (n_rows,) is true: its arguments are the traces, the
+        model, ``wanted`` and whom to tell how far it is.
+    values
+        The values that a reply gives, by the signal's name; NaN where undefined.
+    columns
+        The columns that the replies change beside the signals, such as the calls that were made: by the
+        column's name the value of every row.
+    summary
+        What the command says of the replies.
+    line
+        The same for people: a template of ``who`` and the summary's fields.
+    inputs
+        For a model that gives no signals but what they are computed of: whether a record holds any of
+        that. It is asked, and its replies written, before signals are computed.
+    """
+
+    name: str
+    option: str
+    who: str
+    ask: Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], _Found_co]
+    values: Callable[[Any], Measured] = dict
+    columns: Callable[[TraceSet, Any], Mapping[str, list[Any]]] = _no_columns
+    summary: Callable[[Any], dict[str, Any]] = summary_of_values
+    line: str = "the {who} measured {rounds} rounds; {undefined} undefined, {failed} failed"
+    inputs: Callable[[TraceSet], bool] | None = None
+
+
+def each_round(
+    question: Callable[[Any], RoundQuestion[_Reply]],
+) -> Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], Replies[_Reply]]:
+    """The ``ask`` of an :class:`Asking` that puts the question made for a model to every wanted round."""
+
+    def ask(
+        traces: TraceSet, model: Any, wanted: NDArray[np.bool_], on_progress: OnProgress
+    ) -> Replies[_Reply]:
+        return ask_rounds(traces, question(model), wanted, on_progress)
+
+    return ask
+
+
 def ask_rounds(
     traces: TraceSet,
     question: RoundQuestion[_Reply],
     wanted: NDArray[np.bool_],
-    on_progress: Callable[[Asked], None],
+    on_progress: OnProgress,
 ) -> Replies[_Reply]:
     """Ask about every row where ``wanted`` (n_rows,) is true.
 

@@ -3,46 +3,21 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from tests.studies.ab_rag import study_traces
 
 from suffice.bench.ab_rag.run import FORMS, StudySettings, ab_rag_study
 from suffice.bench.ab_rag.show import ab_rag_tables
 from suffice.errors import UsageError
-from suffice.replay.run.compare import ComparisonSettings
+from suffice.replay.settings import ComparisonSettings
 from suffice.signals.registry import SIGNALS
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.table import TraceSet
-
-
-def traces(*, tune: bool = True) -> TraceSet:
-    """Agreement is 1 for right answers and 1/3 for wrong ones; the other signals are noise."""
-    rng = np.random.default_rng(0)
-    records = []
-    for number in range(60):
-        answers = [str(rng.choice(["Oslo", "Rome"])) for _ in range(3)]
-        split = "tune" if tune and number % 2 else "eval"
-        made = make_record(f"q{number:02d}", answers, gold=["Oslo"], split=split)
-        rounds = tuple(
-            replace(
-                each,
-                signals={
-                    "self_consistency": 1.0 if each.answer == "Oslo" else 1 / 3,
-                    "evidence_consistency": float(rng.random()),
-                    "rerank_variance": float(rng.random()) / 4,
-                },
-            )
-            for each in made.rounds
-        )
-        records.append(replace(made, rounds=rounds))
-    return to_trace_set(records)
-
 
 SETTINGS = StudySettings(comparison=ComparisonSettings(resamples=50), taus=(0.3, 0.6, 0.7))
 
 
 def test_every_part_is_there() -> None:
-    study = ab_rag_study(traces(), SETTINGS)
+    study = ab_rag_study(study_traces(), SETTINGS)
     names = [each.name for each in study.comparison.result.policies]
     assert names == ["ab-rag", "ab-rag-corrected", "fixed-1", "fixed-2", "fixed-3"]
     assert [each.policy for each in study.selective] == ["ab-rag", "ab-rag-corrected"]
@@ -54,7 +29,7 @@ def test_every_part_is_there() -> None:
 
 
 def test_each_policy_is_split_at_its_own_threshold() -> None:
-    study = ab_rag_study(traces(), SETTINGS)
+    study = ab_rag_study(study_traces(), SETTINGS)
     published, corrected = study.selective
     assert published.threshold == 0.6
     assert corrected.threshold == study.comparison.result.policies[1].policy.threshold  # type: ignore[union-attr]
@@ -63,7 +38,7 @@ def test_each_policy_is_split_at_its_own_threshold() -> None:
 
 
 def test_the_sweep_agrees_with_the_comparison() -> None:
-    study = ab_rag_study(traces(), SETTINGS)
+    study = ab_rag_study(study_traces(), SETTINGS)
     published, at_06 = study.comparison.result.policies[0], study.swept[1].result
     assert at_06.stops.tolist() == published.stops.tolist()
     assert (at_06.em, at_06.f1, at_06.auroc) == (published.em, published.f1, published.auroc)
@@ -71,7 +46,7 @@ def test_the_sweep_agrees_with_the_comparison() -> None:
 
 
 def test_a_penalty_is_the_reward_turned_round() -> None:
-    base = traces()
+    base = study_traces()
     records = [
         replace(
             record,
@@ -92,12 +67,12 @@ def test_a_penalty_is_the_reward_turned_round() -> None:
 
 
 def test_without_a_tune_split_only_what_needs_no_fitting() -> None:
-    study = ab_rag_study(traces(tune=False), SETTINGS)
+    study = ab_rag_study(study_traces(tune=False), SETTINGS)
     assert [each.name for each in study.comparison.result.policies][:2] == ["ab-rag", "fixed-1"]
 
 
 def test_json_is_strict_and_the_tables_name_every_part() -> None:
-    study = ab_rag_study(traces(), SETTINGS)
+    study = ab_rag_study(study_traces(), SETTINGS)
     document = json.loads(json.dumps(study.to_json(), allow_nan=False))
     assert {"policies", "selective", "tau_sweep", "signals", "not_in_record"} <= document.keys()
     text = ab_rag_tables(study)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tests.unit.bench.hidden_constraints.test_table import (
+from tests.studies.hidden_constraints import (
     GATED,
     about,
     made_cell,

@@ -10,69 +10,33 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from tests.studies.micp import sampled_records, sampled_traces
 
 from suffice.bench.micp.arrays import read_record
-from suffice.bench.micp.found import BASELINE, WAYS, MiCPStudySettings, MiCPTraces
+from suffice.bench.micp.found import BASELINE, WAYS, MiCPStudy, MiCPStudySettings, MiCPTraces
 from suffice.bench.micp.page import micp_page
 from suffice.bench.micp.run import divide, micp_study
 from suffice.bench.micp.table import micp_tables
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on
+from suffice.measures.measures import Measures
+from suffice.policies.micp.fit import FitParts, fit_on
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_fit import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import OBJECTIVES, Objective, calibrate_without_stopping
-from suffice.replay.run.answer_sets import AnswerSetResult, Draws, answer_sets
-from suffice.scoring import Match
+from suffice.replay.run.answer_sets import AnswerSetResult, Resampling, answer_sets
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
+from suffice.trace.rounds.records import Gold
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
-
-NAMES = ("Oslo", "oslo.", "Rome", "Bergen", "", "Paris")
-
-
-def sampled_records(
-    count: int, *, rounds: int = 3, samples: int = 5, seed: int = 0, clusters: bool = False
-) -> list[QuestionRecord]:
-    """Samples that agree more where they are right, passages of which two are right."""
-    rng = np.random.default_rng(seed)
-    made = []
-    for number in range(count):
-        record = make_record(f"q{number:04d}", ["Oslo"] * rounds, gold=["Oslo"])
-        built = []
-        for t, each in enumerate(record.rounds):
-            knows = rng.random() < 0.25 + 0.2 * t
-            weights = np.array([6, 2, 1, 1, 1, 1] if knows else [0, 0, 4, 3, 1, 3], float)
-            drawn = tuple(rng.choice(NAMES, size=samples, p=weights / weights.sum()).tolist())
-            labels = rng.integers(0, 3, size=samples).tolist()
-            first = {label: labels.index(label) for label in labels}
-            passages = tuple(
-                Passage(id=f"p{number}-{t}-{i}", score=float(rng.normal(1.0 if i < 1 else 0.0)))
-                for i in range(3)
-            )
-            built.append(
-                replace(
-                    each,
-                    samples=drawn,
-                    passages=passages,
-                    sample_clusters=tuple(first[label] for label in labels) if clusters else None,
-                )
-            )
-        gold = Gold(answers=("Oslo",), passage_ids=(f"p{number}-0-0", f"p{number}-1-0", "absent"))
-        made.append(replace(record, rounds=tuple(built), gold=gold))
-    return made
-
-
-def sampled_traces(count: int, **options: Any) -> TraceSet:
-    return to_trace_set(sampled_records(count, **options))
 
 
 def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float]:
     """The answer sets and mean rounds of a replay."""
     table = signal_table(test, policy.specs)
     stops = np.minimum(policy.stop_rounds(table), test.last_rounds)
-    found = answer_sets(policy, test, table, stops, Draws(resamples=5))
+    found = answer_sets(policy, Measures(test), stops, Resampling(resamples=5))
     assert found is not None
     return found, float(stops.mean())
 
@@ -81,8 +45,14 @@ def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float
     "fit",
     [
         MiCPSettings(steps=4),
-        MiCPSettings(steps=4, stop_on="top-confidence", penalty=0.1, weight=0.5),
-        MiCPSettings(steps=3, clusters="embedding", match=Match(f1=0.5), rounds=2),
+        pytest.param(
+            MiCPSettings(steps=4, stop_on="top-confidence", penalty=0.1, weight=0.5),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            MiCPSettings(steps=3, clusters="embedding", match_f1=0.5, rounds=2),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_cell_is_what_fitting_and_replaying_its_parts_gives(fit: MiCPSettings) -> None:
@@ -96,7 +66,8 @@ def test_a_cell_is_what_fitting_and_replaying_its_parts_gives(fit: MiCPSettings)
     for number in range(2):
         division = divide(120, settings.shares, 7 + number)
         parts = FitParts(
-            optimize=traces.take(division.optimize), calibrate=traces.take(division.calibrate)
+            optimize=Measures(traces.take(division.optimize)),
+            calibrate=Measures(traces.take(division.calibrate)),
         )
         test = traces.take(division.test)
         for cell in found.cells:
@@ -150,9 +121,15 @@ def test_a_division_is_disjoint_and_of_the_size_asked_for() -> None:
     assert sum(divide(10, (1 / 3, 1 / 3, 1 / 3), 0).sizes) == 10
 
 
-def test_bands_and_exact_intervals_are_of_the_divisions() -> None:
-    found = micp_study([sampled_traces(60)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
-    for cell in found.traces[0].cells:
+@pytest.fixture(scope="module")
+def study() -> MiCPStudy:
+    """Two records of sixty questions, divided three times at six error rates."""
+    traces = [sampled_traces(60), sampled_traces(60, seed=1)]
+    return micp_study(traces, MiCPStudySettings(fit=MiCPSettings(steps=2)))
+
+
+def test_bands_and_exact_intervals_are_of_the_divisions(study: MiCPStudy) -> None:
+    for cell in study.traces[0].cells:
         values = [each.covered / each.questions for each in cell.divisions]
         shown = cell.band("coverage")
         assert (shown.low, shown.high) == (min(values), max(values))
@@ -188,9 +165,7 @@ def test_too_few_questions_are_told_once() -> None:
     assert "18 of 18 at alpha 0.05" in never[0]
 
 
-def test_json_is_strict_and_holds_every_cell() -> None:
-    traces = sampled_traces(60)
-    study = micp_study([traces, traces], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+def test_json_is_strict_and_holds_every_cell(study: MiCPStudy) -> None:
     document = json.loads(json.dumps(study.to_json(), allow_nan=False))
     assert document["seeds"] == [42, 43, 44]
     for each in document["trace_sets"]:
@@ -200,8 +175,7 @@ def test_json_is_strict_and_holds_every_cell() -> None:
         assert each["optimize"] + each["calibrate"] + each["test"] == 60
 
 
-def test_the_tables_keep_within_their_width_and_show_the_cells() -> None:
-    study = micp_study([sampled_traces(60)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+def test_the_tables_keep_within_their_width_and_show_the_cells(study: MiCPStudy) -> None:
     text = micp_tables(study, at=0.2)
     assert max(map(len, text.splitlines())) <= 100
     cell = study.traces[0].cell(0.2, "corrected", "composite").band("mean_rounds")
@@ -211,8 +185,7 @@ def test_the_tables_keep_within_their_width_and_show_the_cells() -> None:
     assert "alpha 0.1:" in micp_tables(study)
 
 
-def test_the_page_escapes_what_it_shows(tmp_path: Any) -> None:
-    study = micp_study([sampled_traces(60)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
+def test_the_page_escapes_what_it_shows(study: MiCPStudy) -> None:
     one = study.traces[0]
     hostile = replace(one.record, source="<script>x</script>.parquet", pipeline="<img src=x>")
     bad = replace(study, traces=(replace(one, record=hostile, notes=("<b>note</b>",)),))
@@ -234,6 +207,7 @@ def test_without_relevance_there_is_no_retention() -> None:
     assert micp_page(study).count('role="img"') == 2
 
 
+@pytest.mark.slow
 def test_a_filter_keeps_what_was_promised_on_average() -> None:
     """A large population: coverage and retention lie near their targets, never far below."""
     settings = MiCPStudySettings(presets=("corrected",), fit=MiCPSettings(steps=4))

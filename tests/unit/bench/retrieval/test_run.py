@@ -13,9 +13,9 @@ from suffice.bench.retrieval.show import retrieval_tables
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
-from suffice.pipelines.loops.indexes import IndexMaker
-from suffice.pipelines.loops.sources import pooled_passages
+from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.retrievers import pooled_passages
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Gold, Passage, Question
 

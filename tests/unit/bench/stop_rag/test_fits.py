@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
-from tests.unit.bench.stop_rag.test_run import ALONE, QUICK, study_records, study_traces
+from tests.studies.stop_rag import ALONE, QUICK, study_records, study_traces
 
 from suffice.bench.stop_rag.fits import FitProgress, fit_variants, settings_of
 from suffice.errors import DataError

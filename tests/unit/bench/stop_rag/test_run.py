@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,14 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
-from tests.tiny_encoder import SMALL, save_tokenizer, vocabulary
+from tests.studies.stop_rag import (
+    ALONE,
+    QUICK,
+    ROUNDS,
+    asked_to_stop,
+    study_records,
+    study_traces,
+)
 
 from suffice.bench.stop_rag import fits as stop_rag_fits
 from suffice.bench.stop_rag.fits import FitProgress
@@ -30,80 +37,59 @@ from suffice.bench.stop_rag.run import stop_rag_study
 from suffice.bench.stop_rag.table import stop_rag_tables
 from suffice.errors import DataError, UsageError
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
-from suffice.policies.stop_rag.fit import StopRAGSettings
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.replay.run.compare import ComparisonSettings, compare
-from suffice.testing.stop_rag_traces import World, stop_rag_records
+from suffice.policies.stop_rag.settings import StopRAGSettings
+from suffice.replay.run.compare import compare
+from suffice.replay.settings import ComparisonSettings
+from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
-from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
-
-ROUNDS = 4
-QUICK = StopRAGSettings(features="signals", min_steps=30, epochs=0.1)
-ALONE = StopRAGStudySettings(variants=("signals",), seeds=2, signals=QUICK, resamples=50)
+from suffice.trace.rounds.records import Gold
+from suffice.trace.rounds.table import TraceSetOrigin
 
 
-def study_records(
-    tune: int = 30, scored: int = 24, *, world: World = "single", asked: bool = True
-) -> list[QuestionRecord]:
-    """Questions of two splits with a gold passage, and what the model says when it is asked to stop."""
-    made = stop_rag_records(world, tune, rounds=ROUNDS, split="tune", seed=1)
-    made += stop_rag_records(world, scored, rounds=ROUNDS, split="eval", seed=2)
-    return [_asked(each, number % 3 + 1) if asked else each for number, each in enumerate(made)]
+@dataclass(frozen=True)
+class Kept:
+    """Settings of a study, and the study in whose folder its policies lie."""
+
+    settings: StopRAGStudySettings
+    study: StopRAGStudy
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        return self.settings.variants
 
 
-def _asked(record: QuestionRecord, wants_from: int) -> QuestionRecord:
-    """The model wants to stop from that round on; one of its actions is lost in round 2."""
-    rounds = []
-    for number, each in enumerate(record.rounds, start=1):
-        said = {
-            "llm_stop": float(number >= wants_from),
-            "malformed_actions": float(number >= 2 and wants_from == 3),
-        }
-        rounds.append(replace(each, signals=said, usage=replace(each.usage, judge_calls=1)))
-    first = record.rounds[1].passages or ()
-    gold = replace(record.gold, passage_ids=(first[0].id, "never found"))
-    return replace(record, rounds=tuple(rounds), gold=gold)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((DEFAULT, SIGNALS), id="two variants"),
+        pytest.param(VARIANTS, id="every variant", marks=pytest.mark.slow),
+    ],
+)
+def kept(
+    request: pytest.FixtureRequest, tiny: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Kept:
+    """Two seeds of each variant, networks over texts by a tiny encoder."""
+    settings = replace(
+        ALONE,
+        variants=request.param,
+        text=StopRAGSettings(encoder=str(tiny), min_steps=6, epochs=0.1, layers=1),
+        folder=tmp_path_factory.mktemp("kept"),
+        f1_kind="squad",
+    )
+    return Kept(settings, stop_rag_study(study_traces(), settings))
 
 
-def study_traces(*sizes: int, **options: Any) -> TraceSet:
-    return to_trace_set(study_records(*sizes, **options))
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import torch
-    import transformers
-
-    folder = tmp_path_factory.mktemp("tiny")
-    words = vocabulary()
-    save_tokenizer(folder, words)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = transformers.BertConfig(vocab_size=len(words), pad_token_id=0, **SMALL)
-        transformers.BertModel(config).save_pretrained(folder)
-    return folder
-
-
-def whole_settings(tiny: Path, **options: Any) -> StopRAGStudySettings:
-    text = StopRAGSettings(encoder=str(tiny), min_steps=6, epochs=0.1, layers=1)
-    return replace(ALONE, variants=VARIANTS, text=text, **options)
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kept")
-
-
-@pytest.fixture(scope="module")
-def study(tiny: Path, kept: Path) -> StopRAGStudy:
-    """Every variant in two seeds, networks over texts by a tiny encoder."""
-    return stop_rag_study(study_traces(), whole_settings(tiny, folder=kept, f1_kind="squad"))
+@pytest.fixture
+def study(kept: Kept) -> StopRAGStudy:
+    return kept.study
 
 
 # --- figures ---------------------------------------------------------------------------------
-def test_every_figure_is_what_a_replay_gives(study: StopRAGStudy, kept: Path) -> None:
-    files = [str(kept / f"{each}-{seed}") for each in VARIANTS for seed in (42, 43)]
+def test_every_figure_is_what_a_replay_gives(kept: Kept) -> None:
+    study, folder = kept.study, kept.settings.folder
+    assert folder is not None
+    files = [str(folder / f"{each}-{seed}") for each in kept.variants for seed in (42, 43)]
     fixed = [f"fixed-{number}" for number in range(1, ROUNDS + 1)]
     found = compare(
         study_traces(),
@@ -112,7 +98,7 @@ def test_every_figure_is_what_a_replay_gives(study: StopRAGStudy, kept: Path) ->
         ),
     ).result.policies
     ours = [
-        *((study.contender(each), number) for each in VARIANTS for number in (0, 1)),
+        *((study.contender(each), number) for each in kept.variants for number in (0, 1)),
         *((study.contender(each), 0) for each in (*fixed, ORACLE, LLM_STOPS)),
     ]
     assert len(found) == len(ours)
@@ -128,10 +114,11 @@ def test_every_figure_is_what_a_replay_gives(study: StopRAGStudy, kept: Path) ->
         np.testing.assert_array_equal(run.stops, policy.stops)
 
 
-def test_who_takes_part(study: StopRAGStudy) -> None:
+def test_who_takes_part(kept: Kept) -> None:
+    study = kept.study
     names = [each.name for each in study.contenders]
     fixed = [f"fixed-{number}" for number in range(1, ROUNDS + 1)]
-    assert names == [*VARIANTS, LLM_STOPS, *fixed, ORACLE]
+    assert names == [*kept.variants, LLM_STOPS, *fixed, ORACLE]
     assert study.fitting == {"tune": 30}
     assert (study.questions, study.rounds, study.full) == (24, ROUNDS, "fixed-4")
     for each in study.of_kind("learned"):
@@ -198,12 +185,13 @@ def test_differences_average_seeds_before_they_are_resampled(study: StopRAGStudy
     assert signals.f1_of == pytest.approx((signals.runs[0].f1_of + signals.runs[1].f1_of) / 2)
 
 
-def test_what_is_compared_with_what(study: StopRAGStudy) -> None:
+def test_what_is_compared_with_what(kept: Kept) -> None:
+    study = kept.study
     pairs = [(each.of, each.against) for each in study.contrasts]
     assert len(set(pairs)) == len(pairs)
     rivals = {study.full, study.best, LLM_STOPS}
-    expected = {(of, each) for of in (*VARIANTS, LLM_STOPS) for each in rivals if of != each}
-    expected |= {(DEFAULT, each) for each in VARIANTS if each != DEFAULT}
+    expected = {(of, each) for of in (*kept.variants, LLM_STOPS) for each in rivals if of != each}
+    expected |= {(DEFAULT, each) for each in kept.variants if each != DEFAULT}
     assert set(pairs) == expected
     assert study.contrast(DEFAULT, SIGNALS) is not None
     assert study.contrast(SIGNALS, DEFAULT) is None
@@ -246,22 +234,19 @@ def no_training(*_: Any, **__: Any) -> StopRAGPolicy:
     raise AssertionError("a policy that is there is not trained again")
 
 
-def test_what_is_fitted_is_found_again(
-    study: StopRAGStudy, tiny: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_fitted_is_found_again(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop_rag_fits, "fit_stop_rag", no_training)
     told: list[FitProgress] = []
-    again = stop_rag_study(
-        study_traces(), whole_settings(tiny, folder=kept, f1_kind="squad"), told.append
-    )
-    assert [each.stage for each in told] == ["found"] * 10 + ["scored"] * 10
-    assert [each.fit.number for each in told] == [*range(1, 11)] * 2
-    for before, now in zip(study.contenders, again.contenders, strict=True):
+    again = stop_rag_study(study_traces(), kept.settings, told.append)
+    count = 2 * len(kept.variants)
+    assert [each.stage for each in told] == ["found"] * count + ["scored"] * count
+    assert [each.fit.number for each in told] == [*range(1, count + 1)] * 2
+    for before, now in zip(kept.study.contenders, again.contenders, strict=True):
         for one, other in zip(before.runs, now.runs, strict=True):
             assert one.to_json() == other.to_json()
         for fit, found in zip(before.fits, now.fits, strict=True):
             assert replace(found, loaded=False, state_seconds=fit.state_seconds) == fit
-    assert any("10 of 10 trainings found in" in each for each in again.notes)
+    assert any(f"{count} of {count} trainings found in" in each for each in again.notes)
 
 
 # --- what is told ----------------------------------------------------------------------------
@@ -336,7 +321,7 @@ def test_a_learned_policy_that_decides_nothing_is_told() -> None:
 def test_a_split_that_validates_is_read() -> None:
     records = study_records()
     more = stop_rag_records("single", 12, rounds=ROUNDS, split="validation", seed=5)
-    records += [_asked(each, 2) for each in more]
+    records += [asked_to_stop(each, wants_from=2) for each in more]
     found = stop_rag_study(to_trace_set(records), ALONE)
     assert found.fitting == {"tune": 30, "validation": 12}
     (signals,) = found.of_kind("learned")

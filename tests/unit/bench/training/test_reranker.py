@@ -16,12 +16,11 @@ from suffice.bench.training.reranker_data import split_questions
 from suffice.bench.training.reranker_scores import compare_rankings
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
-from suffice.retrieval.fusion import HybridRetriever
+from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
 from suffice.retrieval.pairs.interaction_encoder import InteractionModel
 from suffice.retrieval.pairs.training_record import trained_on, training_ids, write_training
-from suffice.retrieval.reranked import RerankedRetriever
 from suffice.testing.conformance import check_reranker, check_retriever
 from suffice.trace.rounds.tokens import passage_tokens
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.bench.ab_rag.test_run import traces as study_traces
+from tests.studies.ab_rag import study_traces
 
 from suffice.cli.main import main
 from suffice.trace.rounds.writer import write_traces

@@ -248,7 +248,7 @@ def test_the_index_is_kept_and_refused_when_it_is_another(
     [
         (["--policy", "ab-rag"], ["rerank_variance", "--retriever hybrid+rerank --reranker PATH"]),
         (["--policy", "ab-rag", "--encoder", "none"], ["evidence_consistency", "--encoder minilm"]),
-        (["--retriever", "hybrid+rerank"], ["--reranker PATH", "train_reranker"]),
+        (["--retriever", "hybrid+rerank"], ["--reranker PATH", "training.reranker"]),
         (["--retriever", "hybrid", "--encoder", "none"], ["needs an encoder"]),
         (["--reranker", "x"], ["--retriever hybrid+rerank"]),
         (["--encoder-model", "m"], ["--encoder URL"]),

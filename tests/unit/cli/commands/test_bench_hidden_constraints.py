@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.bench.hidden_constraints.test_table import made_study
+from tests.studies.hidden_constraints import made_study
 
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings

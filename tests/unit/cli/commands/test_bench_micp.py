@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.bench.micp.test_run import sampled_records
+from tests.studies.micp import sampled_records
 
 from suffice.cli.main import main
 from suffice.trace.rounds.writer import write_traces

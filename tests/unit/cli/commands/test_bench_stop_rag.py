@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
-from tests.unit.bench.stop_rag.test_run import study_records
+from tests.studies.stop_rag import study_records
 
 from suffice.cli.main import main
 from suffice.trace.rounds.writer import write_traces

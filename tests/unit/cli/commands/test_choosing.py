@@ -279,8 +279,8 @@ def test_falling_back_is_printed_with_its_reason(traces: str, tmp_path: Path, ca
         (["--loss", "wrong-stop", "--metric", "acc"], "leave out --metric acc"),
         (["--cost", "usd"], "type --price-model MODEL"),
         (["--split", "dev"], "splits found: eval, tune"),
-        (["--calibrator", "platt"], "--calibrator goes with every method but certified"),
-        (["--preset", "published"], "--preset goes with every method but certified"),
+        (["--calibrator", "platt"], "leave calibrator out"),
+        (["--preset", "published"], "choose from 'corrected'"),
         (["--rule", "own > ?"], "--rule goes with --family thresholds only"),
         (["--family", "fixed", "--grid", "0.5"], "--grid goes with --family thresholds only"),
         (["--family", "fixed", "--signals", "own"], "--signals goes with --family rule only"),
@@ -394,15 +394,20 @@ def test_a_threshold_out_of_range_is_refused_by_replay_too(traces: str, capsys: 
     )
 
 
-@pytest.mark.parametrize("command", ["search", "sweep", "fit"])
+@pytest.mark.parametrize("command", ["search", "sweep", "fit certified"])
 def test_help_states_every_default(command: str, capsys: Say) -> None:
     with pytest.raises(SystemExit) as stopped:
-        build_parser().parse_args([command, "--help"])
+        build_parser().parse_args([*command.split(), "--help"])
     assert stopped.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in {
         "search": ("(default: or)", "(default: f1)", "(default: 40)", "(default: tune)"),
         "sweep": ("(default: tune)", "(default: eval)", "0.20:0.35:0.01"),
-        "fit": ("(default: 0.02)", "(default: 0.95)", "(default: rule)", "(default: corrected)"),
+        "fit certified": (
+            "(default: 0.02)",
+            "(default: 0.95)",
+            "(default: rule)",
+            "(default: corrected)",
+        ),
     }[command]:
         assert part in text

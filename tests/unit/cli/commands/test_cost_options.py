@@ -14,7 +14,7 @@ from suffice.cli.main import main
 from suffice.costs.usage import COSTS
 from suffice.testing.traces import make_record
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.policies.gate.test_fit import informative, judged, plan, step
+from tests.gates import informative, judged, plan, step
 
 from suffice.cli.main import main
 from suffice.policies.file import load_policy
@@ -174,7 +174,7 @@ class TestPlans:
         ("arguments", "expected"),
         [
             (["--split", "eval"], "--split has no meaning for a gate on plan traces"),
-            (["--calibrator", "platt"], "--calibrator has no meaning"),
+            (["--calibrator", "platt"], "takes failure_loss, retrieval_cost; leave calibrator out"),
         ],
     )
     def test_options_without_a_meaning_are_refused(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from suffice.pipelines.answers.calls import AnswerCall, LoopSettings, ask_greedy, ask_majority
+from suffice.pipelines.answers.calls import AnswerCall, ask_greedy, ask_majority
 from suffice.pipelines.answers.prompts import PromptName
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.signals.samples import self_consistency
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import LoopView

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suffice.pipelines.answers.calls import parse_reply
 from suffice.pipelines.answers.follow_up_prompts import (
     FOLLOW_UP,
     VERDICT,
@@ -17,10 +18,9 @@ from suffice.pipelines.answers.follow_up_prompts import (
     Prompt,
     render_reading,
 )
-from suffice.pipelines.answers.parsing import parse_reply
 from suffice.pipelines.answers.prompts import PROMPTS, PromptName
 from suffice.pipelines.loops.follow_up import parse_verdict
-from suffice.pipelines.loops.roles import SearchStep
+from suffice.pipelines.loops.query_loop import SearchStep
 from suffice.protocols import Message
 from suffice.trace.rounds.records import Passage
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.pipelines.answers.parsing import ParsedReply, parse_reply
+from suffice.pipelines.answers.calls import ParsedReply, parse_reply
 
 
 def reply(answer: str, confidence: float | None = None, failure: str | None = None) -> ParsedReply:

@@ -15,7 +15,6 @@ from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.requirements import check_policy
 from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings
-from suffice.pipelines.loops.sources import OwnParagraphs
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import (
@@ -28,6 +27,7 @@ from suffice.protocols import (
     PolicyView,
     StopPolicy,
 )
+from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Passage
 

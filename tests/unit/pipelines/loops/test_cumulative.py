@@ -8,7 +8,7 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
-from suffice.pipelines.loops.sources import OwnParagraphs, pooled_passages
+from suffice.retrieval.retrievers import OwnParagraphs, pooled_passages
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Question, Round
 

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
+from tests.loops.follow_up import (
+    APIS,
+    LETTERS,
+    QUESTION,
+    TOKENS,
+    Api,
+    Heard,
+    Lines,
+    Ranks,
+    kind,
+    passage,
+    text_of,
+)
 
 from suffice.errors import BackendError, UsageError
 from suffice.pipelines.answers.follow_up_prompts import FollowUpPrompts
@@ -22,83 +35,10 @@ from suffice.pipelines.loops.follow_up import (
     SufficiencyAsker,
     parse_verdict,
 )
-from suffice.pipelines.loops.roles import Choice, SearchStep
-from suffice.protocols import Generation, GenerationRequest
+from suffice.pipelines.loops.query_loop import QueryChoice, SearchStep
+from suffice.protocols import GenerationRequest
 from suffice.testing.models import Failures, ScriptedModel
-from suffice.trace.rounds.records import Passage, Question, Round
-
-Api = Literal["chat", "completion"]
-APIS: tuple[Api, ...] = get_args(Api)
-QUESTION = Question(id="q", text="Who was the brother of the founder of Brill Works?")
-LETTERS = "abcdefghij"
-TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens")
-
-
-def text_of(request: GenerationRequest) -> str:
-    if isinstance(request.prompt, str):
-        return request.prompt
-    return "\n\n".join(each.content for each in request.prompt)
-
-
-def kind(request: GenerationRequest) -> str:
-    """What is asked for: a query, a reading, a verdict or an answer."""
-    text = text_of(request)
-    if text.startswith("Answer the question from the document alone"):
-        return "reading"
-    if text.startswith("A main question is to be answered"):
-        return "verdict"
-    wants = text.endswith(("Follow-up:", "Ask the next follow-up question."))
-    return "query" if wants or "\nThat was asked before." in f"\n{text[-90:]}" else "answer"
-
-
-@dataclass
-class Lines:
-    """Replies to each kind of request in order, the last one again and again."""
-
-    query: Sequence[str] = ("Who founded Brill Works?",)
-    reading: Sequence[str] = ("Ada Thorn",)
-    verdict: Sequence[str] = ("Analysis: more.\nDecision: <CONTINUE>",)
-    answer: Sequence[str] = ("Answer: Ben\nConfidence: 4",)
-    given: dict[str, int] = field(default_factory=dict)
-
-    def __call__(self, request: GenerationRequest, _sample: int) -> str:
-        name = kind(request)
-        replies: Sequence[str] = getattr(self, name)
-        at = self.given.get(name, 0)
-        self.given[name] = at + 1
-        return replies[min(at, len(replies) - 1)]
-
-
-class Heard(ScriptedModel):
-    """Keeps what it gave."""
-
-    def __init__(self, lines: Any = None, *, api: Api = "completion", **more: Any) -> None:
-        super().__init__(lines, api=api, **more)
-        self.given: list[tuple[GenerationRequest, Generation]] = []
-
-    def generate(self, request: GenerationRequest) -> Generation:
-        reply = ScriptedModel.generate(self, request)
-        self.given.append((request, reply))
-        return reply
-
-    def of(self, name: str) -> list[GenerationRequest]:
-        return [request for request, _ in self.given if kind(request) == name]
-
-
-def passage(name: str, score: float = 1.0) -> Passage:
-    return Passage(id=name, title=name.upper(), text=f"Fact {name}", score=score)
-
-
-@dataclass
-class Ranks:
-    """The same passages for every query, best first; remembers queries."""
-
-    names: str = LETTERS
-    asked: list[tuple[str, int]] = field(default_factory=list)
-
-    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        self.asked.append((query, k))
-        return [passage(name, 9.0 - at) for at, name in enumerate(self.names)][:k]
+from suffice.trace.rounds.records import Passage, Round
 
 
 def loop(model: ScriptedModel, name: str = "iterative", **settings: Any) -> FollowUpPipeline:
@@ -187,7 +127,9 @@ STEPS = (
 )
 
 
-def choose(*replies: str, api: Api = "completion") -> tuple[Choice, tuple[GenerationRequest, ...]]:
+def choose(
+    *replies: str, api: Api = "completion"
+) -> tuple[QueryChoice, tuple[GenerationRequest, ...]]:
     model = ScriptedModel(list(replies), api=api)
     prompts = FollowUpPrompts(api=api, documents=True, form="answer-first")
     found = FollowUpAgent(model, prompts, max_tokens=48).choose(QUESTION.text, STEPS)

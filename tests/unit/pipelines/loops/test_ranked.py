@@ -14,13 +14,13 @@ from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.loops.ranked import BudgetedPipeline, BudgetedSettings, settle_certainty
-from suffice.pipelines.loops.sources import OwnParagraphs
 from suffice.pipelines.record.recorder import RecorderSettings, Task, record
-from suffice.policies.ab_rag.policy import ABRagPolicy, Certainty
+from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import StopPolicy
+from suffice.protocols import Certainty, StopPolicy
 from suffice.replay.run.engine import stop_rounds
+from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.reranking import rerank_variance
 from suffice.signals.model_confidence import token_probability
 from suffice.testing.encoders import HashingEncoder

@@ -16,15 +16,15 @@ from suffice.errors import UsageError
 from suffice.pipelines.answers.react_prompts import render_agent
 from suffice.pipelines.live.answering import Answering, answer
 from suffice.pipelines.live.controller import Controller
+from suffice.pipelines.loops.query_loop import QueryChoice, SearchStep
 from suffice.pipelines.loops.react import ReactAgent, ReactPipeline, ReactSettings
-from suffice.pipelines.loops.roles import Choice, SearchStep
-from suffice.pipelines.loops.sources import OwnParagraphs
 from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, Message, StopPolicy
 from suffice.replay.run.engine import stop_rounds
-from suffice.signals.asking.judge_support import JUDGE_TOKENS
+from suffice.retrieval.retrievers import OwnParagraphs
+from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, Round
@@ -43,8 +43,8 @@ Api = Literal["chat", "completion"]
 
 
 def choose(
-    *replies: str, api: Api = "completion", refused: Choice | None = None
-) -> tuple[Choice, tuple[GenerationRequest, ...]]:
+    *replies: str, api: Api = "completion", refused: QueryChoice | None = None
+) -> tuple[QueryChoice, tuple[GenerationRequest, ...]]:
     model = ScriptedModel(list(replies), api=api)
     found = ReactAgent(model, max_tokens=64).choose(QUESTION, STEPS, refused=refused)
     assert len(model.requests) == len(replies)

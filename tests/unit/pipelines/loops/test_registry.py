@@ -8,7 +8,7 @@ import pytest
 
 from suffice.datasets.registry import load
 from suffice.pipelines.loops.registry import LOOPS, make_pipeline
-from suffice.pipelines.loops.sources import OwnParagraphs
+from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Round
 

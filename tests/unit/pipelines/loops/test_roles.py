@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.unit.pipelines.loops.test_searching import (
+from tests.loops.query import (
     COST,
     FREE,
     QUESTION,
@@ -17,8 +17,15 @@ from tests.unit.pipelines.loops.test_searching import (
     found,
 )
 
-from suffice.pipelines.loops.roles import Choice, Reading, Roles, SearchStep, Verdict
-from suffice.pipelines.loops.searching import SearchingLoop, SearchSettings
+from suffice.pipelines.loops.query_loop import (
+    QueryChoice,
+    QueryLoop,
+    QueryLoopSettings,
+    QueryReading,
+    Roles,
+    SearchStep,
+    StopVerdict,
+)
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Round
 
@@ -29,33 +36,33 @@ class Reads:
 
     delay_s: float = 0.0
 
-    def read(self, query: str, found: Sequence[Passage]) -> Reading:
+    def read(self, query: str, found: Sequence[Passage]) -> QueryReading:
         time.sleep(self.delay_s)
-        return Reading(answer=f"{query}:{''.join(each.id for each in found)}", usage=COST)
+        return QueryReading(answer=f"{query}:{''.join(each.id for each in found)}", usage=COST)
 
 
 @dataclass
 class Asks:
     """Gives its verdicts in order, and remembers what it was shown."""
 
-    verdicts: list[Verdict]
+    verdicts: list[StopVerdict]
     delay_s: float = 0.0
     seen: list[tuple[SearchStep, ...]] = field(default_factory=list)
 
-    def ask(self, question: str, steps: Sequence[SearchStep]) -> Verdict:
+    def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
         assert question == QUESTION.text
         time.sleep(self.delay_s)
         self.seen.append(tuple(steps))
         return self.verdicts.pop(0)
 
 
-def verdict(*, stops: bool, unread: bool = False) -> Verdict:
-    return Verdict(stops=stops, said="STOP" if stops else "GO ON", usage=COST, unread=unread)
+def verdict(*, stops: bool, unread: bool = False) -> StopVerdict:
+    return StopVerdict(stops=stops, said="STOP" if stops else "GO ON", usage=COST, unread=unread)
 
 
 def loop_of(roles: Roles, model: ScriptedModel | None = None, **settings: Any) -> list[Round]:
-    chosen = SearchSettings(**{"rounds": 2, "step": 1, **settings})
-    loop = SearchingLoop(model or ScriptedModel(), chosen, roles)
+    chosen = QueryLoopSettings(**{"rounds": 2, "step": 1, **settings})
+    loop = QueryLoop(model or ScriptedModel(), chosen, roles)
     return list(loop.rounds(QUESTION, Scripted({"x": found("a", "b"), "y": found("a", "b")})))
 
 
@@ -127,8 +134,8 @@ class Slow(Written):
     """A chooser that takes its time."""
 
     def choose(
-        self, question: str, steps: Sequence[SearchStep], *, refused: Choice | None = None
-    ) -> Choice:
+        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
         time.sleep(0.03)
         return Written.choose(self, question, steps, refused=refused)
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.pipelines.planning.broken_plans import CORPUS, GOOD, Broken
+from tests.broken_plans import CORPUS, GOOD, Broken
 
 from suffice.llm.wire import schema_text
 from suffice.pipelines.planning.fields import plan_steps

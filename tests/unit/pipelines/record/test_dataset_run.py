@@ -11,9 +11,9 @@ from suffice._version import VERSION
 from suffice.datasets.registry import load
 from suffice.errors import DataError, UsageError
 from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings
-from suffice.pipelines.loops.sources import Retrieval, pooled_passages
 from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.pipelines.record.session import RecordSummary
+from suffice.retrieval.retrievers import Retrieval, pooled_passages
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import UsageError
-from suffice.pipelines.record.splits import assign_splits, parse_splits
+from suffice.pipelines.record.dataset_run import assign_splits, parse_splits
 
 SHARES = [
     {"tune": 0.4, "eval": 0.6},

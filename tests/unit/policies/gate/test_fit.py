@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.gates import AGREE, DIFFER, informative, judged, plan, question, step
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.policies.gate.fit import (
@@ -22,39 +22,8 @@ from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateCosts
 from suffice.policies.registry import fit_method, method_and_preset
 from suffice.replay.run.engine import stop_rounds
-from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.plans.plan_set import PlanSet
-from suffice.trace.plans.records import PlanRecord
-from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
-
-AGREE, DIFFER = ("Oslo", "oslo"), ("Oslo", "Rome")
-
-
-def question(
-    name: str, right: Sequence[bool], samples: Sequence[Sequence[str] | None], split: str = "tune"
-) -> QuestionRecord:
-    answers = ["Oslo" if each else "Rome" for each in right]
-    made = make_record(name, answers, gold=["Oslo"], split=split)
-    rounds = tuple(
-        replace(each, samples=None if drawn is None else tuple(drawn))
-        for each, drawn in zip(made.rounds, samples, strict=True)
-    )
-    return replace(made, rounds=rounds)
-
-
-def informative(count: int = 120, *, seed: int = 0) -> TraceSet:
-    """Agreeing samples are right four times in five, others once."""
-    rng = np.random.default_rng(seed)
-    records = []
-    for number in range(count):
-        agree = rng.random(4) < 0.5
-        right = rng.random(4) < np.where(agree, 0.8, 0.2)
-        drawn = [AGREE if each else DIFFER for each in agree]
-        split = "tune" if number % 2 else "eval"
-        records.append(question(f"q{number:03d}", right.tolist(), drawn, split))
-    return to_trace_set(records)
 
 
 class TestRisk:
@@ -208,33 +177,6 @@ class TestPublished:
             ("gate", "published"),
             ("gate", "corrected"),
         ]
-
-
-def plan(
-    name: str, steps: Sequence[Mapping[str, float]], semantic: bool | None, *, seed: int = 0
-) -> PlanRecord:
-    made = make_plan(name, ["ASK"] * len(steps), seed=seed)
-    with_values = tuple(
-        replace(step, values=values) for step, values in zip(made.steps, steps, strict=True)
-    )
-    return replace(made, steps=with_values, outcome=replace(made.outcome, semantic=semantic))
-
-
-def step(agreed: float, conflict: float = 0.0, remaining: float = 0.5) -> dict[str, float]:
-    return {
-        "candidate_agreement": agreed,
-        "contradiction": conflict,
-        "remaining_share": remaining,
-    }
-
-
-def judged(count: int = 40) -> PlanSet:
-    """Runs whose candidates agree succeed four times in five."""
-    records = [
-        plan(f"t{n:02d}", [step(float(n % 2))] * (1 + n % 3), (n % 5 != 0) == bool(n % 2))
-        for n in range(count)
-    ]
-    return PlanSet(records=tuple(records), source="plans")
 
 
 class TestPlans:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.choice import live_policy, samples_read
+from suffice.pipelines.live.ask import choose_policy
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.gate.gate import chosen_action
@@ -45,12 +45,7 @@ def corrected(rounds: int | None = 4, **changes: Any) -> GatePolicy:
 def record(
     samples: Sequence[Sequence[str] | None], answers: Sequence[str] | None = None
 ) -> QuestionRecord:
-    made = make_record("q", answers or ["Oslo"] * len(samples), gold=["Oslo"])
-    rounds = tuple(
-        replace(each, samples=None if drawn is None else tuple(drawn))
-        for each, drawn in zip(made.rounds, samples, strict=True)
-    )
-    return replace(made, rounds=rounds)
+    return make_record("q", answers or ["Oslo"] * len(samples), gold=["Oslo"], samples=samples)
 
 
 def decisions(policy: GatePolicy, made: QuestionRecord) -> list[tuple[float | None, str]]:
@@ -236,6 +231,6 @@ class TestFile:
 def test_live_it_draws_the_samples_it_was_fitted_on(tmp_path: Path) -> None:
     policy = replace(corrected(), samples=5)
     file = save_policy(policy, tmp_path / "gate.json", max_rounds=4)
-    assert samples_read(live_policy(str(file)).policy) == 5
+    assert choose_policy(str(file)).policy.needs.samples == 5
     with pytest.raises(UsageError, match="suffice fit gate TRACES"):
-        live_policy("gate")
+        choose_policy("gate")

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.choice import cluster_cosine
-from suffice.policies.micp.fit import FitParts, MiCPSettings, fit_on, fit_parts
+from suffice.measures.measures import Measures
+from suffice.pipelines.live.requirements import cluster_cosine
+from suffice.policies.micp.fit import FitParts, fit_on, fit_parts
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.registry import fit_method
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import sampled_records, to_trace_set
@@ -53,8 +55,8 @@ def test_another_split_is_divided_by_seed() -> None:
     assert policy.fitted_on["calibration_questions"] == 40
     assert fit(traces, share=0.5).fitted_on["optimize_questions"] == 30
     first, second = (fit_parts(traces, "tune", MiCPSettings(seed=seed)) for seed in (1, 2))
-    assert first.optimize.question_ids != second.optimize.question_ids
-    assert not {*first.optimize.question_ids} & {*first.calibrate.question_ids}
+    assert first.optimize.traces.question_ids != second.optimize.traces.question_ids
+    assert not {*first.optimize.traces.question_ids} & {*first.calibrate.traces.question_ids}
 
 
 def test_a_split_that_is_named_is_the_one_divided() -> None:
@@ -216,7 +218,7 @@ def test_questions_that_end_early_sample_nothing_further() -> None:
 
 def test_parts_of_ones_own() -> None:
     half = np.arange(TRACES.n_questions) % 2 == 0
-    parts = FitParts(optimize=TRACES.take(half), calibrate=TRACES.take(~half))
+    parts = FitParts(optimize=Measures(TRACES.take(half)), calibrate=Measures(TRACES.take(~half)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         policy = fit_on(parts, "corrected", MiCPSettings(alpha=0.2))
@@ -241,6 +243,6 @@ def test_clusters_of_somebody_elses_making_are_taken_and_not_live() -> None:
     by_string = fit(alpha=0.2)
     assert (policy.stops, policy.final) == (by_string.stops, by_string.final)
     with pytest.raises(UsageError, match="does not state"):
-        cluster_cosine(policy, HashingEncoder(8))
+        cluster_cosine(policy.needs.clusters, HashingEncoder(8))
     with pytest.raises(UsageError, match="--cluster-cosine"):
         fit(clusters="embedding")

@@ -12,14 +12,11 @@ pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
 from suffice.errors import SufficeError, UsageError
 from suffice.policies.file import load_policy, policy_hash, save_policy
+from suffice.policies.method import FitRun
 from suffice.policies.registry import fit_method
-from suffice.policies.stop_rag.fit import (
-    StopRAGSettings,
-    TrainingRun,
-    checkpoint_of,
-    fit_stop_rag,
-)
-from suffice.policies.stop_rag.training import Progress
+from suffice.policies.stop_rag.fit import fit_stop_rag
+from suffice.policies.stop_rag.settings import StopRAGSettings
+from suffice.policies.stop_rag.training import TrainingProgress
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
@@ -61,8 +58,8 @@ def test_a_split_of_that_name_validates() -> None:
 
 
 def test_text_is_learned_from_and_survives_its_file(tiny: Path, tmp_path: Path) -> None:
-    seen: list[Progress] = []
-    run = TrainingRun(progress=seen.append, checkpoint=checkpoint_of(tmp_path / "p"))
+    seen: list[TrainingProgress] = []
+    run = FitRun(progress=seen.append, checkpoint=FitRun.checkpoint_of(tmp_path / "p"))
     policy = fit_stop_rag(traces(), "corrected", "tune", text(tiny), run)
     assert {each.stage for each in seen} == {"read", "train"}
     assert seen[-1].done == seen[-1].total == policy.fitted_on["training"]["steps"]
@@ -94,7 +91,7 @@ def test_a_training_that_was_killed_goes_on(tiny: Path, tmp_path: Path) -> None:
     class KilledError(Exception):
         pass
 
-    def kill(now: Progress) -> None:
+    def kill(now: TrainingProgress) -> None:
         if now.stage == "train" and now.done == 4:
             raise KilledError
 
@@ -104,7 +101,7 @@ def test_a_training_that_was_killed_goes_on(tiny: Path, tmp_path: Path) -> None:
             "corrected",
             "tune",
             text(tiny),
-            TrainingRun(progress=kill, checkpoint=checkpoint),
+            FitRun(progress=kill, checkpoint=checkpoint),
         )
     assert checkpoint.exists()
     steps: list[int] = []
@@ -113,7 +110,7 @@ def test_a_training_that_was_killed_goes_on(tiny: Path, tmp_path: Path) -> None:
         "corrected",
         "tune",
         text(tiny),
-        TrainingRun(progress=lambda now: steps.append(now.done), checkpoint=checkpoint),
+        FitRun(progress=lambda now: steps.append(now.done), checkpoint=checkpoint),
     )
     assert len([each for each in steps if each <= 3]) < 6  # it did not begin again
     assert policy_hash(resumed) == policy_hash(whole)
@@ -188,8 +185,8 @@ def test_settings_that_do_not_go_together(options: dict[str, object], said: str)
 
 
 def test_where_checkpoints_go() -> None:
-    assert checkpoint_of(Path("d")) == Path("d/checkpoint.safetensors")
-    assert checkpoint_of(Path("d/p.json")) == Path("d/p.checkpoint.safetensors")
+    assert FitRun.checkpoint_of(Path("d")) == Path("d/checkpoint.safetensors")
+    assert FitRun.checkpoint_of(Path("d/p.json")) == Path("d/p.checkpoint.safetensors")
 
 
 def test_a_constant_network_still_has_a_threshold() -> None:

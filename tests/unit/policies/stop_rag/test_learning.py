@@ -23,7 +23,7 @@ from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import REWARDS, read_rewards, texts_of_traces
 from suffice.policies.stop_rag.text_model import TextScorer
 from suffice.policies.stop_rag.threshold import stop_rounds
-from suffice.policies.stop_rag.training import Progress
+from suffice.policies.stop_rag.training import TrainingProgress
 from suffice.testing.stop_rag_traces import World, stop_rag_records
 from suffice.testing.traces import to_trace_set
 
@@ -132,7 +132,7 @@ def test_a_killed_training_ends_with_the_same_weights(
     whole = train_network(TRAINING, VALIDATION, settings)
     file = tmp_path / "run" / "checkpoint.safetensors"
 
-    def kill(progress: Progress) -> None:
+    def kill(progress: TrainingProgress) -> None:
         if progress.stage == "train" and progress.done == 13:
             raise KilledError
 
@@ -155,7 +155,7 @@ def test_a_killed_training_ends_with_the_same_weights(
 def test_a_finished_training_is_not_repeated(short: TrainSettings, tmp_path: Path) -> None:
     file = tmp_path / "c.safetensors"
     first = train_network(TRAINING, VALIDATION, short, checkpoint=file)
-    steps: list[Progress] = []
+    steps: list[TrainingProgress] = []
     again = train_network(TRAINING, VALIDATION, short, checkpoint=file, progress=steps.append)
     assert same(first, again)
     assert not [each for each in steps if each.stage == "train"]
@@ -208,7 +208,7 @@ def test_what_is_kept_in_memory_changes_nothing(short: TrainSettings, trained_la
 
 
 def test_progress_counts_texts_and_steps(short: TrainSettings) -> None:
-    seen: list[Progress] = []
+    seen: list[TrainingProgress] = []
     train_network(TRAINING, VALIDATION, short, progress=seen.append)
     read = [each for each in seen if each.stage == "read"]
     steps = [each for each in seen if each.stage == "train"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.reference.stop_rag_twins import q_lambda_of_trajectory
+from tests.stop_rag_twins import q_lambda_of_trajectory
 
 from suffice.errors import UsageError
 from suffice.policies.stop_rag.targets import (

@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from suffice.policies import registry as methods
+from suffice.policies.defaults import FLOORS, TEMPLATE, CalibratorKind
 from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr.fit import FLOORS, SIGNALS_READ, TEMPLATE, fit_tasr, tasr_signals
+from suffice.policies.tasr.fit import SIGNALS_READ, fit_tasr, tasr_signals
 from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, sweep_rule
 from suffice.replay.run.engine import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
@@ -128,11 +128,13 @@ def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
 def test_fitting_reads_the_abstentions_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
 
-    def fit(data: FitData, preset: Preset, *, gold: tuple[str, ...]) -> RulePolicy:
+    def fit(
+        data: FitData, preset: Preset, *, gold: tuple[str, ...], calibrator: CalibratorKind
+    ) -> RulePolicy:
         read.append(bool((data.table.signal("abstained") == 1.0).any()))
-        return fit_tasr(data, preset, gold=gold)
+        return fit_tasr(data, preset, gold=gold, calibrator=calibrator)
 
-    monkeypatch.setattr(methods, "fit_tasr", fit)
+    monkeypatch.setattr("suffice.policies.tasr.fit.fit_tasr", fit)
     record = make_record("x", ["none", "none"], gold=["right"], margins=[1.0] * 2, split="tune")
     fitted("corrected", traces_of(record))
     fitted("corrected", traces_of(dataclasses.replace(record, gold=Gold(answers=("none",)))))

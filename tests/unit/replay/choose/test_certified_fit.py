@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.measures.scores import outcomes
+from suffice.measures.measures import Measures
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.replay.choose.certified import CertifySettings
 from suffice.replay.choose.certified_fit import CertifiedPolicy, CertifiedSettings, fit_certified
@@ -283,7 +283,7 @@ def test_questions_of_different_lengths_lose_against_their_own_last_round() -> N
     found = fitted(to_trace_set(made), family={"family": "fixed"}, promise={"max_loss": 0.35})
     assert any("134 questions were recorded to fewer than 4 rounds" in note for note in found.notes)
     given = to_trace_set(made)
-    scored = outcomes(given)
+    scored = Measures(given).scores()
     rows = np.arange(given.n_questions)
     stops = stop_rounds(found.policy, given)
     loss = (scored.f1[rows, given.last_rounds - 1] - scored.f1[rows, stops - 1]).mean()

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.measures.scores import outcomes
-from suffice.replay.choose.search import SearchSettings, search
+from suffice.measures.measures import Measures
+from suffice.replay.choose.search import search
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
 from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.settings import SearchSettings
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
@@ -63,7 +64,7 @@ class Twin:
         self.part = part
         table = signal_table(part, NAMES)
         self.values = {name: table.signal(name) for name in NAMES}
-        scored = outcomes(part)
+        scored = Measures(part).scores()
         self.f1, self.em, self.labelled = scored.f1, scored.em, scored.labelled
         self.last = part.last_rounds
 
@@ -104,7 +105,7 @@ class Twin:
 
 def thresholds(tune: Twin, settings: SearchSettings) -> dict[str, float | None]:
     """Best on tune, the first of equals; ``None``: none under the cap."""
-    assert settings.grid is not None
+    assert settings.grid != "quantiles"
     chosen: dict[str, float | None] = {}
     for name in NAMES:
         if name in BINARY:

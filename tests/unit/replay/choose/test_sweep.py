@@ -19,8 +19,9 @@ from suffice.policies.thresholds import (
     score_stops,
     sweep_rule,
 )
-from suffice.replay.choose.sweep import SweepResult, SweepSettings, find_knee, sweep
+from suffice.replay.choose.sweep import SweepResult, find_knee, sweep
 from suffice.replay.run.engine import stop_rounds
+from suffice.replay.settings import SweepSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet

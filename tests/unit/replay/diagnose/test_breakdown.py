@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.measures.scores import outcomes
 from suffice.replay.diagnose.breakdown import breakdown
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 
 KINDS = ("comparison", "bridge", None)
@@ -32,7 +32,7 @@ def comparison() -> Comparison:
 
 def test_each_type_is_a_replay_of_its_own() -> None:
     found = comparison()
-    scored = outcomes(found.traces)
+    scored = found.measures.scores()
     by_type = breakdown(found.traces, found.result)
     assert [each.type for each in by_type] == ["bridge", "comparison", None]
     assert [each.questions for each in by_type] == [10, 30, 8]

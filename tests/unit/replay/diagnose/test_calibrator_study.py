@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.measures.scores import outcomes
+from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.maps.quality import brier, expected_calibration_error, log_loss
-from suffice.policies.fitting import CalibratorKind, fit_calibrator, fit_data, out_of_fold
+from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE, CalibratorKind
+from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr.fit import FLOORS, MARGIN, TEMPLATE
 from suffice.policies.thresholds import cheapest_within_one_error, sweep_rule
 from suffice.replay.diagnose.calibrator_study import (
     CalibratorScore,
@@ -60,7 +60,7 @@ def test_every_number_is_that_of_its_parts() -> None:
     held_out = whole.only_split("eval")
     values, scored = (
         fit_data(held_out, SIGNALS, split="eval").table.signal(MARGIN),
-        outcomes(held_out),
+        Measures(held_out).scores(),
     )
     for found in study.results:
         oof = out_of_fold(tune, MARGIN, kind=found.kind)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from suffice.replay.diagnose.diagnosis import DiagnosisSettings, diagnosis
-from suffice.replay.diagnose.signal_diagnostics import DiagnosticsSettings
+from suffice.replay.diagnose.diagnosis import diagnosis
+from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.table import TraceSet
 

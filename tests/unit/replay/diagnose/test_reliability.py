@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.measures.scores import outcomes
+from suffice.measures.measures import Measures
 from suffice.numbers.maps.isotonic import IsotonicMap
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.policies.rules.policy import RulePolicy
@@ -81,7 +81,7 @@ def test_reliability_by_round_counts_the_undefined() -> None:
         calibrators={"answer_token_margin": PerRoundCalibrator(maps=(shown,))},
     )
     table = signal_table(traces, policy.specs)
-    first, second = reliability(policy, table, outcomes(traces))
+    first, second = reliability(policy, table, Measures(traces).scores())
     assert (first.round, first.signal, first.undefined) == (1, "answer_token_margin", 1)
     assert [each.predicted for each in first.buckets] == pytest.approx([0.25, 0.75])
     assert [each.right for each in first.buckets] == [1.0, 1.0]

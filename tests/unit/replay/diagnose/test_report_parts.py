@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.replay.choose.search import SearchSettings
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, report_parts
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
+from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
@@ -44,14 +44,14 @@ def test_all_that_the_record_allows() -> None:
         "guarantees": "no policy replayed here carries a guarantee (suffice fit certified)",
         "question types": "no question has a type",
     }
-    assert found.search is not None
-    assert found.search.settings.resamples == 20
-    assert found.sweep is not None
-    assert found.sweep.settings.resamples == 20
-    assert found.diagnostics is not None
-    assert [part.name for part in found.diagnostics.parts] == ["tune", "eval"]
-    assert [each.policy for each in found.selective] == ["tasr"]
-    assert len(found.costs) == 14
+    assert found["search"] is not None
+    assert found["search"].settings.resamples == 20
+    assert found["sweep"] is not None
+    assert found["sweep"].settings.resamples == 20
+    assert found["diagnostics"] is not None
+    assert [part.name for part in found["diagnostics"].parts] == ["tune", "eval"]
+    assert [each.policy for each in found["selective"]] == ["tasr"]
+    assert len(found["costs"]) == 14
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert document["calibrators"]["signal"] == "answer_token_margin"
     assert "naive_low" not in document["search"]["rules"][0]
@@ -65,11 +65,11 @@ def test_without_splits_or_margins_the_reason_is_given(
 ) -> None:
     traces = to_trace_set(records(split=split, margins=margins))
     found = report_parts(traces, compared(traces, "fixed-1"))
-    assert (found.calibrators, found.sweep, found.selective) == (None, None, ())
+    assert (found["calibrators"], found["sweep"], found["selective"]) == (None, None, ())
     for part in ("calibrators", "sweep"):
         assert why in found.left_out[part]
         assert "\n" not in found.left_out[part]
-    assert found.diagnostics is not None
+    assert found["diagnostics"] is not None
 
 
 def test_without_gold_answers_nothing_fails() -> None:
@@ -85,22 +85,22 @@ def test_one_question_each() -> None:
     traces = to_trace_set(made[:2])
     found = report_parts(traces, compared(traces, "fixed-1"))
     assert "sweep" in found.left_out
-    assert found.diagnostics is not None
+    assert found["diagnostics"] is not None
 
 
 def test_a_search_that_cannot_be_is_left_out() -> None:
     traces = to_trace_set(records())
     search = SearchSettings(signals=("nonsense",))
     found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(search=search))
-    assert found.search is None
+    assert found["search"] is None
     assert "nonsense" in found.left_out["search"]
 
 
 def test_only_the_parts_asked_for() -> None:
     traces = to_trace_set(records())
     found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(parts=("costs",)))
-    assert found.costs
-    assert (found.diagnostics, found.sweep, found.left_out) == (None, None, {})
+    assert found["costs"]
+    assert (found["diagnostics"], found["sweep"], found.left_out) == (None, None, {})
     with pytest.raises(UsageError, match="unknown part 'cost'; known: guarantees"):
         PartsSettings(parts=("cost",))
     assert PartsSettings().parts == PARTS
@@ -110,7 +110,7 @@ def test_a_named_confidence_serves_every_policy() -> None:
     traces = to_trace_set(records())
     settings = PartsSettings(confidence="answer_token_margin")
     found = report_parts(traces, compared(traces, "fixed-1"), settings)
-    assert [each.policy for each in found.selective] == ["fixed-1", "fixed-3"]
+    assert [each.policy for each in found["selective"]] == ["fixed-1", "fixed-3"]
 
 
 def with_round_zero(each: QuestionRecord) -> QuestionRecord:
@@ -126,7 +126,7 @@ def test_closed_book_has_no_scores_of_a_round() -> None:
     ]
     traces = to_trace_set(made)
     found = report_parts(traces, compared(traces, "closed-book", "fixed-1"))
-    assert [each.policy for each in found.types[0].policies] == ["fixed-1", "fixed-3"]
+    assert [each.policy for each in found["types"][0].policies] == ["fixed-1", "fixed-3"]
     against = compared(traces, "fixed-1", baseline="closed-book")
     left_out = report_parts(traces, against).left_out
     assert "'closed-book' takes none of the recorded rounds" in left_out["question types"]

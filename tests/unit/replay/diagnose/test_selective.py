@@ -19,7 +19,8 @@ from suffice.replay.diagnose.selective import (
     selective,
     selective_prediction,
 )
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.records import Round, Usage
 

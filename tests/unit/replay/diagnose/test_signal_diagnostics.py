@@ -12,8 +12,9 @@ import pytest
 from suffice.errors import UsageError
 from suffice.measures.scores import score_rounds
 from suffice.numbers.auroc import auroc
-from suffice.replay.diagnose.signal_diagnostics import DiagnosticsSettings, diagnose
+from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.diagnose.signal_separation import cohens_d
+from suffice.replay.settings import DiagnosticsSettings
 from suffice.scoring import exact_match
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set

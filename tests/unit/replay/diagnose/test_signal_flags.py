@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
 from suffice.replay.diagnose.signal_flags import Flag, refuse_unusable, signal_flags
 from suffice.signals.store import with_signals
-from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
@@ -200,9 +200,8 @@ def test_a_signal_that_equals_exact_match_is_told() -> None:
     assert "equals_exact_match" in kinds(signal_flags(stored({"mine": gold}), ["mine"])["mine"])
 
 
-def test_a_table_at_hand_is_used() -> None:
-    traces = to_trace_set(records())
-    table = signal_table(traces, ["abstained", "answer_token_margin"])
-    assert signal_flags(traces, ["abstained"], table=table) == {"abstained": ()}
+def test_measures_at_hand_are_used() -> None:
+    measures = Measures(to_trace_set(records()))
+    assert signal_flags(measures, ["abstained"]) == {"abstained": ()}
     with pytest.raises(UsageError, match="unknown signal 'nothing'"):
-        refuse_unusable(traces, ["nothing"])
+        refuse_unusable(measures, ["nothing"])

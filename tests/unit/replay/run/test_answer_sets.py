@@ -11,8 +11,9 @@ import pytest
 from suffice.policies.file import save_policy
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.registry import fit_method
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.compare import compare
 from suffice.replay.run.results import PolicyResult
+from suffice.replay.settings import ComparisonSettings
 from suffice.scoring import exact_match
 from suffice.signals.table import signal_table
 from suffice.testing.traces import sampled_records, to_trace_set

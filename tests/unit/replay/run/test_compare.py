@@ -16,8 +16,9 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import StopPolicy
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.table import TraceSet
 

@@ -10,8 +10,9 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.replay.diagnose.question_histories import report_data
-from suffice.replay.run.compare import Comparison, ComparisonSettings, compare
+from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.references import closed_book_rounds
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round, Usage
@@ -123,7 +124,7 @@ def test_gold_is_that_of_the_question_whatever_row_0_says(tmp_path: Path) -> Non
     rows[0]["gold_answers"] = None
     write_table(type(table).from_pylist(rows, schema=table.schema), tmp_path / "t.parquet")
     found = read_traces(tmp_path / "t.parquet")
-    assert closed_book_rounds(found).gold == found.gold
+    assert closed_book_rounds(found).traces.gold == found.gold
     assert compared(found, "closed-book").result.policies[0].em == 1.0
 
 

@@ -15,7 +15,8 @@ from suffice.policies.fitting import fit_data, fit_rule
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.candidates import candidates
-from suffice.replay.run.compare import ComparisonSettings, compare
+from suffice.replay.run.compare import compare
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.report.page.section import Section, folded, with_interval
-from suffice.results.markup import element
+from suffice.report.page.section import Chart, Section, Shown, folded, stacked, with_interval
+from suffice.results.markup import Html, element
+
+SHOWN = Shown(finding="a < b", blocks=[element("p", "c")])
 
 
 def test_a_section_says_what_it_found_when_folded() -> None:
-    section = Section(name="x", heading="X", finding="a < b", content=element("p", "c"))
-    assert section.html() == (
+    section = Section(name="x", heading="X", show=lambda _: SHOWN)
+    assert section.html(SHOWN) == (
         '<section id="x" class="more"><details class="fold"><summary><h2>X</h2> '
         '<span class="finding">a &lt; b</span></summary><p>c</p></details></section>'
     )
 
 
 def test_an_opened_section() -> None:
-    section = Section(name="x", heading="X", finding="", content=element("p"), opened=True)
-    assert section.html().startswith('<section id="x"><details class="fold" open>')
+    section = Section(name="x", heading="X", show=lambda _: SHOWN, opened=True)
+    assert section.html(SHOWN).startswith('<section id="x"><details class="fold" open>')
+
+
+def test_charts_in_a_row_stand_side_by_side() -> None:
+    chart = Chart(heading="A", pictures=[Html("<svg></svg>")], caption="b", table=Html("<p>"))
+    figure = (
+        "<figure><h3>A</h3><svg></svg><figcaption>b</figcaption>"
+        "<details><summary>Numbers: A</summary><p></details></figure>"
+    )
+    assert chart.html() == figure
+    text = element("p", "c")
+    assert stacked([text, chart, chart, text]) == (
+        f'<p>c</p><div class="figures">{figure}{figure}</div><p>c</p>'
+    )
+    wide = stacked([replace(chart, panels=True)])
+    assert wide.startswith('<figure class="wide"><h3>A</h3><div class="panels"><svg>')
 
 
 def test_pieces() -> None:

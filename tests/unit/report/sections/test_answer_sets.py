@@ -8,62 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.bench.micp.test_run import sampled_records
+from tests.answer_sets import AGREE, HOSTILE, POLICY, RECORDS, drawn, told
+from tests.studies.micp import sampled_records
 
-from suffice.numbers.conformal.order_statistics import Threshold
-from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.replay.run.candidates import Candidate, candidates
+from suffice.replay.diagnose.question_histories import report_data
+from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.report.draw.marks import marked
-from suffice.report.page.explorer import explorer
 from suffice.report.page.report import render_report
 from suffice.report.sections.answer_sets import answer_sets_section
-from suffice.report.tables.comparison import comparison_table
-from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
-
-HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
-
-POLICY = MiCPPolicy(
-    alpha=0.2,
-    rounds=3,
-    samples=4,
-    stops=(Threshold(0.5), Threshold(0.5)),
-    final=0.5,
-    preset="corrected",
-    notes=("a note <b>",),
-)
-
-
-def drawn(name: str, *samples: tuple[str, ...]) -> QuestionRecord:
-    record = make_record(name, [each[0] for each in samples], gold=["Oslo"])
-    rounds = tuple(
-        replace(each, samples=some) for each, some in zip(record.rounds, samples, strict=True)
-    )
-    return replace(record, rounds=rounds)
-
-
-AGREE, SPLIT, APART = ("Oslo",) * 4, ("Oslo", "Oslo", "Rome", "Rome"), ("a", "b", "c", "d")
-RECORDS = [
-    drawn("early", AGREE, AGREE, AGREE),  # {Oslo}, covered
-    drawn("wrong", ("Rome",) * 4, SPLIT, SPLIT),  # {Rome}, not covered
-    drawn("late", APART, SPLIT, APART),  # {Oslo, Rome, can't}, covered
-    drawn("never", APART, ("Rome", *APART[1:]), APART),  # {can't}, covered
-]
-
-
-def told(
-    records: list[QuestionRecord], policy: MiCPPolicy = POLICY, name: str = "sets"
-) -> ReportData:
-    traces = to_trace_set(records)
-    built = [
-        *candidates(traces, ["fixed-1"]),
-        Candidate(name=name, kind="micp", preset="corrected", policy=policy),
-    ]
-    result = replay(traces, built, ReplaySettings(baseline="fixed-1", resamples=50))
-    return report_data(traces, result)
+from suffice.report.sections.questions import explorer
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import Gold
 
 
 def test_the_table_holds_what_the_sets_are_worth(read_tables: Any) -> None:
@@ -100,7 +57,9 @@ def test_without_gold_answers_the_coverage_is_unknown(read_tables: Any) -> None:
     row = read_tables(section.html()).found["What the answer sets are worth"][1]
     assert (row[2], row[5]) == ("-", "-")
     assert "none measured" in str(section.finding)
-    assert "coverage - of 0.80 promised" in comparison_table(data.result)
+    own = data.result.table("answer sets").data()
+    assert own["coverage"] == [None]
+    assert own["promised"] == [pytest.approx(0.8)]
 
 
 def test_what_the_filter_keeps_is_shown(read_tables: Any) -> None:
@@ -118,8 +77,10 @@ def test_what_the_filter_keeps_is_shown(read_tables: Any) -> None:
     found = sets.retention
     shares = [f"{100 * (each or 0.0):.1f}" for each in (found.passages, found.all, found.shown)]
     assert row[1:] == [*shares, str(found.questions)]
-    line = " ".join(comparison_table(data.result).split())
-    assert f"filter keeps {found.passages:.2f} of right passages" in line
+    own = data.result.table("answer sets").data()
+    assert own["right_kept"] == [found.passages]
+    assert own["all_right_kept"] == [found.all]
+    assert own["shown_kept"] == [found.shown]
     without = answer_sets_section(marked(told(RECORDS).result))
     assert without is not None
     assert "No passage filter can be replayed" in without.html()
@@ -133,7 +94,7 @@ def test_a_report_without_sets_has_no_such_section() -> None:
     assert answer_sets_section(marked(result)) is None
     text = render_report(report_data(traces, result))
     assert 'id="answer-sets"' not in text
-    assert "promised" not in comparison_table(result)
+    assert "promised" not in result.text()
 
 
 def test_the_explorer_holds_every_set() -> None:
@@ -172,21 +133,16 @@ def test_hostile_answers_stay_text(read_tables: Any) -> None:
     assert document["questions"][0][5][1][2][0][0] == HOSTILE
 
 
-def test_the_comparison_table_says_it_in_a_line_each() -> None:
-    lines = comparison_table(told(RECORDS).result).splitlines()
-    said = " ".join(lines)
-    interval = r"coverage 0\.75 \[\d\.\d\d, \d\.\d\d\] of 0\.80 promised; set size 1\.5; "
-    assert re.search(rf"sets: {interval}\s*answer rate 0\.50; objective", said)
-    assert lines.index(next(each for each in lines if each.startswith("sets: "))) < len(lines)
-    narrow = comparison_table(told(RECORDS).result, width=40)
-    own = narrow[narrow.index("sets: coverage") :].split("Note")[0].splitlines()
-    assert max(map(len, own)) <= 40
+def test_the_text_has_a_table_of_them() -> None:
+    said = told(RECORDS).result.text()
+    row = next(line for line in said.splitlines()[10:] if line.startswith("sets"))
+    assert re.match(r"sets +0\.80  0\.75 \[\d\.\d\d, \d\.\d\d\]  1\.5 \[.*\] +0\.50 ", row)
+    narrow = told(RECORDS).result.text(40).splitlines()
+    assert max(map(len, narrow)) <= 40
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "esc\x1b[31m"])
 def test_names_cannot_break_the_line(name: str) -> None:
-    table = comparison_table(told(RECORDS, name=name).result)
+    table = told(RECORDS, name=name).result.text()
     assert "\x1b" not in table
-    assert any(
-        re.search(r"(two lines|esc\[U\+001B\]\[31m): coverage", x) for x in table.splitlines()
-    )
+    assert re.search(r"^(two lines|esc\[U\+001B\]\[31m) +0\.80", table, re.MULTILINE)

@@ -10,7 +10,7 @@ from suffice.results.formats import decimal, fraction, fractions, percent, point
 
 
 def test_every_figure_is_the_studys(gathered: Any, read_tables: Any) -> None:
-    study = gathered.parts.calibrators
+    study = gathered.parts["calibrators"]
     tables = read_tables(calibration_section(study).html()).found
     scores, rules = (
         tables["Calibrators by their probabilities"],
@@ -42,7 +42,7 @@ def test_every_figure_is_the_studys(gathered: Any, read_tables: Any) -> None:
 
 
 def test_the_finding_counts_kinds_that_differ(gathered: Any) -> None:
-    study = gathered.parts.calibrators
+    study = gathered.parts["calibrators"]
     same = [
         replace(
             each,
@@ -61,7 +61,7 @@ def test_the_finding_counts_kinds_that_differ(gathered: Any) -> None:
 
 
 def test_notes_are_sentences_and_text(gathered: Any) -> None:
-    study = replace(gathered.parts.calibrators, notes=("a <b> note",), rule="x > ? <i>")
+    study = replace(gathered.parts["calibrators"], notes=("a <b> note",), rule="x > ? <i>")
     html = calibration_section(study).html()
     assert "<li>A &lt;b&gt; note.</li>" in html
     assert "<code>x &gt; ? &lt;i&gt;</code>" in html

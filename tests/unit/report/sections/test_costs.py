@@ -12,7 +12,7 @@ from suffice.results.formats import amount
 def test_known_costs_are_columns_and_unknown_ones_are_named(
     gathered: Any, read_tables: Any
 ) -> None:
-    result, costs = gathered.comparison.result, gathered.parts.costs
+    result, costs = gathered.comparison.result, gathered.parts["costs"]
     section = costs_section(costs, marked(result))
     rows = read_tables(section.html()).found["Every cost known here, mean per question"]
     known = [

@@ -13,7 +13,7 @@ from suffice.results.formats import p_value
 
 
 def test_a_promise_with_its_terms(gathered: Any) -> None:
-    found = gathered.parts.guarantees
+    found = gathered.parts["guarantees"]
     section = guarantees_section(found, marked(gathered.comparison.result))
     assert section.finding == (
         "certified: at most 90.0 points of expected F1 lost, at confidence 50%"
@@ -28,7 +28,7 @@ def test_a_promise_with_its_terms(gathered: Any) -> None:
 
 def test_falling_back_promises_nothing(gathered: Any) -> None:
     fell = replace(
-        gathered.parts.guarantees[0], fell_back=True, reason="too few", questions_needed=900
+        gathered.parts["guarantees"][0], fell_back=True, reason="too few", questions_needed=900
     )
     section = guarantees_section([fell], ())
     assert section.finding == "certified: nothing certified, takes the full budget"
@@ -48,14 +48,14 @@ def test_falling_back_promises_nothing(gathered: Any) -> None:
     ],
 )
 def test_losses_in_words(gathered: Any, loss: str, metric: str, said: str) -> None:
-    each = replace(gathered.parts.guarantees[0], loss=loss, metric=metric, max_loss=0.02)
+    each = replace(gathered.parts["guarantees"][0], loss=loss, metric=metric, max_loss=0.02)
     assert said in guarantees_section([each], ()).html()
 
 
 def test_missing_terms_and_hostile_ones(gathered: Any, read_tables: Any) -> None:
     evil = "<img src=x>"
     each = replace(
-        gathered.parts.guarantees[0],
+        gathered.parts["guarantees"][0],
         policy=evil, rule=evil, reason=evil, family=evil, correction=evil, cost_label=evil,
         source=evil, split=evil, max_loss=None, p_value=None, members=None, elsewhere=True,
         more={evil: evil},

@@ -17,7 +17,7 @@ HOSTILE = "a > 0 <img src=x onerror=alert(1)>"
 
 
 def test_every_rule_shown_has_the_searchs_numbers(gathered: Any, read_tables: Any) -> None:
-    found = gathered.parts.search
+    found = gathered.parts["search"]
     tables = read_tables(search_section(found).html()).found
     for number, (each, row) in enumerate(zip(found.rules[:15], tables[TABLE][1:], strict=True), 1):
         assert row[0] == f"{number}{each.rule}{' front' if each.pareto else ''}"
@@ -37,7 +37,7 @@ def test_every_rule_shown_has_the_searchs_numbers(gathered: Any, read_tables: An
 
 
 def test_naive_intervals_only_when_asked(gathered: Any, read_tables: Any) -> None:
-    found = gathered.parts.search
+    found = gathered.parts["search"]
     assert "alone" not in search_section(found).html()
     html = search_section(found, naive=True).html()
     rows = read_tables(html).found[TABLE]
@@ -55,7 +55,7 @@ def test_naive_intervals_only_when_asked(gathered: Any, read_tables: Any) -> Non
     ],
 )
 def test_the_finding_counts_after_correction(gathered: Any, significant: int, said: str) -> None:
-    found = gathered.parts.search
+    found = gathered.parts["search"]
     rules = tuple(
         replace(each, p_holm=0.01 if number < significant else 1.0)
         for number, each in enumerate(found.rules)
@@ -66,7 +66,7 @@ def test_the_finding_counts_after_correction(gathered: Any, significant: int, sa
 
 
 def test_hostile_rules_and_conditions_stay_text(gathered: Any, read_tables: Any) -> None:
-    found = gathered.parts.search
+    found = gathered.parts["search"]
     rules = tuple(replace(each, rule=HOSTILE) for each in found.rules)
     thresholds = tuple(
         replace(each, signal=HOSTILE, condition=HOSTILE) for each in found.thresholds
@@ -78,7 +78,7 @@ def test_hostile_rules_and_conditions_stay_text(gathered: Any, read_tables: Any)
 
 
 def test_thousands_of_rules_of_one_place_are_one_dot_and_letters_run_out(gathered: Any) -> None:
-    found = gathered.parts.search
+    found = gathered.parts["search"]
     rule = replace(found.rules[0], pareto=False, f1=0.5, cost=2.0)
     ends = Interval(estimate=0.5, low=0.4, high=0.6)
     front = [

@@ -11,7 +11,7 @@ from suffice.results.formats import amount, estimated, percent
 
 
 def test_every_figure_is_the_results(gathered: Any, read_tables: Any) -> None:
-    found = gathered.parts.selective
+    found = gathered.parts["selective"]
     assert [each.policy for each in found] == ["tasr", "tasr-corrected"]
     html = selective_section(found, marked(gathered.comparison.result)).html()
     tables = read_tables(html).found
@@ -31,7 +31,7 @@ def test_every_figure_is_the_results(gathered: Any, read_tables: Any) -> None:
 
 
 def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any, read_tables: Any) -> None:
-    found = gathered.parts.selective
+    found = gathered.parts["selective"]
     rows = read_tables(selective_section(found, ()).html()).found[
         "Risk against coverage, every tenth point"
     ]
@@ -47,17 +47,17 @@ def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any, read_t
 
 
 def test_the_finding_says_what_the_best_confidence_is_worth(gathered: Any) -> None:
-    found = gathered.parts.selective
+    found = gathered.parts["selective"]
     best = max(found, key=lambda each: each.auroc.estimate)
     finding = str(selective_section(found, ()).finding)
     assert finding.startswith(f"highest AUROC: {best.policy}, {estimated(best.auroc)}")
     assert f"EM {percent(best.above.em.estimate)}% where it is confident" in finding
-    blank = [replace(each, auroc=replace(each.auroc, value=None)) for each in found]
+    blank = [replace(each, auroc=replace(each.auroc, estimate=None)) for each in found]
     assert "none with an AUROC" in str(selective_section(blank, ()).finding)
 
 
 def test_abstentions_are_counted_or_said_to_be_none(gathered: Any, read_tables: Any) -> None:
-    found = gathered.parts.selective
+    found = gathered.parts["selective"]
     assert "No answer at a stop says that it is none." in selective_section(found, ()).html()
     some = replace(found[0], abstentions=replace(found[0].abstentions, count=3, share=0.075))
     rows = read_tables(selective_section([some], ()).html()).found["Abstentions at the stop"]
@@ -66,7 +66,7 @@ def test_abstentions_are_counted_or_said_to_be_none(gathered: Any, read_tables: 
 
 def test_hostile_names_stay_text(gathered: Any, read_tables: Any) -> None:
     evil = "<img src=x>"
-    found = [replace(each, policy=evil, confidence=evil) for each in gathered.parts.selective]
+    found = [replace(each, policy=evil, confidence=evil) for each in gathered.parts["selective"]]
     html = selective_section(found, ()).html()
     assert "img" not in read_tables(html).tags
     assert "signal &lt;img src=x&gt;" in html

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.report.draw.marks import marked
-from suffice.report.sections.signals import signals_section
+from suffice.report.sections.signals import SECTION, signals_section
 from suffice.results.formats import decimal, estimated, percent, points
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -15,14 +15,14 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 def test_every_figure_is_the_diagnostics(gathered: Any, read_tables: Any) -> None:
     parts = gathered.parts
     policies = marked(gathered.comparison.result)
-    section = signals_section(parts.diagnostics, parts.types, policies)
+    section = signals_section(parts["diagnostics"], parts["types"], policies)
     tables = read_tables(section.html()).found
     rows = {
         row[0].split(" low ")[0]: row
         for row in tables["Separation of right from wrong answers by each signal"]
     }
-    assert len(rows) == len(parts.diagnostics.signals) + 1
-    for each in parts.diagnostics.signals:
+    assert len(rows) == len(parts["diagnostics"].signals) + 1
+    for each in parts["diagnostics"].signals:
         pooled = [each.parts[name].pooled for name in ("tune", "eval")]
         assert rows[each.name][1:] == [
             *(estimated(one.auroc) for one in pooled),
@@ -32,7 +32,9 @@ def test_every_figure_is_the_diagnostics(gathered: Any, read_tables: Any) -> Non
         ]
     by_round = tables["AUROC of every signal, pooled and by round"]
     margin = next(row for row in by_round if row[:2] == ["answer_token_margin", "eval"])
-    found = next(each for each in parts.diagnostics.signals if each.name == "answer_token_margin")
+    found = next(
+        each for each in parts["diagnostics"].signals if each.name == "answer_token_margin"
+    )
     assert margin[2] == percent(found.parts["eval"].defined)
     assert margin[4:] == [
         decimal(each.separation.auroc.estimate) for each in found.parts["eval"].rounds
@@ -40,17 +42,17 @@ def test_every_figure_is_the_diagnostics(gathered: Any, read_tables: Any) -> Non
 
 
 def test_the_finding_names_the_highest_auroc_of_eval(gathered: Any) -> None:
-    found = gathered.parts.diagnostics
+    found = gathered.parts["diagnostics"]
     best = max(found.signals, key=lambda each: each.parts["eval"].pooled.auroc.estimate or 0.0)
     section = signals_section(found, (), ())
     assert str(section.finding).startswith(
         f"highest AUROC on eval: {best.name}, {estimated(best.parts['eval'].pooled.auroc)}"
     )
-    assert not section.opened
+    assert not SECTION.opened
 
 
 def test_correlations_are_the_lower_triangle(gathered: Any, read_tables: Any) -> None:
-    found = gathered.parts.diagnostics
+    found = gathered.parts["diagnostics"]
     html = signals_section(found, (), ()).html()
     matrix = read_tables(html).found["Spearman's rank correlation in hundredths, on eval"]
     correlations = found.parts[-1].correlations
@@ -64,11 +66,11 @@ def test_correlations_are_the_lower_triangle(gathered: Any, read_tables: Any) ->
 def test_types_and_policies(gathered: Any, read_tables: Any) -> None:
     parts = gathered.parts
     html = signals_section(
-        parts.diagnostics, parts.types, marked(gathered.comparison.result)
+        parts["diagnostics"], parts["types"], marked(gathered.comparison.result)
     ).html()
     rows = read_tables(html).found["Policies by question type"][1:]
-    assert len(rows) == sum(len(kind.policies) for kind in parts.types)
-    kind, each = parts.types[0], parts.types[0].policies[1]
+    assert len(rows) == sum(len(kind.policies) for kind in parts["types"])
+    kind, each = parts["types"][0], parts["types"][0].policies[1]
     assert rows[1] == [
         "bridge",
         f"{kind.labelled} questions",
@@ -82,7 +84,7 @@ def test_types_and_policies(gathered: Any, read_tables: Any) -> None:
 
 
 def test_hostile_names_stay_text(gathered: Any, read_tables: Any) -> None:
-    found, types = gathered.parts.diagnostics, gathered.parts.types
+    found, types = gathered.parts["diagnostics"], gathered.parts["types"]
     first = replace(
         found.signals[0],
         name=HOSTILE,
@@ -113,9 +115,9 @@ def _flag(found: Any) -> Any:
 
 
 def test_one_part_without_gold_has_no_drift_and_no_numbers(gathered: Any, read_tables: Any) -> None:
-    found = gathered.parts.diagnostics
+    found = gathered.parts["diagnostics"]
     part = found.parts[-1].name
-    blank = replace(found.signals[0].parts[part].pooled.auroc, value=None, low=None, high=None)
+    blank = replace(found.signals[0].parts[part].pooled.auroc, estimate=None, low=None, high=None)
     signals = tuple(
         replace(
             each,

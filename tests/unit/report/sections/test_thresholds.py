@@ -13,12 +13,12 @@ from suffice.results.formats import decimal, percent, points, signed
 
 
 def test_every_threshold_stands_in_the_table(gathered: Any, read_tables: Any) -> None:
-    sweep = gathered.parts.sweep
+    sweep = gathered.parts["sweep"]
     rows = read_tables(thresholds_section(sweep).html()).found["Every threshold on both splits"]
     for each, row in zip(sweep.points, rows[1:], strict=True):
         assert row[0] == f"{each.threshold:g}"
-        assert ("chosen" in row[1]) == (each.threshold == sweep.chosen)
-        assert row[2:] == [
+        assert ("chosen" in row[-1]) == (each.threshold == sweep.chosen)
+        assert row[1:-1] == [
             percent(each.tune_f1),
             percent(each.tune_error),
             decimal(each.tune_rounds),
@@ -30,7 +30,7 @@ def test_every_threshold_stands_in_the_table(gathered: Any, read_tables: Any) ->
 
 
 def test_gaps_and_choice_are_stated(gathered: Any) -> None:
-    sweep = gathered.parts.sweep
+    sweep = gathered.parts["sweep"]
     section = thresholds_section(sweep)
     for gap in (sweep.selection_gap, sweep.split_gap):
         assert points(gap) in section.html()
@@ -41,11 +41,11 @@ def test_gaps_and_choice_are_stated(gathered: Any) -> None:
 
 
 def test_the_band_encloses_tune_f1(gathered: Any) -> None:
-    html = thresholds_section(gathered.parts.sweep).html()
+    html = thresholds_section(gathered.parts["sweep"]).html()
     band, curve = (
         [tuple(map(float, pair.split(","))) for pair in found.split()]
         for found in (
-            re.findall(r'<polygon points="([^"]+)" class="band"', html)[0],
+            re.findall(r'<polygon points="([^"]+)" class="band fixed"', html)[0],
             re.findall(r'<polyline points="([^"]+)" class="curve fixed"', html)[0],
         )
     )
@@ -66,6 +66,6 @@ def test_the_band_encloses_tune_f1(gathered: Any) -> None:
 def test_a_knee_that_is_not_clear_is_not_claimed(
     gathered: Any, knee: float | None, warning: str | None, said: str
 ) -> None:
-    sweep = gathered.parts.sweep
+    sweep = gathered.parts["sweep"]
     found = replace(sweep.knee, threshold=knee, warning=warning, share=0.9)
     assert str(thresholds_section(replace(sweep, knee=found)).finding).endswith(said)

@@ -60,7 +60,11 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(num_labels=3 if name == "three" else 1)
 
     torch = SimpleNamespace(nn=SimpleNamespace(Identity=identity))
-    modules = {"torch": torch, "sentence_transformers": SimpleNamespace(CrossEncoder=load)}
+    modules = {
+        "torch": torch,
+        "sentence_transformers": SimpleNamespace(CrossEncoder=load),
+        "transformers.utils.logging": SimpleNamespace(is_progress_bar_enabled=lambda: False),
+    }
     monkeypatch.setattr(pair_networks, "require", lambda name, **_: modules[name])
 
 

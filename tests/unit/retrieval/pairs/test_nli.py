@@ -48,6 +48,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return models[name]
 
     modules = {
+        "transformers.utils.logging": SimpleNamespace(is_progress_bar_enabled=lambda: False),
         "sentence_transformers": SimpleNamespace(CrossEncoder=load),
         "torch": SimpleNamespace(nn=SimpleNamespace(Identity=lambda: "identity")),
     }

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from suffice.errors import BackendError
 from suffice.protocols import Message
 from suffice.signals.asking.judge_support import (
-    JUDGE_TOKENS,
-    add_judge_calls,
     judge_support,
     judged,
     parse_rating,
     render_judge_prompt,
 )
+from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import LoopView, Passage, Round, Usage
 

@@ -11,7 +11,8 @@ import pytest
 
 from suffice.errors import BackendError, UsageError
 from suffice.protocols import Generation, GenerationRequest
-from suffice.signals.asking.judge_support import Judging, judge_rounds
+from suffice.signals.asking.judge_support import JUDGING
+from suffice.signals.asking.verdicts import Judging
 from suffice.signals.asking.whole_record import Asked
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record, to_trace_set
@@ -34,7 +35,7 @@ def ask(
     seen: list[Asked] = []
     rows = found.table.num_rows
     chosen = np.ones(rows, bool) if wanted is None else np.array(wanted)
-    return judge_rounds(found, model, chosen, seen.append), seen
+    return JUDGING.ask(found, model, chosen, seen.append), seen
 
 
 class Together(ScriptedModel):

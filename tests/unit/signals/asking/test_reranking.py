@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from suffice.errors import BackendError
@@ -12,6 +13,8 @@ from suffice.signals.asking.reranking import rerank_passages
 from suffice.signals.asking.whole_record import Asked
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
+
+ALL = np.ones(0, bool)  # a reranker goes by its passages
 
 
 class ByLength:
@@ -51,10 +54,10 @@ def test_each_passage_is_scored_once_a_question_and_old_scores_stay() -> None:
         [with_passages("p", [A, SCORED], [A], [B, A], [BARE]), with_passages("q", [A], [C])]
     )
     seen: list[Asked] = []
-    reranking = rerank_passages(found, reranker, seen.append)
+    reranking = rerank_passages(found, reranker, ALL, seen.append)
     assert reranker.asked == [("What is p?", ("a", "b")), ("What is q?", ("a", "c"))]
     assert reranking.passages == 4
-    assert reranking.scores == {
+    assert reranking.found == {
         0: (-3.0, 7.0),
         1: (-3.0,),
         2: (-2.0, -3.0),
@@ -62,19 +65,19 @@ def test_each_passage_is_scored_once_a_question_and_old_scores_stay() -> None:
         5: (-1.0,),
     }
     assert reranking.calls == {0: 1, 2: 1, 4: 1, 5: 1}  # the second round added nothing new
-    assert seen[-1] == Asked(what="reranked", finished=2, planned=2)
+    assert seen[-1] == Asked(what="reranked", finished=2, planned=2, unit="questions")
 
 
 def test_a_question_without_anything_to_score_is_not_asked_about() -> None:
     reranker = ByLength()
     reranking = rerank_passages(
-        to_trace_set([with_passages("p", [SCORED], [BARE])]), reranker, lambda _: None
+        to_trace_set([with_passages("p", [SCORED], [BARE])]), reranker, ALL, lambda _: None
     )
-    assert (reranker.asked, reranking.scores, reranking.calls) == ([], {}, {})
+    assert (reranker.asked, reranking.found, reranking.calls) == ([], {}, {})
 
 
 def test_a_reranker_that_drops_a_passage_is_refused() -> None:
     with pytest.raises(BackendError, match="no score for passage 'b' of 'What is p\\?'"):
         rerank_passages(
-            to_trace_set([with_passages("p", [A], [B])]), ByLength(drop="b"), lambda _: None
+            to_trace_set([with_passages("p", [A], [B])]), ByLength(drop="b"), ALL, lambda _: None
         )

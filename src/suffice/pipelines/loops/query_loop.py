@@ -1,0 +1,445 @@
+"""The mechanism of loops in which every round sends a query of its own, chosen from what was found so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Protocol
+
+from suffice.errors import InternalError
+from suffice.options import Option
+from suffice.pipelines.answers.calls import usage_sum
+from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
+from suffice.pipelines.loops.settings import LoopSettings, check_least
+from suffice.protocols import ChatModel, Encoder, Message, PassageFilter, Retriever
+from suffice.signals.asking.verdicts import add_judge_calls
+from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
+from suffice.trace.rounds.records import Passage, Question, Round, Usage
+
+
+# --- who does what --------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchStep:
+    """A search that was made.
+
+    Parameters
+    ----------
+    said
+        What the chooser said, in the form in which later prompts repeat it.
+    query
+        What was sent.
+    found
+        The passages it found that had not been found before, whatever a filter drops.
+    shown
+        Those that the answerer sees of this round.
+    answer
+        What a reader answered to the query from ``found``; empty without one.
+    """
+
+    said: str
+    query: str
+    found: tuple[Passage, ...]
+    shown: tuple[Passage, ...] = ()
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryChoice:
+    """What a chooser wants.
+
+    Parameters
+    ----------
+    query
+        To be sent.
+    said
+        What it said in the form in which later prompts repeat it.
+    action
+        Everything it generated, as it came.
+    usage
+        Its calls and their tokens.
+    finishes
+        Whether it would end instead.
+    unread
+        Whether nothing it said could be read, so that the query is the question.
+    """
+
+    query: str
+    said: str
+    action: str
+    usage: Usage
+    finishes: bool = False
+    unread: bool = False
+
+
+class QueryChooser(Protocol):
+    """Chooses the next query. Safe to call from several threads."""
+
+    def choose(
+        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
+        """What to do after these steps.
+
+        ``refused`` is the choice to end that was not granted: one that searches is wanted instead.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReading:
+    """What a query's passages answer to it, and what finding that out cost."""
+
+    answer: str
+    usage: Usage
+
+
+class QueryReader(Protocol):
+    """Answers a query from what it found. Safe to call from several threads."""
+
+    def read(self, query: str, found: Sequence[Passage]) -> QueryReading:
+        """The intermediate answer; ``found`` may be empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopVerdict:
+    """Whether the model would end here; ``unread``: nothing it said could be read, so it goes on."""
+
+    stops: bool
+    said: str
+    usage: Usage
+    unread: bool = False
+
+
+class StopAsker(Protocol):
+    """Asks whether what was found suffices. Safe to call from several threads."""
+
+    def ask(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
+        """The verdict after these steps."""
+        ...
+
+
+FinalPrompt = Callable[[str, Sequence[SearchStep]], str | tuple[Message, ...]]
+"""The prompt that asks for the question's answer after these steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Who does what in a loop.
+
+    Parameters
+    ----------
+    chooser
+        Chooses queries.
+    reader
+        Answers each query from what it found; ``None``: nobody does.
+    asker
+        Says after each round whether to end; ``None``: the chooser's own wish to end counts.
+    prompt
+        Asks for the answer from the steps; ``None``: it is asked for from the passages alone.
+    """
+
+    chooser: QueryChooser
+    reader: QueryReader | None = None
+    asker: StopAsker | None = None
+    prompt: FinalPrompt | None = None
+
+
+# --- the loop -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryLoopSettings(LoopSettings):
+    """How rounds are made: each sends one query and shows what it finds that is new.
+
+    Parameters
+    ----------
+    step
+        At most so many passages more in each round.
+    verdicts
+        Whether the model is asked after each round, the last one too, whether it would end: the signal
+        ``llm_stop``. Where a chooser says so itself, what it says is then also the next round's choice,
+        so this changes no later round.
+
+    The others are those of :class:`suffice.pipelines.loops.settings.LoopSettings`; ``candidates`` is how
+    many passages each query asks for at least.
+    """
+
+    step: Annotated[
+        int, Option(help="at most so many passages more a search", metavar="K", at_least=1)
+    ] = 3
+    verdicts: Annotated[
+        bool,
+        Option(
+            name="llm-stop",
+            help="also ask the model after each round whether it would stop: the signal llm_stop (react "
+            "always says)",
+            otherwise="other loops ask the model nothing about stopping; --judge records its rating of "
+            "the evidence",
+        ),
+    ] = True
+
+    def __post_init__(self) -> None:
+        LoopSettings.__post_init__(self)  # super() does not reach over slots
+        check_least(self, {"step": 1})
+
+    @classmethod
+    def writing(cls, signals: Collection[str]) -> dict[str, Any]:
+        """See :meth:`suffice.pipelines.loops.settings.LoopSettings.writing`."""
+        # LoopSettings by name: super() does not reach over slots
+        return {**LoopSettings.writing(signals), "verdicts": LLM_STOP.name in signals}
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Names of the recorded signals that the rounds carry."""
+        return frozenset({MALFORMED_ACTIONS.name, *([LLM_STOP.name] if self.verdicts else [])})
+
+    @property
+    def own_calls(self) -> int:
+        """Calls a round that do not answer, at most: the one that chooses its query, and one more.
+
+        That is the search of an agent that would have ended, or the verdict after the last round.
+        """
+        return 2
+
+    def shown(self, number: int) -> int:
+        """The most passages that rounds 1 to ``number`` show."""
+        return number * self.step
+
+
+@dataclass(slots=True)
+class _Trail:
+    """What one question's searches have found: all of it, and what of it the answerer was shown.
+
+    ``unread`` counts the choices and verdicts so far of which nothing could be read.
+    """
+
+    steps: tuple[SearchStep, ...] = ()
+    shown: tuple[Passage, ...] = ()
+    unread: int = 0
+    _found: set[str] = field(default_factory=set)
+
+    def look(
+        self, ranked: Sequence[Passage], most: int
+    ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+        """The first ``most`` passages not found before, and what may be shown, in rank order.
+
+        That is those, and what was dropped before and ranks among them now: its score for this query
+        may be better.
+        """
+        shown = {each.id for each in self.shown}
+        new: list[Passage] = []
+        offered: list[Passage] = []
+        for each in ranked:
+            if len(new) == most:
+                break
+            if any(each.id == other.id for other in offered):
+                continue  # a retriever may return a passage twice
+            if each.id not in self._found:
+                new.append(each)
+                offered.append(each)
+            elif each.id not in shown:
+                offered.append(each)
+        self._found.update(each.id for each in new)
+        return tuple(new), tuple(offered)
+
+    def add(self, step: SearchStep) -> None:
+        """Take in a step."""
+        self.steps = (*self.steps, step)
+        self.shown = (*self.shown, *step.shown)
+
+
+class QueryLoop:
+    """Runs the loop over one question at a time; safe to use from several threads.
+
+    A round sends the query the chooser wants, adds at most ``step`` passages, has them read where there
+    is a reader, and answers over everything so far. ``candidate_scores`` are those of everything the
+    query found, ``action`` is what the chooser generated and, after a blank line, what an asker said.
+    The calls and tokens of chooser and reader count with the round that they made, those of a verdict
+    as a judge's.
+
+    Parameters
+    ----------
+    model, encoder
+        See :class:`suffice.pipelines.answers.round_answer.Answerer`.
+    settings
+        How rounds are made.
+    roles
+        Who chooses, reads and is asked. The chooser sees everything found, whatever the filter drops,
+        so that queries do not depend on the filter.
+    passage_filter
+        Drops passages before they are shown to the answerer. One that was dropped may be found again
+        and kept, at its score for that later query.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: QueryLoopSettings,
+        roles: Roles,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        self.settings = settings
+        self.settled_by: Mapping[str, str] = {}
+        self._roles = roles
+        self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
+
+    def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
+        """Rounds as they happen, up to the budget, also those that find nothing new.
+
+        Where the chooser would end it is made to search once more: whether to stop is for a policy.
+
+        Raises
+        ------
+        BackendError
+            When the model, the retriever or the encoder fails.
+        """
+        loop, trail = self.settings, _Trail()
+        finished: tuple[Round, ...] = ()
+        choice: QueryChoice | None = None
+        for number in range(1, loop.rounds + 1):
+            choice = self._searching(question.text, trail.steps, choice)
+            latest = self._round(question, retriever, trail, choice)
+            choice = None
+            if loop.verdicts and self._roles.asker is not None:
+                latest = _with_asked(latest, self._ask(question.text, trail))
+            elif loop.verdicts:
+                choice = self._choose(question.text, trail.steps)
+                latest = _with_wish(latest, choice, last=number == loop.rounds)
+            malformed = {MALFORMED_ACTIONS.name: float(trail.unread)}
+            latest = replace(latest, signals={**latest.signals, **malformed})
+            latest = self._answerer.beside(question, (*finished, latest))
+            finished = (*finished, latest)
+            yield latest
+
+    def _round(
+        self, question: Question, retriever: Retriever, trail: _Trail, choice: QueryChoice
+    ) -> Round:
+        """Search, read, answer."""
+        loop, number = self.settings, len(trail.steps) + 1
+        started = time.perf_counter()
+        ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
+        found, offered = trail.look(ranked, loop.step)
+        shown = self._answerer.kept(offered)
+        spent, reading = choice.usage, None
+        if self._roles.reader is not None:
+            reading = self._roles.reader.read(choice.query, found)
+            spent = usage_sum(spent, _untimed(reading.usage))
+        trail.unread += choice.unread
+        trail.add(
+            SearchStep(
+                said=choice.said,
+                query=choice.query,
+                found=found,
+                shown=shown,
+                answer="" if reading is None else reading.answer,
+            )
+        )
+        answered = retrieved(self._answered(question, trail), choice.query, ranked)
+        return timed(
+            replace(
+                answered,
+                passages=shown,
+                action=choice.action,
+                intermediate_answer=None if reading is None else reading.answer,
+                usage=usage_sum(_untimed(answered.usage), spent),
+            ),
+            started,
+        )
+
+    def _answered(self, question: Question, trail: _Trail) -> Round:
+        number = len(trail.steps)
+        if self._roles.prompt is None:
+            return self._answerer.answer(question, number, trail.shown)
+        prompt = self._roles.prompt(question.text, trail.steps)
+        return self._answerer.ask(question, number, prompt)
+
+    def _ask(self, question: str, trail: _Trail) -> StopVerdict:
+        """The asker's verdict, with its seconds."""
+        if self._roles.asker is None:
+            raise InternalError("nobody is there to be asked")
+        started = time.perf_counter()
+        verdict = self._roles.asker.ask(question, trail.steps)
+        trail.unread += verdict.unread
+        seconds = time.perf_counter() - started
+        return replace(verdict, usage=replace(verdict.usage, latency_s=seconds))
+
+    def closed_book(self, question: Question) -> Round:
+        """Round 0: the model's answer without passages, one greedy call.
+
+        Raises
+        ------
+        BackendError
+            When the model fails.
+        """
+        return self._answerer.closed_book(question)
+
+    def _searching(
+        self, question: str, steps: tuple[SearchStep, ...], choice: QueryChoice | None
+    ) -> QueryChoice:
+        """A choice that searches, and what it took to get it."""
+        first = choice or self._choose(question, steps)
+        if not first.finishes:
+            return first
+        second = self._choose(question, steps, refused=first)
+        return replace(
+            second,
+            action=f"{first.action}\n\n{second.action}",
+            usage=usage_sum(first.usage, second.usage),
+            finishes=False,
+        )
+
+    def _choose(
+        self, question: str, steps: tuple[SearchStep, ...], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
+        """The chooser's choice, with its seconds."""
+        started = time.perf_counter()
+        choice = self._roles.chooser.choose(question, steps, refused=refused)
+        seconds = time.perf_counter() - started
+        return replace(choice, usage=replace(choice.usage, latency_s=seconds))
+
+
+def _untimed(usage: Usage) -> Usage:
+    """For calls whose seconds the round's own clock counts; a choice comes before that clock starts."""
+    return replace(usage, latency_s=0.0)
+
+
+def _with_wish(finished: Round, choice: QueryChoice, *, last: bool) -> Round:
+    """The round with what the chooser wished after it.
+
+    That is a ``judge_call`` where it chose no query: where the chooser would end, and after the last
+    round. Elsewhere it is the next round's choice and costs a policy nothing more.
+    """
+    usage = finished.usage
+    if choice.finishes or last:
+        usage = _judged(usage, choice.usage)
+    return replace(
+        finished,
+        usage=usage,
+        signals={**finished.signals, LLM_STOP.name: float(choice.finishes)},
+    )
+
+
+def _with_asked(finished: Round, verdict: StopVerdict) -> Round:
+    """The round with the verdict that was asked for after it, whose seconds count with it."""
+    usage = _judged(finished.usage, verdict.usage)
+    latency = (usage.latency_s or 0.0) + (verdict.usage.latency_s or 0.0)
+    return replace(
+        finished,
+        action=f"{finished.action}\n\n{verdict.said}",
+        usage=replace(usage, latency_s=latency),
+        signals={**finished.signals, LLM_STOP.name: float(verdict.stops)},
+    )
+
+
+def _judged(usage: Usage, verdict: Usage) -> Usage:
+    """A round's usage with a verdict's calls and tokens as a judge's."""
+    return add_judge_calls(
+        usage,
+        Usage(
+            judge_calls=verdict.llm_calls,
+            judge_prompt_tokens=verdict.prompt_tokens,
+            judge_cached_tokens=verdict.cached_tokens,
+            judge_completion_tokens=verdict.completion_tokens,
+        ),
+    )

@@ -1,0 +1,146 @@
+"""What every loop can be told, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from suffice.errors import UsageError
+from suffice.options import Option
+from suffice.pipelines.answers.prompts import PromptName
+from suffice.protocols import ChatModel
+from suffice.signals.asking.judge_support import JUDGE_SUPPORT
+from suffice.signals.asking.meaning_clusters import check_cosine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """How rounds are made: what a loop says of itself. Loops state their own defaults and add fields.
+
+    A field with an :class:`suffice.options.Option` is an option of the commands that run loops.
+
+    Parameters
+    ----------
+    rounds
+        The full budget.
+    samples
+        Stochastic answers a round, beside the greedy one; 0: none.
+    prompt
+        Which of the prompts.
+    top_logprobs
+        Alternatives asked for a token; 0 when the model gives none.
+    candidates
+        How many passages are ranked, of which the first are shown.
+    temperature, top_p
+        Of the samples; the greedy call has none.
+    max_tokens, max_sample_tokens
+        Length limits of a reply.
+    seed
+        Of the samples, mixed with question and round.
+    closed_book
+        Whether a recording also keeps the answer without passages, as round 0.
+    judge
+        Whether the model is asked after each round how well the evidence supports its answer.
+    cluster_cosine
+        Cluster each round's samples by the encoder's vectors at this cosine, in (0, 1]; ``None``: not.
+    """
+
+    pipeline: ClassVar[str]
+    """The loop's name."""
+    summary: ClassVar[str]
+    """What it does, in a line's part."""
+    default_rule: ClassVar[str] = "answer_stable and not abstained"
+    """What stops it live where no policy is named."""
+    compares_evidence: ClassVar[bool] = False
+    """Whether its recordings compare answers with their evidence wherever there is an encoder."""
+    settles: ClassVar[tuple[str, ...]] = ()
+    """Settings that depend on what the model gives; see :meth:`settled`."""
+
+    rounds: Annotated[int, Option(help="the full budget", metavar="R", at_least=1)] = 5
+    samples: Annotated[
+        int,
+        Option(
+            help="sampled answers a round beside the greedy one; under self_consistency those that the "
+            "answer is chosen from, 0 for three",
+            metavar="M",
+            at_least=0,
+        ),
+    ] = 0
+    prompt: Annotated[
+        PromptName,
+        Option(help="in what order answer and confidence are asked for; bare: the answer alone"),
+    ] = "answer-first"
+    top_logprobs: int = 5
+    candidates: int = 10
+    temperature: float = 0.8
+    top_p: float = 0.95
+    max_tokens: int = 48
+    max_sample_tokens: int = 24
+    seed: int = 42
+    closed_book: Annotated[
+        bool, Option(help="also record the answer without passages, as round 0")
+    ] = False
+    judge: Annotated[
+        bool,
+        Option(
+            help="also ask the model after each round how well the evidence supports its answer: the "
+            "signal judge_support (later: suffice signals --llm)"
+        ),
+    ] = False
+    cluster_cosine: float | None = None
+
+    def __post_init__(self) -> None:
+        least = {"rounds": 1, "samples": 0, "top_logprobs": 0, "candidates": 1, "seed": 0}
+        check_least(self, {**least, "max_tokens": 1, "max_sample_tokens": 1})
+        if self.cluster_cosine is not None:
+            check_cosine(self.cluster_cosine)
+
+    @classmethod
+    def writing(cls, signals: Collection[str]) -> dict[str, Any]:
+        """The settings under which rounds carry those of these recorded signals that the loop can ask for."""
+        return {"judge": JUDGE_SUPPORT.name in signals}
+
+    def settled(self, model: ChatModel) -> tuple[Self, Mapping[str, str]]:
+        """The settings with nothing left to what the model gives, and why by the name of each settled.
+
+        Raises
+        ------
+        UsageError
+            When the model does not give what a setting needs.
+        BackendError
+            When the model cannot be asked.
+        """
+        del model
+        return self, {}
+
+    @property
+    def majority(self) -> bool:
+        """Whether a round's answer is the most frequent of its samples, not the greedy one."""
+        return False
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Names of the recorded signals that the rounds carry of themselves."""
+        return frozenset()
+
+    @property
+    def calls(self) -> int:
+        """Calls to the model that a round takes at most, where none has to be repeated."""
+        return (0 if self.majority else 1) + self.samples + self.judge + self.own_calls
+
+    @property
+    def own_calls(self) -> int:
+        """Those of them that neither answer nor rate an answer."""
+        return 0
+
+    def shown(self, number: int) -> int:
+        """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
+        return number
+
+
+def check_least(settings: object, least: dict[str, int]) -> None:
+    """Refuse settings below their least value, by name."""
+    for name, low in least.items():
+        if getattr(settings, name) < low:
+            raise UsageError(f"{name} must be at least {low}, found {getattr(settings, name)}")

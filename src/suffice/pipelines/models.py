@@ -1,0 +1,145 @@
+"""Encoders, rerankers and contradiction detectors by the names that a user types."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.llm.embedded_reranker import EmbeddedReranker
+from suffice.llm.embedding_endpoint import EndpointEncoder
+from suffice.protocols import ContradictionDetector, Encoder, Reranker
+from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
+from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
+from suffice.retrieval.pairs.contradiction_head import ContradictionHead
+from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
+from suffice.retrieval.pairs.nli import NliContradiction
+from suffice.signals.candidates import MarkerDetector
+from suffice.trace.rounds.records import Passage
+
+_RERANKER_FILES = (".bin", ".gguf", ".json", ".safetensors", ".txt")
+
+
+def connect_encoder(name: str, model: str | None = None) -> Encoder:
+    """The encoder a name stands for.
+
+    Parameters
+    ----------
+    name
+        ``minilm`` (MiniLM in 8 bit, on the processor), the base URL of a server that gives embeddings,
+        or a model that sentence-transformers loads, by folder or name.
+    model
+        The server's name of its model.
+
+    Raises
+    ------
+    UsageError
+        For a server without a model's name, and as the chosen kind raises it.
+    """
+    if name == "minilm":
+        return OnnxEncoder.load()
+    if name.startswith(("http://", "https://")):
+        if model is None:
+            raise UsageError(f"which model of {name} embeds? Name it: --encoder-model M")
+        return EndpointEncoder(name, model)
+    return SentenceEncoder.load(name)
+
+
+def connect_reranker(path: str) -> Reranker:
+    """The reranker at a path: a GGUF file, or else a cross-encoder's folder or name.
+
+    Safe to call from several threads: one question is reranked at a time.
+    """
+    if path.lower().endswith(".gguf"):
+        return _OneAtATime(EmbeddedReranker(path))
+    place = Path(path)
+    if not place.exists() and (place.is_absolute() or len(place.parts) != 2):
+        # a model of the Hub is OWNER/NAME; anything else would be looked for there at length
+        raise UsageError(
+            f"no cross-encoder at {path!r}; name a folder, a .gguf file, or a model of the Hub as "
+            "OWNER/NAME"
+        )
+    return _OneAtATime(CrossEncoderReranker.load(path))
+
+
+def reranker_name(path: str) -> str:
+    """What a recording calls a reranker: its name, and for files a hash of what it is made of.
+
+    A folder may move; another reranker in its place is another name.
+    """
+    place = Path(path)
+    if not place.exists():
+        return path
+    files = sorted(place.rglob("*")) if place.is_dir() else [place]
+    digest = hashlib.sha256()
+    for each in files:
+        if each.is_file() and each.suffix in _RERANKER_FILES:
+            with each.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").digest()
+            digest.update(f"{each.relative_to(place).as_posix()}:".encode() + found)
+    return f"{place.resolve().name}:{digest.hexdigest()[:16]}"
+
+
+class _OneAtATime:
+    """A reranker that several threads may call."""
+
+    def __init__(self, reranker: Reranker) -> None:
+        self._reranker = reranker
+        self._lock = threading.Lock()
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        with self._lock:
+            return self._reranker.rerank(query, passages)
+
+
+def connect_detector(name_or_path: str) -> ContradictionDetector:
+    """The contradiction detector a name stands for; safe to call from several threads.
+
+    Parameters
+    ----------
+    name_or_path
+        ``markers`` (negations and conflict markers, published), ``learned`` (the packaged head on
+        MiniLM), a head's own ``.safetensors`` file, or an entailment cross-encoder: a folder, or a model
+        of the Hub as OWNER/NAME.
+
+    Raises
+    ------
+    MissingExtra
+        When the extra ``dense`` (a head) or ``rerank`` (a cross-encoder) is not installed.
+    UsageError
+        When there is no such detector.
+    DataError
+        When a head's file is damaged.
+    """
+    if name_or_path == "markers":
+        return MarkerDetector()
+    if name_or_path == "learned":
+        return ContradictionHead.load()
+    place = Path(name_or_path)
+    if place.is_file() and place.suffix == ".safetensors":
+        return ContradictionHead.load(place)
+    named_file = place.suffix == ".safetensors"
+    if not place.exists() and (named_file or place.is_absolute() or len(place.parts) != 2):
+        # a model of the Hub is OWNER/NAME; anything else would be looked for there at length
+        raise UsageError(
+            f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .safetensors "
+            "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"
+        )
+    return _OneDetectionAtATime(NliContradiction.load(place if place.exists() else name_or_path))
+
+
+class _OneDetectionAtATime:
+    """A detector that several threads may call."""
+
+    def __init__(self, detector: ContradictionDetector) -> None:
+        self._detector = detector
+        self._lock = threading.Lock()
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        with self._lock:
+            return self._detector.contradictions(pairs)

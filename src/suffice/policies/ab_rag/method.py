@@ -1,0 +1,114 @@
+"""AB-RAG as a method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
+
+from suffice.errors import DataError
+from suffice.numbers.fields import field_of, finite, finite_numbers, numbers, strings_of
+from suffice.options import Option
+from suffice.policies.ab_rag.policy import ABRagPolicy, Support
+from suffice.policies.kind import read_abstention
+from suffice.policies.method import FitRun, Method, Preset
+from suffice.protocols import Certainty
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSettings:
+    """What the published preset leaves open."""
+
+    certainty: Annotated[
+        Certainty | None,
+        Option(
+            help="S1 (default: token_probability where the trace holds tokens, else self_consistency)"
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Option(
+            help="stop at this confidence (default: published 0.6, corrected chosen on the split)",
+            metavar="TAU",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedSettings(PublishedSettings):
+    """The same, and the corrected S2."""
+
+    support: Annotated[
+        Support | None,
+        Option(
+            help="S2 of the corrected preset (default: the first of these that the trace gives)"
+        ),
+    ] = None
+
+
+class ABRag(Method):
+    """See :class:`suffice.policies.method.Method`."""
+
+    name = "ab-rag"
+    summary = (
+        "stop when a confidence made of model certainty, evidence and reranker scores "
+        "reaches a threshold"
+    )
+    source = "paper 2"
+    about = "what its confidence is made of, and where it stops"
+    fitted = frozenset({"corrected"})
+    unfitted = MappingProxyType({"published": ABRagPolicy.published})
+    main_field = "weights"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """The corrected preset also has a choice of S2."""
+        return CorrectedSettings if preset == "corrected" else PublishedSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> ABRagPolicy:
+        """See :mod:`suffice.policies.ab_rag.fit`."""
+        from suffice.policies.ab_rag.fit import choose_signals, fit_ab_rag, published_ab_rag
+        from suffice.policies.fitting import fit_data
+
+        del run
+        if preset == "published":
+            return published_ab_rag(
+                measures, certainty=settings.certainty, threshold=settings.threshold
+            )
+        chosen = choose_signals(measures.only_split(split), settings.certainty, settings.support)
+        data = fit_data(measures, chosen.specs, split=split)
+        return fit_ab_rag(data, chosen, threshold=settings.threshold)
+
+    def read(self, document: Mapping[str, Any], file: Path) -> ABRagPolicy:
+        """See :meth:`suffice.policies.kind.PolicyKind.read`."""
+        del file
+        for name in ("weights", "threshold", "link"):
+            if name not in document:
+                raise DataError("is missing", column=name)
+        return ABRagPolicy(
+            weights=finite_numbers(document, "weights"),
+            threshold=finite(document["threshold"], "threshold"),
+            link=document["link"],
+            intercept=finite(document.get("intercept", 0.0), "intercept"),
+            undefined=finite_numbers(document, "undefined"),
+            reads_abstention=field_of(document, "reads_abstention", bool, default=False),
+            abstention=read_abstention(document),
+            preset=field_of(document, "preset", str),
+            levels=numbers(document.get("levels", []), "levels"),
+            fitted_on=field_of(document, "fitted_on", dict, {}),
+            notes=strings_of(document, "notes") or (),
+        )
+
+
+METHOD = ABRag()

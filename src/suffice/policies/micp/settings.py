@@ -1,0 +1,133 @@
+"""How MiCP is fitted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+from suffice.errors import UsageError
+from suffice.numbers.conformal.order_statistics import exact_level
+from suffice.options import Option
+from suffice.policies.micp.policy import STOP_ON, StopOn
+from suffice.policies.micp.stage2 import OBJECTIVES, Objective
+from suffice.scoring import Match
+from suffice.signals.samples import CLUSTERINGS, Clustering
+
+OPTIMIZE, CALIBRATE = "optimize", "calibrate"
+DEFAULT_SHARE = 1 / 3
+DEFAULT_ALPHA_RETRIEVAL = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MiCPSettings:
+    """How MiCP is fitted; what each field means stands with it.
+
+    ``alpha`` and ``alpha_retrieval`` lie in (0, 1), the paper's value of the second is lost; ``rounds`` of
+    ``None`` are 3 (the paper's), or as many as the traces hold if fewer. ``stop_on``, ``penalty`` and
+    ``clusters`` are the policy's (:class:`suffice.policies.micp.policy.MiCPPolicy`).
+
+    Raises
+    ------
+    UsageError
+        For a number outside its range, or a name that there is not.
+    """
+
+    alpha: Annotated[
+        float,
+        Option(
+            help="promise: the answer set holds the right answer with probability 1 - A",
+            metavar="A",
+        ),
+    ] = 0.1
+    alpha_retrieval: Annotated[
+        float,
+        Option(help="share of right passages that the passage filter may drop", metavar="A"),
+    ] = DEFAULT_ALPHA_RETRIEVAL
+    objective: Annotated[
+        Objective,
+        Option(
+            help="what the division of the error budget minimises: composite (rounds, and stopping "
+            'where questions can be answered), mean rounds, or answer-rate ("Can\'t Answer" least '
+            "often; default: composite)",
+        ),
+    ] = "composite"
+    allocation: Annotated[
+        tuple[float, ...] | None,
+        Option(
+            help="error levels of rounds 1 to T-1 by hand, instead of a search", metavar="A1,A2,..."
+        ),
+    ] = None
+    share: Annotated[
+        float,
+        Option(
+            help="of a divided --split, how much divides the budget (default: a third)",
+            metavar="S",
+        ),
+    ] = DEFAULT_SHARE
+    rounds: Annotated[
+        int | None,
+        Option(help="the full budget (default: 3, or as recorded)", metavar="T", at_least=1),
+    ] = None
+    weight: Annotated[
+        float, Option(help="lambda of the composite objective (default: 1)", metavar="L")
+    ] = 1.0
+    steps: Annotated[
+        int, Option(help="parts the budget is divided in", metavar="N", at_least=1)
+    ] = 10
+    stop_on: Annotated[
+        StopOn,
+        Option(
+            help="stop on the samples' normalised entropy, or on the confidence of the largest cluster"
+        ),
+    ] = "entropy"
+    penalty: Annotated[
+        float,
+        Option(
+            help="a cluster's confidence is its share minus L times the entropy (default: 0)",
+            metavar="L",
+        ),
+    ] = 0.0
+    clusters: Annotated[
+        Clustering,
+        Option(
+            help="samples that normalise alike, or clusters by meaning as suffice signals "
+            "--cluster-cosine stored them"
+        ),
+    ] = "string"
+    match_f1: Annotated[
+        float | None,
+        Option(help="a sample of at least this F1 is right (default: exact match)", metavar="F"),
+    ] = None
+    seed: Annotated[int, Option(help="of the division and of the lots", at_least=0)] = 42
+
+    def __post_init__(self) -> None:
+        exact_level(self.alpha, "alpha")
+        exact_level(self.alpha_retrieval, "alpha_retrieval")
+        if self.rounds is not None and self.rounds < 1:
+            raise UsageError(f"rounds must be at least 1, found {self.rounds}")
+        if self.steps < 1:
+            raise UsageError(f"the grid needs at least 1 step, found {self.steps}")
+        for name, known in (
+            ("objective", OBJECTIVES),
+            ("stop_on", STOP_ON),
+            ("clusters", CLUSTERINGS),
+        ):
+            if getattr(self, name) not in known:
+                by = "clusters by" if name == "clusters" else name
+                raise UsageError(f"no {by} {getattr(self, name)!r}; known: {', '.join(known)}")
+        if not 0.0 < self.share < 1.0:
+            raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
+        if not math.isfinite(self.weight):
+            raise UsageError(f"the weight must be a number, found {self.weight!r}")
+        if not all(0.0 <= level <= 1.0 for level in self.allocation or ()):
+            raise UsageError(f"levels of an allocation lie in [0, 1], found {self.allocation!r}")
+        Match(f1=self.match_f1)
+        self._refuse_search_beside_levels()
+
+    def _refuse_search_beside_levels(self) -> None:
+        for searched, default in (("objective", "composite"), ("steps", 10)):
+            if self.allocation is not None and getattr(self, searched) != default:
+                raise UsageError(
+                    f"an allocation by hand is not searched for; leave {searched} or allocation out"
+                )

@@ -1,0 +1,279 @@
+"""What a replay, a search, a sweep and a diagnosis are asked; a command's options are these fields.
+
+Nothing here computes, so that help is printed without what the commands run on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from suffice.costs.usage import COSTS, CostModel
+from suffice.errors import UsageError
+from suffice.options import Option, read_grid
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
+from suffice.replay.choose.formulas import FORMS
+from suffice.scoring import F1Kind
+
+if TYPE_CHECKING:
+    from suffice.trace.rounds.table import TraceSet
+
+OBJECTIVES = ("f1", "em", "gain-at-cost")
+
+
+def threshold_grid(text: str) -> int | Literal["quantiles"]:
+    """``quantiles``, or a whole number."""
+    if text == "quantiles":
+        return text  # type: ignore[return-value]
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"must be a whole number, found {text!r}") from None
+
+
+TuneSplit = Annotated[str, Option(metavar="S", help="where things are fitted and chosen")]
+EvalSplit = Annotated[
+    str, Option(name="split", older="eval-split", metavar="S", help="where they are scored")
+]
+Resamples = Annotated[
+    int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples of the questions")
+]
+Seed = Annotated[int, Option(at_least=0, help="of the resampling")]
+F1 = Annotated[F1Kind, Option(name="f1", help="which F1")]
+CostName = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        choices=tuple(COSTS),
+        help=f"what policies are compared at: {', '.join(COSTS)} (default: llm_calls where recorded, else "
+        "rounds)",
+    ),
+]
+Policies = Annotated[
+    tuple[str, ...],
+    Option(
+        name="policy",
+        metavar="P",
+        repeats=True,
+        help="fixed-K, oracle-em, oracle-f1, closed-book (round 0), a method's name (tasr: published; "
+        "tasr-corrected) or a policy file; may be given several times",
+    ),
+]
+Rules = Annotated[
+    tuple[str, ...],
+    Option(
+        name="stop-when",
+        metavar="RULE",
+        repeats=True,
+        help="a rule's text, as in 'answer_stable and overlap > 0.2'; may be given several times",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonSettings:
+    """What to compare and how.
+
+    ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
+    budget where that is shorter. Both defaults are stated in the result's notes. ``cost`` is what
+    policies are compared at, a name of :data:`suffice.costs.usage.COSTS`, by default model calls where
+    known, else rounds; ``cost_model`` holds prices and energy constants. ``fit_on`` is another trace set,
+    on whose split tune methods and rules are fitted instead; the result's notes say which were.
+    """
+
+    policies: Policies = ()
+    rules: Rules = ()
+    split: Annotated[
+        str | None, Option(help="which questions (default: eval where present, else all)")
+    ] = None
+    baseline: Annotated[
+        str | None,
+        Option(metavar="P", help="what differences are taken against (default: fixed-3)"),
+    ] = None
+    f1_kind: F1 = "hotpotqa"
+    resamples: Resamples = 1000
+    seed: Seed = 42
+    cost: CostName = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    fit_on: TraceSet | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """What to search and how.
+
+    Parameters
+    ----------
+    signals
+        Names, or ``calibrated(name)``.
+    form
+        ``or``, ``and``, ``dnf`` (OR of ANDs) or ``vote`` (k of n).
+    grid
+        How many evenly spaced thresholds to try for each signal, or ``quantiles`` of its values.
+    max_cost
+        Cap on the mean cost per question on tune, for thresholds and for rules; ``None``: no cap.
+    objective
+        ``f1``, ``em``, or ``gain-at-cost``: F1 over the fixed-k frontier at the rule's cost.
+    cost, cost_model
+        The cost meant (default: model calls where known, else rounds).
+    baseline
+        ``fixed-K`` or another policy; default fixed-3, or the full budget where that is shorter.
+    """
+
+    signals: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="A,B,...",
+            help="which signals, each used at most once in a rule; calibrated(NAME) is allowed",
+        ),
+    ]
+    form: Annotated[
+        str,
+        Option(
+            choices=tuple(FORMS),
+            help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs",
+        ),
+    ] = "or"
+    tune_split: TuneSplit = FIT_SPLIT
+    eval_split: EvalSplit = EVAL_SPLIT
+    grid: Annotated[
+        int | Literal["quantiles"],
+        Option(
+            name="threshold-grid",
+            metavar="N|quantiles",
+            parse=threshold_grid,
+            help="N evenly spaced thresholds a signal, or quantiles of its tune values",
+        ),
+    ] = 40
+    max_cost: Annotated[
+        float | None,
+        Option(
+            metavar="C",
+            help="cap on the mean a question on tune of the cost that --cost names: thresholds above it "
+            "are not taken, rules above it are listed last",
+        ),
+    ] = None
+    objective: Annotated[
+        str,
+        Option(
+            choices=OBJECTIVES,
+            help="what thresholds and order are chosen by on tune; gain-at-cost: F1 over the fixed-k "
+            "frontier at equal cost",
+        ),
+    ] = "f1"
+    cost: CostName = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    baseline: Annotated[
+        str | None,
+        Option(
+            metavar="P",
+            help="what differences are taken against: fixed-K, a method or a policy file (default: "
+            "fixed-3)",
+        ),
+    ] = None
+    f1_kind: F1 = "hotpotqa"
+    resamples: Resamples = 1000
+    seed: Seed = 42
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise UsageError(
+                f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}"
+            )
+        if self.grid != "quantiles" and self.grid < 1:
+            raise UsageError(f"the grid needs at least 1 threshold, found {self.grid}")
+        if self.resamples < 2 or self.seed < 0:
+            raise UsageError(
+                f"resamples must be at least 2 and the seed at least 0, found {self.resamples} and "
+                f"{self.seed}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSettings:
+    """What to sweep.
+
+    ``rule`` holds one ``?``; ``thresholds`` is the grid (``None``: 0.20, 0.21, ... 0.35 as paper 0
+    for a calibrated value, else quantiles on tune of the one signal that is compared with ``?``).
+    """
+
+    rule: Annotated[str, Option(metavar="RULE", help="a rule with one '?'")] = TEMPLATE
+    thresholds: Annotated[
+        tuple[float, ...] | None,
+        Option(
+            name="grid",
+            metavar="LOW:HIGH:STEP|A,B,...",
+            parse=read_grid,
+            help="thresholds; write --grid=-1:1:0.5 where the first is negative (default: "
+            "0.20:0.35:0.01 for a calibrated value, else quantiles on tune)",
+        ),
+    ] = None
+    tune_split: TuneSplit = FIT_SPLIT
+    eval_split: EvalSplit = EVAL_SPLIT
+    calibrator: Annotated[
+        CalibratorKind,
+        Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
+    ] = "isotonic"
+    f1_kind: F1 = "hotpotqa"
+    resamples: Resamples = 1000
+    seed: Seed = 42
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosticsSettings:
+    """Which signals (``None``: every one that has a value), which splits, how many resamples.
+
+    The draws of the eval split are those of a replay with this seed; tune uses ``seed + 1``, since
+    the two are resampled independently.
+    """
+
+    signals: Annotated[
+        tuple[str, ...] | None,
+        Option(metavar="A,B", help="only these signals (default: every one that has a value)"),
+    ] = None
+    tune_split: TuneSplit = FIT_SPLIT
+    eval_split: EvalSplit = EVAL_SPLIT
+    resamples: Resamples = 1000
+    seed: Seed = 42
+
+    def __post_init__(self) -> None:
+        if self.resamples < 1 or self.seed < 0:
+            raise UsageError(
+                f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
+                f"{self.seed}"
+            )
+        if self.signals is not None and not self.signals:
+            raise UsageError("no signal is named; name some, or leave the choice out for all")
+        if self.tune_split == self.eval_split:
+            raise UsageError(
+                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosisSettings:
+    """What to diagnose.
+
+    Without a policy or rule every fixed-K is broken down by type. ``confidence`` and ``threshold`` are
+    those of :class:`suffice.replay.diagnose.selective.SelectiveSettings`.
+    """
+
+    signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
+    policies: Policies = ()
+    rules: Rules = ()
+    confidence: Annotated[
+        str | None,
+        Option(
+            metavar="SIGNAL",
+            help="the signal at the stop that is a policy's confidence (default: the policy's own, the "
+            "smallest of its calibrated values)",
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Option(
+            metavar="X",
+            help="where the confidence is split into above and below (default: its median)",
+        ),
+    ] = None
+    f1_kind: F1 = "hotpotqa"

@@ -1,0 +1,117 @@
+"""Lines over an axis with bands and intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from suffice.report.draw.svg import (
+    FRAME,
+    SIZE,
+    Axes,
+    Family,
+    Scale,
+    Span,
+    area,
+    canvas,
+    dot,
+    enclosing,
+    line,
+    polyline,
+    speck,
+    text,
+    whisker,
+)
+from suffice.results.markup import Html
+
+_APART = 5.0  # user units between the whiskers of two lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Values along the axis; ``band`` and ``intervals`` hold the ends at each.
+
+    With ``hints`` the values are points of the ``colour``'s family that say them under a pointer.
+    """
+
+    colour: Family | str
+    at: Sequence[float]
+    values: Sequence[float]
+    band: Sequence[Span] = ()
+    intervals: Sequence[Span] = ()
+    hints: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Lines that share axes; ``shares``: heights are shown in percent.
+
+    ``uprights`` are named places on the axis, ``guide`` the two ends of a dashed line, ``ticks`` all
+    marked places of the axis where they are not to be chosen; the axes also hold the heights ``held``.
+    """
+
+    title: str
+    description: str
+    x_name: str
+    y_name: str
+    lines: Sequence[Line]
+    shares: bool = True
+    uprights: Sequence[tuple[float, str]] = ()
+    guide: Sequence[tuple[float, float]] = ()
+    ticks: Sequence[float] = ()
+    held: Sequence[float] = ()
+
+
+def lines(chart: Lines) -> Html:
+    """Bands below named places below lines."""
+    axes = _axes(chart)
+    drawn = axes.drawn(chart.x_name, chart.y_name, shares=chart.shares)
+    if chart.guide:
+        start, end = ((axes.x(across), axes.y(up)) for across, up in chart.guide)
+        drawn.append(line(start, end, "diagonal"))
+    drawn += [_band(each, axes) for each in chart.lines if each.band]
+    drawn += chain.from_iterable(
+        _upright(axes.x(at), name, row) for row, (at, name) in enumerate(chart.uprights)
+    )
+    for number, each in enumerate(chart.lines):
+        drawn += _line(each, axes, (number - (len(chart.lines) - 1) / 2) * _APART)
+    return canvas(SIZE, chart.title, chart.description, drawn)
+
+
+def _axes(chart: Lines) -> Axes:
+    heights = [*chart.held, *(up for _, up in chart.guide)]
+    for each in chart.lines:
+        heights += [*each.values, *chain.from_iterable((*each.band, *each.intervals))]
+    across = chart.ticks or [at for each in chart.lines for at in each.at]
+    axes = enclosing(across, heights)
+    if not chart.ticks:
+        return axes
+    x = Scale(chart.ticks[0], chart.ticks[-1], axes.x.start, axes.x.end)
+    return Axes(x=x, y=axes.y, x_ticks=chart.ticks, y_ticks=axes.y_ticks)
+
+
+def _band(each: Line, axes: Axes) -> Html:
+    at = [axes.x(value) for value in each.at]
+    upper = [*zip(at, (axes.y(high) for _, high in each.band), strict=True)]
+    lower = [*zip(at, (axes.y(low) for low, _ in each.band), strict=True)]
+    return area([*upper, *reversed(lower)], f"band {each.colour}")
+
+
+def _line(each: Line, axes: Axes, moved: float) -> Iterator[Html]:
+    for value, (low, high) in zip(each.at, each.intervals, strict=False):
+        at = axes.x(value) + moved
+        yield whisker(((at, axes.y(low)), (at, axes.y(high))), f"whisker {each.colour}")
+    places = [(axes.x(at), axes.y(up)) for at, up in zip(each.at, each.values, strict=True)]
+    yield polyline(places, f"curve {each.colour}")
+    for place, hint in zip(places, each.hints, strict=False):
+        yield dot(place, "fixed" if each.colour == "fixed" else "adaptive", hint)
+    if not each.hints:
+        yield from (speck(place, each.colour) for place in places)
+
+
+def _upright(x: float, name: str, row: int) -> Iterator[Html]:
+    top = FRAME.top - 2 + 14 * row
+    side, away = ("end", -5.0) if x > (FRAME.left + FRAME.right) / 2 else ("", 5.0)
+    yield line((x, top - 8), (x, FRAME.bottom), "chosen")
+    yield text((x + away, top), name, f"value {side}".strip())

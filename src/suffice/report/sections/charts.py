@@ -1,0 +1,305 @@
+"""Policies in pictures: scores against cost, where they stop, what they pay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from suffice.measures.costs import CostAxis
+from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
+from suffice.report.draw.marks import Marked, label, legend
+from suffice.report.draw.scatter import Point, Scatter, scatter
+from suffice.report.page.section import Chart, Material, Section, Shown, columns, plain
+from suffice.results.formats import amount, count, decimal, percent
+from suffice.results.markup import Html, data_table, element, join
+
+_MOST_ROWS = 12
+_LONGEST_HEAD = 13  # characters that fit above the bars of calls
+_IN_TABLE = frozenset({"llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens"})
+_CALLS = CostAxis(name="llm_calls", label="calls", unit="")
+_TOKENS = {
+    "evaluated": "prompt, evaluated",
+    "cached": "prompt, cached",
+    "unsplit": "prompt, cached share not recorded",
+    "output": "completion",
+}
+
+
+def _show(material: Material) -> Shown:
+    result, policies = material.data.result, material.policies
+    marks = (
+        element("li", label(policy), element("small", "baseline") if policy.baseline else "")
+        for policy in policies
+    )
+    return Shown(
+        finding="scores against cost, where policies stop, what they pay",
+        blocks=[
+            plain(
+                "Squares and numbers: fixed budgets. Circles and letters: policies. Diamonds: oracles."
+            ),
+            element("ul", *marks, class_="marks", aria_label="Key to the marks"),
+            *score_charts(result, policies),
+            stops_chart(result, policies),
+            cost_chart(result, policies),
+        ],
+    )
+
+
+SECTION = Section(name="charts", heading="Charts", show=_show, opened=True)
+
+
+# --- scores against cost -------------------------------------------------------------------------
+def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart]:
+    """F1 with intervals and the fixed-k frontier, and EM, against mean cost; none without labels."""
+    if result.frontier is None:
+        return []
+    f1 = [
+        _point(policy, result, "F1", value)
+        for policy in policies
+        if (value := policy.result.f1) is not None
+    ]
+    em = [
+        _point(policy, result, "EM", value)
+        for policy in policies
+        if (value := policy.result.em) is not None
+    ]
+    fixed = sorted((point.x, point.y) for point in em if point.family == "fixed")
+    frontier = list(zip(result.frontier.costs, result.frontier.f1, strict=True))
+    of_frontier = [
+        (f"frontier, k = {number}", amount(cost), percent(value), "")
+        for number, (cost, value) in enumerate(frontier, 1)
+    ]
+    return [
+        _score_chart(
+            result,
+            "F1",
+            (f1, frontier),
+            [*((*_numbers(point), _ends(point)) for point in f1), *of_frontier],
+            f"Whiskers: 95% intervals of {result.resamples} resamples of the questions. Line: the fixed-k "
+            "frontier; a policy earns its place above it.",
+        ),
+        _score_chart(
+            result,
+            "EM",
+            (em, fixed),
+            [_numbers(point) for point in em],
+            "The line joins the fixed-k policies shown. Intervals are computed for F1 only.",
+        ),
+    ]
+
+
+def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Point:
+    known = policy.result.costs.get(result.cost.name)
+    paid = policy.result.mean_rounds if known is None else known
+    interval = policy.result.f1_interval if score == "F1" else None
+    return Point(
+        mark=policy.mark,
+        family=policy.family,
+        name=policy.full_name,
+        said=f"{score} {percent(value)}%, {amount(paid)} {result.cost.per_question}",
+        x=paid,
+        y=value,
+        interval=None if interval is None else (interval.low, interval.high),
+    )
+
+
+def _numbers(point: Point) -> tuple[str, str, str]:
+    return point.name, amount(point.x), percent(point.y)
+
+
+def _ends(point: Point) -> str:
+    return "" if point.interval is None else f"[{', '.join(map(percent, point.interval))}]"
+
+
+def _score_chart(
+    result: ReplayResult,
+    score: str,
+    drawn: tuple[Sequence[Point], Sequence[tuple[float, float]]],
+    rows: Sequence[Sequence[str]],
+    caption: str,
+) -> Chart:
+    """Points and the line through budgets; a table of four columns has intervals."""
+    cost = f"mean {result.cost.per_question}"
+    chart = Scatter(
+        title=f"{score} against {cost}",
+        description=f"{len(drawn[0])} policies; the key names the marks, the table has the numbers.",
+        x_name=cost,
+        y_name=f"{score}, %",
+        points=drawn[0],
+        frontier=drawn[1],
+    )
+    head = ("policy", cost, f"{score} %", "95% interval")[: len(rows[0])]
+    return Chart(
+        heading=f"{score} against cost",
+        pictures=[scatter(chart)],
+        caption=f"Up is better, left is cheaper. {caption}",
+        table=data_table(f"{score} and cost of every policy", head, rows),
+    )
+
+
+# --- where policies stop -------------------------------------------------------------------------
+def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
+    """How many questions every policy stops at in each round."""
+    numbers = range(1, result.max_rounds + 1)
+    stops = {
+        policy.mark: [policy.result.stop_counts.get(number, 0) for number in numbers]
+        for policy in policies
+    }
+    rows = [
+        _row(
+            policy,
+            [
+                _stopped(policy, number, stopped, result.questions)
+                for number, stopped in zip(numbers, stops[policy.mark], strict=True)
+            ],
+        )
+        for policy in _drawn(policies)
+    ]
+    picture = bars(
+        Bars(
+            title="Where policies stop",
+            description="One row a policy, one bar a round: the share of questions that stop there.",
+            rows=rows,
+            heads=numbers,
+            x_name="stop round",
+        )
+    )
+    head = ("policy", *(f"round {number}" for number in numbers), "mean", "95th percentile")
+    of_rounds = [
+        (*stops[policy.mark], decimal(policy.result.mean_rounds), decimal(policy.result.p95_rounds))
+        for policy in policies
+    ]
+    named = [(policy.full_name, *row) for policy, row in zip(policies, of_rounds, strict=True)]
+    caption = "Share of the questions that stop at each round; a question stops once."
+    return Chart(
+        heading="Where policies stop",
+        pictures=[picture],
+        caption=caption + _left_to_table(policies),
+        table=data_table("Questions that stop at each round", head, named),
+    )
+
+
+def _stopped(policy: Marked, number: int, stopped: int, questions: int) -> Bar:
+    if not stopped:
+        return Bar(label="")
+    share = stopped / questions
+    hint = f"{policy.result.name}: {stopped} of {questions} questions stop at round {number}"
+    label = "<1%" if share < 0.005 else f"{100 * share:.0f}%"
+    return Bar(label=label, segments=[Segment(size=share, class_=policy.family, hint=hint)])
+
+
+def _row(policy: Marked, of_columns: Sequence[Bar]) -> BarRow:
+    return BarRow(
+        mark=policy.mark,
+        family=policy.family,
+        name=policy.result.name,
+        hint=policy.full_name,
+        bars=of_columns,
+    )
+
+
+def _drawn(policies: Sequence[Marked]) -> Sequence[Marked]:
+    """The policies with a row of their own; of many, fixed budgets but the baseline have none."""
+    if len(policies) <= _MOST_ROWS:
+        return policies
+    chosen = [policy for policy in policies if policy.family != "fixed" or policy.baseline]
+    return chosen if len(chosen) > 1 else policies
+
+
+def _left_to_table(policies: Sequence[Marked]) -> str:
+    few = len(_drawn(policies)) < len(policies)
+    return " Fixed budgets but the baseline are in the table only." if few else ""
+
+
+# --- what they pay -------------------------------------------------------------------------------
+def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
+    """What a question costs and its tokens, split by what the model had to evaluate.
+
+    The first bars are those of the cost that policies are compared at; calls where that is rounds.
+    """
+    cost = _CALLS if result.cost.name in (_CALLS.name, "rounds") else result.cost
+    rows = [
+        _row(policy, [_cost_bar(policy, cost), _token_bar(policy.result)])
+        for policy in _drawn(policies)
+    ]
+    named = "model calls" if cost is _CALLS else _named(cost)
+    picture = bars(
+        Bars(
+            title="What policies cost",
+            description=f"One row a policy: mean {named} and mean tokens per question.",
+            rows=rows,
+            heads=(_short(cost), "prompt + completion"),
+            widths=(76, 222),
+        )
+    )
+    used = {segment.class_ for row in rows for segment in row.bars[1].segments}
+    means = (
+        f"{named[:1].upper()}{named[1:]} and tokens, means per question, of what each policy reads."
+    )
+    swatches = legend((class_, name) for class_, name in _TOKENS.items() if class_ in used)
+    return Chart(
+        heading="What policies cost",
+        pictures=[picture],
+        caption=join([swatches, means + _left_to_table(policies)]),
+        table=_cost_table(policies, cost),
+    )
+
+
+def _named(cost: CostAxis) -> str:
+    return f"{cost.label}, {cost.unit}" if cost.unit else cost.label
+
+
+def _short(cost: CostAxis) -> str:
+    """As much of the name as stands above the bars; the table has it in full."""
+    name = _named(cost)
+    return name if len(name) <= _LONGEST_HEAD else cost.label.partition(" ")[0]
+
+
+def _cost_table(policies: Sequence[Marked], cost: CostAxis) -> Html:
+    own = (_named(cost), lambda policy: amount(policy.result.costs.get(cost.name)))
+    return columns(
+        "Mean cost per question",
+        policies,
+        ("policy", lambda policy: policy.full_name),
+        *(() if cost.name in _IN_TABLE else (own,)),
+        ("calls", lambda policy: decimal(policy.result.costs.get("llm_calls"))),
+        ("prompt tokens", lambda policy: count(policy.result.costs.get("prompt_tokens"))),
+        ("of these cached", lambda policy: count(policy.result.costs.get("cached_tokens"))),
+        ("completion tokens", lambda policy: count(policy.result.costs.get("completion_tokens"))),
+    )
+
+
+def _cost_bar(policy: Marked, cost: CostAxis) -> Bar:
+    paid = policy.result.costs.get(cost.name)
+    if paid is None:
+        return Bar(label="not recorded")
+    hint = f"{amount(paid)} {cost.unit or cost.label}"
+    return Bar(label=amount(paid), segments=[Segment(size=paid, class_=policy.family, hint=hint)])
+
+
+def _token_bar(policy: PolicyResult) -> Bar:
+    segments = list(_token_parts(policy))
+    if not segments:
+        return Bar(label="not recorded")
+    prompt, completion = (
+        "not recorded" if policy.costs.get(name) is None else count(policy.costs[name])
+        for name in ("prompt_tokens", "completion_tokens")
+    )
+    return Bar(label=f"{prompt} + {completion}", segments=segments)
+
+
+def _token_parts(policy: PolicyResult) -> Iterator[Segment]:
+    """Parts of the tokens bar; what is unknown has none."""
+    prompt = policy.costs.get("prompt_tokens")
+    cached = policy.costs.get("cached_tokens")
+    completion = policy.costs.get("completion_tokens")
+    parts: list[tuple[float, str, str]] = []
+    if prompt is not None and cached is None:
+        parts.append((prompt, "unsplit", "prompt tokens"))
+    elif prompt is not None and cached is not None:
+        parts.append((prompt - cached, "evaluated", "prompt tokens evaluated"))
+        parts.append((cached, "cached", "prompt tokens cached"))
+    if completion is not None:
+        parts.append((completion, "output", "completion tokens"))
+    for size, class_, name in parts:
+        yield Segment(size=size, class_=class_, hint=f"{policy.name}: {count(size)} {name}")

@@ -1,0 +1,279 @@
+"""The question explorer: its data, kept small, and the shell that the page's script fills."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from suffice.replay.diagnose.question_histories import (
+    PolicyStop,
+    QuestionStory,
+    ReportData,
+    RoundStory,
+)
+from suffice.report.draw.marks import Marked, short_name
+from suffice.report.page.section import Material, Section, Shown, listed, plain
+from suffice.results.formats import counted
+from suffice.results.markup import Html, element, join, json_for_script, visible
+from suffice.trace.rounds.records import Passage, Usage
+
+# Most characters of a text, most entries of a list, most bytes of the data: a report stays below 5 MB.
+_QUESTION, _ANSWER, _TITLE, _REASON, _GOLD = 1_000, 400, 200, 600, 200
+_PASSAGES, _ROUNDS, _SIGNALS, _GOLDS, _MEMBERS = 20, 50, 60, 10, 20
+_TEXT_CAPS = (2_000, 1_200, 800, 500, 300, 150, 60, 0)
+_MOST_BYTES = 4_200_000
+_MOST_BYTES_WITHOUT_TEXTS = 3_000_000
+
+_USAGE_NAMES = {"llm_calls": "model calls", "latency_s": "seconds"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explorer:
+    """What the page embeds: ``document`` is JSON-ready, ``cuts`` says in sentences what is not in it."""
+
+    document: dict[str, Any]
+    cuts: tuple[str, ...]
+
+    def html(self) -> Html:
+        """The shell and the data."""
+        data = element(
+            "script", json_for_script(self.document), type="application/json", id="report-data"
+        )
+        return join([_SHELL, listed(self.cuts, small=True), data])
+
+
+def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
+    """Gather the stories, share what repeats, cut what is too long and say so."""
+    packer = _Packer(data)
+    questions: list[list[Any]] = []
+    size = 0
+    for story in data.stories:
+        packed = packer.question(story)
+        size += _bytes(packed)
+        if questions and size + packer.bytes_of_reasons > _MOST_BYTES_WITHOUT_TEXTS:
+            break
+        questions.append(packed)
+    cap = _text_cap(packer.passages, _MOST_BYTES - size - packer.bytes_of_reasons)
+    document = {
+        "policies": [[each.mark, each.family, short_name(each)] for each in policies],
+        "main": _main(policies),
+        "baseline": next((i for i, each in enumerate(policies) if each.baseline), 0),
+        "signals": [visible(name) for name in packer.signals],
+        "usage": [visible(_USAGE_NAMES.get(name, name.replace("_", " "))) for name in packer.usage],
+        "reasons": list(packer.reasons),
+        "passages": [[title, _cut(text, cap)] for title, text in packer.passages],
+        "questions": questions,
+    }
+    left_out = data.left_out + len(data.stories) - len(questions)
+    return Explorer(document=document, cuts=tuple(_cuts(packer, cap, left_out, len(questions))))
+
+
+def _cuts(packer: _Packer, cap: int, left_out: int, shown: int) -> list[str]:
+    said = []
+    if left_out:
+        said.append(
+            f"The explorer shows the first {counted(shown, 'question')} by id; {left_out:,} more are in "
+            "every figure above but not here."
+        )
+    longer = sum(text is not None and len(text) > cap for _, text in packer.passages)
+    if longer:
+        said.append(f"{counted(longer, 'passage')} cut after {cap:,} characters, marked with …")
+    if packer.shortened:
+        said.append(f"{counted(packer.shortened, 'other long text')} cut, marked with …")
+    said += [
+        f"Not shown here: {counted(number, noun)} past the first {most}{where}."
+        for (noun, most, where), number in packer.dropped.items()
+    ]
+    return said
+
+
+def _main(policies: Sequence[Marked]) -> int:
+    """The policy the list opens with: the first that can be deployed and is no fixed budget."""
+    adaptive = [i for i, each in enumerate(policies) if each.family == "adaptive"]
+    return adaptive[0] if adaptive else 0
+
+
+class _Packer:
+    """Turns stories into short lists; passages and reasons are stored once and named by index."""
+
+    def __init__(self, data: ReportData) -> None:
+        rounds = [each for story in data.stories for each in story.rounds]
+        names = tuple(dict.fromkeys(name for each in rounds for name in each.signals))
+        self.signals = names[:_SIGNALS]
+        self.usage = tuple(
+            each.name
+            for each in fields(Usage)
+            if any(getattr(one.usage, each.name) is not None for one in rounds)
+        )
+        self.passages: dict[tuple[str, str | None], int] = {}
+        self.reasons: dict[str, int] = {}
+        self.bytes_of_reasons = 0
+        self.shortened = 0
+        self.dropped: dict[tuple[str, int, str], int] = {}
+        self._drop("signal", _SIGNALS, "", len(names) - len(self.signals))
+
+    def question(self, story: QuestionStory) -> list[Any]:
+        """[id, text, type, gold answers, rounds, stops]."""
+        rounds, gold = story.rounds[:_ROUNDS], story.gold_answers[:_GOLDS]
+        self._drop("round", _ROUNDS, " of a question", len(story.rounds) - len(rounds))
+        self._drop("gold answer", _GOLDS, " of a question", len(story.gold_answers) - len(gold))
+        return [
+            self._text(story.id, _TITLE),
+            self._text(story.question, _QUESTION),
+            None if story.type is None else self._text(story.type, _TITLE),
+            [self._text(each, _GOLD) for each in gold],
+            [self._round(each) for each in rounds],
+            [self._stop(each) for each in story.stops],
+        ]
+
+    def _round(self, each: RoundStory) -> list[Any]:
+        """[answer, em, f1, passages, signals, usage, parse failure]."""
+        shown = each.passages[:_PASSAGES]
+        self._drop("passage", _PASSAGES, " of a round", len(each.passages) - len(shown))
+        failure = each.parse_failure
+        return [
+            self._text(each.answer, _ANSWER),
+            _number(each.em),
+            _number(each.f1),
+            [[self._passage(passage), _number(passage.score)] for passage in shown],
+            [_number(each.signals.get(name)) for name in self.signals],
+            [_number(getattr(each.usage, name)) for name in self.usage],
+            None if failure is None else self._text(failure, _REASON),
+        ]
+
+    def _stop(self, stop: PolicyStop) -> list[Any]:
+        """[round, reason], and of a policy that gives sets [answers], whether it cannot answer."""
+        reason = self._text(stop.reason, _REASON)
+        if reason not in self.reasons:
+            self.reasons[reason] = len(self.reasons)
+            self.bytes_of_reasons += _bytes(reason)
+        packed: list[Any] = [stop.round, self.reasons[reason]]
+        if stop.answers is None:
+            return packed
+        shown = stop.answers.answers[:_MEMBERS]
+        self._drop("answer", _MEMBERS, " of a set", len(stop.answers.answers) - len(shown))
+        members = [
+            [self._text(each.answer, _GOLD), _number(each.confidence), each.round] for each in shown
+        ]
+        return [*packed, members, stop.answers.cannot_answer]
+
+    def _passage(self, passage: Passage) -> int:
+        title = self._text(passage.title or passage.id, _TITLE)
+        text = None if passage.text is None else visible(passage.text)
+        return self.passages.setdefault((title, text), len(self.passages))
+
+    def _text(self, text: str, most: int) -> str:
+        shown = visible(text)
+        self.shortened += len(shown) > most
+        return _cut(shown, most) or ""
+
+    def _drop(self, noun: str, most: int, where: str, number: int) -> None:
+        if number:
+            what = (noun, most, where)
+            self.dropped[what] = self.dropped.get(what, 0) + number
+
+
+def _cut(text: str | None, most: int) -> str | None:
+    return text if text is None or len(text) <= most else f"{text[:most]}…"
+
+
+def _number(value: float | None) -> float | int | str | None:
+    """A number of at most six digits; what JSON has no number for becomes a word."""
+    if value is None or math.isnan(value):
+        return None
+    if math.isinf(value):
+        return "-inf" if value < 0 else "inf"
+    short = float(f"{value:.6g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def _bytes(value: object) -> int:
+    return len(json_for_script(value).encode()) + 1
+
+
+def _text_cap(passages: Sequence[tuple[str, str | None]] | dict[Any, int], room: int) -> int:
+    """The longest cap on passage texts with which all of them fit into ``room`` bytes."""
+    for cap in _TEXT_CAPS:
+        if sum(_bytes([title, _cut(text, cap)]) for title, text in passages) <= room:
+            return cap
+    return 0
+
+
+def _field(label: str, control: Callable[[str], Html], name: str) -> Html:
+    return element("div", element("label", label, for_=name), control(name), class_="field")
+
+
+def _select(name: str) -> Html:
+    return element("select", id=name)
+
+
+def _page_button(name: str, label: str) -> Html:
+    return element("button", label, id=name, type="button", aria_label=f"{label} page")
+
+
+_SHELL = join(
+    [
+        element(
+            "noscript",
+            plain("The question explorer needs JavaScript; everything above works without it."),
+        ),
+        element(
+            "div",
+            element(
+                "div",
+                _field(
+                    "Search",
+                    lambda name: element(
+                        "input", id=name, type="search", autocomplete="off", spellcheck="false"
+                    ),
+                    "find",
+                ),
+                _field("For policy", _select, "by-policy"),
+                _field("Show", _select, "by-outcome"),
+                _field("Type", _select, "by-type"),
+                _field("Order", _select, "by-order"),
+                class_="filters",
+                role="search",
+                aria_label="Filter questions",
+            ),
+            element("p", id="found", role="status"),
+            element(
+                "div",
+                element(
+                    "div",
+                    element("ul", id="question-list", aria_label="Questions"),
+                    element(
+                        "div",
+                        _page_button("page-back", "Previous"),
+                        element("span", id="page"),
+                        _page_button("page-on", "Next"),
+                        class_="pager",
+                    ),
+                    class_="list",
+                ),
+                element("div", id="detail"),
+                class_="panes",
+            ),
+            id="explorer",
+            hidden=True,
+        ),
+    ]
+)
+
+
+def _show(material: Material) -> Shown:
+    return Shown(
+        finding=f"{counted(len(material.data.stories), 'question')}, round by round",
+        blocks=[
+            plain(
+                "Every question, round by round: what was retrieved and answered, and where each policy "
+                "stops and why. In the list, the arrow keys move from question to question."
+            ),
+            explorer(material.data, material.policies).html(),
+        ],
+    )
+
+
+SECTION = Section(name="questions", heading="Questions", show=_show, opened=True)

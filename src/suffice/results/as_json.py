@@ -1,0 +1,87 @@
+"""Any result as strict JSON, from its fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+from suffice.errors import InternalError
+
+
+def as_json(value: object) -> Any:
+    """Strict JSON of a value: dataclasses by their fields, NaN and infinities as null.
+
+    A class whose document differs from its fields defines ``to_json``, which is used wherever it stands;
+    it may begin with :func:`fields_as_json`. Numpy scalars and arrays, enums, dates and paths are
+    known; keys of mappings become text.
+
+    Raises
+    ------
+    InternalError
+        For a value of any other class.
+
+    Examples
+    --------
+    >>> as_json({"f1": float("nan"), 2: (1, None)})
+    {'f1': None, '2': [1, None]}
+    """
+    if isinstance(value, Enum):
+        return as_json(value.value)
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, date | PurePath):
+        return value.isoformat() if isinstance(value, date) else str(value)
+    return _nested(value)
+
+
+def _nested(value: object) -> Any:
+    for name in ("to_json", "tolist"):  # numpy's arrays and scalars have the second
+        own = getattr(value, name, None)
+        if own is not None:
+            return as_json(own())
+    if is_dataclass(value) and not isinstance(value, type):
+        return fields_as_json(value)
+    if isinstance(value, Mapping):
+        return {_key(key): as_json(inner) for key, inner in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, bytes):
+        return [as_json(inner) for inner in value]
+    raise InternalError(f"{type(value).__name__} has no JSON form")
+
+
+def fields_as_json(value: Any) -> dict[str, Any]:
+    """A dataclass by its fields.
+
+    A field's metadata may say otherwise: ``{"json": "name"}`` gives it another key, ``{"json": None}``
+    leaves it out, ``{"json_none": False}`` leaves it out where it is ``None``.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass, field
+    >>> @dataclass
+    ... class Knee:
+    ...     share: float = field(metadata={"json": "share_of_resamples"})
+    ...     draws: tuple[float, ...] = field(metadata={"json": None})
+    ...     warning: str | None = field(default=None, metadata={"json_none": False})
+    >>> fields_as_json(Knee(0.5, (0.1, 0.2)))
+    {'share_of_resamples': 0.5}
+    """
+    document: dict[str, Any] = {}
+    for each in fields(value):
+        name = each.metadata.get("json", each.name)
+        inner = getattr(value, each.name)
+        if name is not None and (inner is not None or each.metadata.get("json_none", True)):
+            document[name] = as_json(inner)
+    return document
+
+
+def _key(key: object) -> str:
+    return str(key.value if isinstance(key, Enum) else key)

@@ -1,0 +1,522 @@
+"""One table in every form: text of any width, HTML, Markdown, CSV, LaTeX and data frames.
+
+A table holds what was measured, unrounded; how it reads is its columns' matter.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from textwrap import wrap
+from typing import Any, Literal
+from unicodedata import combining, east_asian_width
+
+from suffice._optional import require
+from suffice.errors import InternalError
+from suffice.results.formats import UNKNOWN, Measured, amount
+from suffice.results.markup import Html, data_table, element, join, shorten, visible
+
+WIDTH = 100
+_NARROWEST = 20
+_LEAST_WRAPPED = 16  # letters a line that a wrapped text keeps
+
+Kind = Literal["text", "count", "number", "significant", "percent", "points"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    r"""What the cells of a column are and how they read.
+
+    Parameters
+    ----------
+    name
+        Its key in CSV and data frames.
+    kind
+        ``text``; ``count``: no decimals; ``number``: ``digits`` decimals, or two and more for small
+        figures; ``significant``: ``digits`` significant ones (6); ``percent``: a share of 1, shown
+        times 100; ``points``: a difference of shares, shown times 100 with its sign.
+    head
+        What stands above it; the name if left out. ``\n`` breaks the line.
+    interval
+        Its cells have an ``estimate`` between ``low`` and ``high``; as data these are three columns,
+        ``name``, ``name_low`` and ``name_high``.
+    signed
+        Whether a ``number`` shows its plus.
+    most
+        How many letters of a text a terminal shows in a row; longer ones stand in full below.
+    once
+        Whether a terminal leaves out a text that the row above has too.
+    whole
+        Whether its text is to be copied, as a rule is: it stays in a line, which then may be longer than
+        a terminal is wide. For the last column.
+    drop
+        Those of the highest go first where a line is too short, and are named below; 0: never.
+    """
+
+    name: str
+    kind: Kind = "text"
+    head: str | None = None
+    digits: int | None = None
+    interval: bool = False
+    signed: bool = False
+    most: int | None = None
+    once: bool = False
+    whole: bool = False
+    drop: int = 0
+
+    @property
+    def heading(self) -> str:
+        """What stands above it."""
+        return self.name if self.head is None else self.head
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A value that reads otherwise than its column says.
+
+    >>> Cell(0.0, "(baseline)").shown
+    '(baseline)'
+    """
+
+    value: Plain | Measured
+    shown: str
+
+
+Plain = str | float | None
+Value = Plain | Measured | Cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Columns and rows under a title, with notes below.
+
+    Parameters
+    ----------
+    name
+        A word or two, by which a result's tables are told apart.
+    columns, rows
+        A row has one value a column; NaN and ``None`` are unknown. Without columns, title and notes
+        are all there is.
+    title
+        What the figures are; in text, a line break in it stays.
+    notes
+        Sentences to know when reading it.
+    names
+        How many columns, from the left, say what a row is about.
+
+    Examples
+    --------
+    >>> f1 = Column(name="f1", kind="percent", head="F1")
+    >>> found = Table(name="policies", columns=(Column(name="policy"), f1), rows=[("fixed-1", 0.41498)])
+    >>> print(found.text())
+    policy     F1
+    -------------
+    fixed-1  41.5
+    >>> print(found.csv(), end="")
+    policy,f1
+    fixed-1,0.41498
+    """
+
+    name: str
+    columns: Sequence[Column] = ()
+    rows: Sequence[Sequence[Value]] = ()
+    title: str = ""
+    notes: Sequence[str] = ()
+    names: int = 1
+
+    def __post_init__(self) -> None:
+        keys = [key for column in self.columns for key in _keys(column)]
+        if len(set(keys)) < len(keys):
+            raise InternalError(f"the table {self.name!r} names a column twice: {', '.join(keys)}")
+        for number, row in enumerate(self.rows, start=1):
+            if len(row) != len(self.columns):
+                raise InternalError(
+                    f"row {number} of the table {self.name!r} has {len(row)} cells for "
+                    f"{len(self.columns)} columns"
+                )
+
+    # --- for people -------------------------------------------------------------------------------
+    def text(self, width: int | None = WIDTH) -> str:
+        """Title, aligned columns and notes, in lines of at most ``width`` (``None``: as long as needed).
+
+        Where the columns do not fit, those that may be are left out and named, long texts are wrapped,
+        the columns are set in several blocks below each other, and at last every row is set as a list.
+        Columns that are empty throughout are not shown.
+        """
+        limit = None if width is None else max(width, _NARROWEST)
+        body, full = _text_body(self, limit)
+        blocks = [
+            [line for text in self.title.split("\n") for line in _wrapped(text, limit)] + body,
+            full + [line for note in self.notes for line in _wrapped(note, limit)],
+        ]
+        return "\n\n".join("\n".join(block) for block in blocks if block)
+
+    def html(self) -> Html:
+        """The table with its caption, in a region that scrolls, then its notes; all escaped."""
+        notes = [element("p", note, class_="note") for note in self.notes]
+        if not self.columns:
+            return join([element("p", self.title, class_="note") if self.title else "", *notes])
+        head = [_broken(column.heading, Html("<br>")) for column in self.columns]
+        return join([data_table(self.title or self.name, head, self.shown()), *notes])
+
+    def markdown(self) -> str:
+        """A heading, the title, a table of GitHub's Markdown, the notes."""
+        blocks = [f"### {_markdown(self.name[:1].upper() + self.name[1:])}"]
+        blocks += [_markdown(self.title)] if self.title else []
+        if self.columns:
+            blocks.append("\n".join(_markdown_lines(self)))
+        return "\n\n".join([*blocks, *(_markdown(note) for note in self.notes)]) + "\n"
+
+    def latex(self) -> str:
+        r"""A ``table`` environment with its caption; needs no package."""
+        notes = [_latex(note) + r"\par" for note in self.notes]
+        if not self.columns:
+            return "\n".join([*([_latex(self.title) + r"\par"] if self.title else []), *notes, ""])
+        lines = [
+            " & ".join(map(_latex, row)) + r" \\"
+            for row in ([column.heading for column in self.columns], *self.shown())
+        ]
+        sides = "".join("l" if column.kind == "text" else "r" for column in self.columns)
+        return "\n".join(
+            [
+                r"\begin{table}",
+                rf"\caption{{{_latex(self.title or self.name)}}}",
+                rf"\begin{{tabular}}{{{sides}}}",
+                r"\hline",
+                lines[0],
+                r"\hline",
+                *lines[1:],
+                r"\hline",
+                r"\end{tabular}",
+                *([r"\par", *notes] if notes else []),
+                r"\end{table}",
+                "",
+            ]
+        )
+
+    def shown(self) -> list[list[str]]:
+        """The cells as people read them."""
+        return [
+            [_shown(column, value) for column, value in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
+
+    # --- for programs -----------------------------------------------------------------------------
+    def data(self) -> dict[str, list[Plain]]:
+        """Unrounded values by column, unknown ones ``None``; an interval is three columns."""
+        found: dict[str, list[Plain]] = {}
+        for number, column in enumerate(self.columns):
+            cells = [_parts(column, row[number]) for row in self.rows]
+            for part, key in enumerate(_keys(column)):
+                found[key] = [values[part] for values in cells]
+        return found
+
+    def csv(self) -> str:
+        """Unrounded values as CSV (RFC 4180 with line feeds); unknown ones are empty."""
+        held = self.data()
+        rows = [list(held), *(list(row) for row in zip(*held.values(), strict=True))]
+        return "".join(_csv_line(row) + "\n" for row in rows if row)
+
+    def to_arrow(self) -> Any:
+        """The data as a ``pyarrow.Table``; whole counts are integers."""
+        pa = require("pyarrow", purpose="a table of Arrow", package="pyarrow")
+        held = self.data()
+        types = {
+            key: pa.string()
+            if column.kind == "text"
+            else pa.int64()
+            if column.kind == "count" and all(isinstance(v, int | None) for v in held[key])
+            else pa.float64()
+            for column in self.columns
+            for key in _keys(column)
+        }
+        return pa.table({key: pa.array(held[key], type=types[key]) for key in held})
+
+    def to_pandas(self) -> Any:
+        """The data as a pandas ``DataFrame``."""
+        require("pandas", purpose="a data frame", package="pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The data as a polars ``DataFrame``."""
+        polars = require("polars", purpose="a data frame", package="polars")
+        return polars.from_arrow(self.to_arrow())
+
+
+# --- cells ------------------------------------------------------------------------------------------
+def _keys(column: Column) -> tuple[str, ...]:
+    name = column.name
+    return (name, f"{name}_low", f"{name}_high") if column.interval else (name,)
+
+
+def _parts(column: Column, value: Value) -> tuple[Plain, ...]:
+    """A cell's data: one value, or the figure and the ends of its interval."""
+    if isinstance(value, Cell):
+        value = value.value
+    if column.kind == "text":
+        return (None if value is None else str(value),)
+    figure, low, high = _measured(value)
+    return (figure, low, high) if column.interval else (figure,)
+
+
+def _measured(value: object) -> tuple[float | None, float | None, float | None]:
+    if value is None or isinstance(value, Real):
+        return _known(value), None, None
+    ends = (getattr(value, name) for name in ("estimate", "low", "high"))
+    figure, low, high = (_known(end) for end in ends)
+    return figure, low, high
+
+
+def _known(value: Any) -> float | None:
+    if value is None or math.isnan(value):
+        return None
+    return int(value) if isinstance(value, int) or hasattr(value, "__index__") else float(value)
+
+
+def _shown(column: Column, value: Value) -> str:
+    if isinstance(value, Cell):
+        return visible(value.shown)
+    if column.kind == "text":
+        return "" if value is None else visible(str(value))
+    figure, low, high = _measured(value)
+    if figure is None:
+        return UNKNOWN
+    sign = "+" if column.signed or column.kind == "points" else ""
+    text = _figure(column, figure, sign)
+    if not column.interval or isinstance(value, Real):
+        return text
+    if low is None or high is None:
+        return f"{text} [{UNKNOWN}]"
+    return f"{text} [{_figure(column, low)}, {_figure(column, high)}]"
+
+
+def _figure(column: Column, value: float, sign: str = "") -> str:
+    digits = column.digits
+    if math.isinf(value):
+        return f"{value:{sign}}"
+    match column.kind:
+        case "count":
+            return f"{value:{sign}z,.0f}"
+        case "significant":
+            return f"{value:{sign}.{6 if digits is None else digits}g}"
+        case "percent" | "points":
+            return f"{100 * value:{sign}z.{1 if digits is None else digits}f}"
+        case _:
+            return amount(value) if digits is None else f"{value:{sign}z,.{digits}f}"
+
+
+# --- text -------------------------------------------------------------------------------------------
+@dataclass(slots=True, eq=False)
+class _Shown:
+    """A column of a terminal: its lines of heading and cells, a cell being some lines."""
+
+    head: list[str]
+    cells: list[list[str]]
+    left: bool
+    column: Column
+    wraps: bool
+
+    @property
+    def name(self) -> str:
+        return " ".join(line for line in self.head if line)
+
+    @property
+    def width(self) -> int:
+        cells = [] if self.column.whole else self.cells
+        return max(map(_cells_wide, [*self.head, *(line for cell in cells for line in cell)]))
+
+
+def _cells_wide(text: str) -> int:
+    """Cells of a terminal: two for a letter of East Asian scripts, none for a combining mark."""
+    if text.isascii():
+        return len(text)
+    return sum((east_asian_width(c) in "WF") + (not combining(c)) for c in text)
+
+
+def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    """Lines of at most ``width`` cells; ``indent``: before all but the first."""
+    text = visible(text)
+    room = width or 2 * len(text) + 1
+    lines = wrap(text, room, subsequent_indent=indent)
+    if any(_cells_wide(line) > room for line in lines):
+        lines = wrap(text, max(1, room // 2), subsequent_indent=indent)
+    return lines
+
+
+def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
+    """The lines of the table, and those that say shortened names in full."""
+    if not table.columns:
+        return [], []
+    grid = [[cell.replace("\n", " ") for cell in row] for row in table.shown()]
+    columns, full = [], []
+    for number, column in enumerate(table.columns):
+        cells = [row[number] for row in grid]
+        if number and cells and not any(cells):
+            continue
+        if column.most is not None:
+            short = [shorten(cell, column.most, "...") for cell in cells]
+            full += [f"{s} is in full: {c}" for s, c in zip(short, cells, strict=True) if s != c]
+            cells = short
+        if column.once:
+            cells = ["" if n and cells[n - 1] == cell else cell for n, cell in enumerate(cells)]
+        is_text = column.kind == "text"
+        columns.append(
+            _Shown(
+                visible(column.heading).split("\n"),
+                [[cell] for cell in cells],
+                is_text,
+                column,
+                is_text and column.most is None and not column.whole and number >= table.names,
+            )
+        )
+    names = min(table.names, len(columns))
+    full = list(dict.fromkeys(full))
+    if width is None:
+        return _aligned(columns, 2), full
+    kept = _kept(columns, width)
+    lines = _fitting(kept, names, width)
+    if lines is None:
+        heads = [visible(column.heading).replace("\n", " ") for column in table.columns]
+        return list(_stacked(heads, grid, width, named=table.names > 0)), []
+    if len(kept) < len(columns):
+        gone = ", ".join(column.name for column in columns if column not in kept)
+        full = [*_wrapped(f"Left out for width: {gone}.", width), *full]
+    return lines, full
+
+
+def _kept(columns: list[_Shown], width: int) -> list[_Shown]:
+    """The columns without those that may be left out and have no room."""
+    kept = list(columns)
+    while _total(kept, 1) > width and any(each.column.drop for each in kept):
+        kept.remove(max(kept, key=lambda each: each.column.drop))
+    return kept
+
+
+def _fitting(columns: list[_Shown], names: int, width: int) -> list[str] | None:
+    """The columns in lines of at most ``width``; ``None`` where a name and one column do not fit."""
+    for gap in (2, 1):
+        if _total(columns, gap) <= width:
+            return _aligned(columns, gap)
+    long = max((column for column in columns if column.wraps), key=lambda c: c.width, default=None)
+    if long is not None:
+        room = width - (_total(columns, 2) - long.width)
+        if room >= _LEAST_WRAPPED:
+            long.cells = [_wrapped(cell[0], room) or [""] for cell in long.cells]
+            long.head = [line for head in long.head for line in _wrapped(head, room) or [""]]
+            return _aligned(columns, 2)
+    blocks: list[list[_Shown]] = []
+    for column in columns[names:]:
+        if blocks and _total([*blocks[-1], column], 2) <= width:
+            blocks[-1].append(column)
+        else:
+            blocks.append([*columns[:names], column])
+    if not blocks or any(_total(block, 2) > width for block in blocks):
+        return None
+    lines = [line for block in blocks for line in (*_aligned(block, 2), "")]
+    return lines[:-1]
+
+
+def _total(columns: Sequence[_Shown], gap: int) -> int:
+    return sum(column.width for column in columns) + gap * (len(columns) - 1)
+
+
+def _aligned(columns: Sequence[_Shown], gap: int) -> list[str]:
+    deepest = max(len(column.head) for column in columns)
+    heads = [[""] * (deepest - len(column.head)) + column.head for column in columns]
+    rows = [heads, *([column.cells[n] for column in columns] for n in range(len(columns[0].cells)))]
+    lines = []
+    for row in rows:
+        for number in range(max(map(len, row))):
+            cells = [cell[number] if number < len(cell) else "" for cell in row]
+            lines.append(
+                (" " * gap)
+                .join(
+                    _padded(cell, c.width, left=c.left)
+                    for cell, c in zip(cells, columns, strict=True)
+                )
+                .rstrip()
+            )
+    return [*lines[:deepest], "-" * _total(columns, gap), *lines[deepest:]]
+
+
+def _padded(cell: str, width: int, *, left: bool) -> str:
+    space = " " * (width - _cells_wide(cell))
+    return cell + space if left else space + cell
+
+
+def _stacked(
+    heads: Sequence[str], grid: Sequence[Sequence[str]], width: int, *, named: bool
+) -> Iterator[str]:
+    """Every row as a list of its cells."""
+    for number, row in enumerate(grid):
+        if number:
+            yield ""
+        if named:
+            yield from _wrapped(row[0], width) or [""]
+        for head, cell in list(zip(heads, row, strict=True))[named:]:
+            if cell:
+                lines = _wrapped(f"{head}: {cell}", width - 2, "  ")
+                yield from (f"  {line}" for line in lines)
+
+
+# --- other forms ------------------------------------------------------------------------------------
+def _broken(text: str, line_break: str) -> Html:
+    first, *rest = text.split("\n")
+    return join([first, *(part for line in rest for part in (line_break, line))])
+
+
+_MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")
+
+
+def _markdown(text: str) -> str:
+    escaped = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = _MARKDOWN.sub(lambda found: f"\\{found.group()}", escaped)
+    return "<br>".join(line.strip() for line in escaped.split("\n"))
+
+
+def _markdown_lines(table: Table) -> Iterator[str]:
+    heads = [_markdown(column.heading.replace("\n", " ")) for column in table.columns]
+    rows = [heads, *([_markdown(cell) for cell in row] for row in table.shown())]
+    widths = [max(3, *(_cells_wide(row[n]) for row in rows)) for n in range(len(heads))]
+    sides = [column.kind == "text" for column in table.columns]
+    for number, row in enumerate(rows):
+        cells = [_padded(c, w, left=s) for c, w, s in zip(row, widths, sides, strict=True)]
+        yield f"| {' | '.join(cells)} |"
+        if number == 0:
+            rules = (
+                "-" * width if on_left else "-" * (width - 1) + ":"
+                for width, on_left in zip(widths, sides, strict=True)
+            )
+            yield f"| {' | '.join(rules)} |"
+
+
+_LATEX = {
+    **{letter: f"\\{letter}" for letter in "{}$&#_%"},
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",  # after a line's end they would be its options
+}
+
+
+def _latex(text: str) -> str:
+    escaped = "".join(_LATEX.get(letter, letter) for letter in " ".join(visible(text).split()))
+    return re.sub(r"(?<![\w.])-(?=[\d.])", "$-$", escaped) if escaped != UNKNOWN else "--"
+
+
+def _csv_line(values: Sequence[Plain]) -> str:
+    texts = ["" if value is None else str(value) for value in values]
+    if texts == [""]:
+        return '""'
+    return ",".join(
+        '"' + text.replace('"', '""') + '"' if re.search(r'[,"\r\n]|^\s|\s$', text) else text
+        for text in texts
+    )

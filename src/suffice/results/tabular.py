@@ -1,0 +1,68 @@
+"""What every result of the Python API can do: show itself and become a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from suffice.errors import UsageError
+from suffice.results.markup import Html, join
+from suffice.results.table import WIDTH, Table
+
+_MOST_ROWS = 100  # that a notebook shows
+
+
+class Tabular:
+    """A result that stands in tables, the first of them the most important one.
+
+    A dataclass takes the short form over by ``repr=False``.
+    """
+
+    __slots__ = ()
+
+    def tables(self) -> Sequence[Table]:
+        """The result in tables."""
+        raise NotImplementedError
+
+    def table(self, name: str | None = None) -> Table:
+        """The table of this name, or the first.
+
+        Raises
+        ------
+        UsageError
+            When there is none of that name.
+        """
+        found = [each for each in self.tables() if each.columns]
+        for each in found:
+            if name in (None, each.name):
+                return each
+        names = ", ".join(repr(each.name) for each in found)
+        raise UsageError(f"there is no table {name!r}; there are {names or 'none'}")
+
+    def text(self, width: int | None = WIDTH) -> str:
+        """Every table as text, in lines of at most ``width``; without a final line feed."""
+        return "\n\n".join(text for each in self.tables() if (text := each.text(width)))
+
+    def to_pandas(self, table: str | None = None) -> Any:
+        """One table, the first if not named, as a pandas ``DataFrame`` of unrounded values."""
+        return self.table(table).to_pandas()
+
+    def to_polars(self, table: str | None = None) -> Any:
+        """One table, the first if not named, as a polars ``DataFrame`` of unrounded values."""
+        return self.table(table).to_polars()
+
+    def __repr__(self) -> str:
+        held = (f"{each.name} ({len(each.rows)})" for each in self.tables() if each.columns)
+        return f"<{type(self).__name__}: {', '.join(held)}>"
+
+    def _repr_html_(self) -> Html:
+        """What a notebook shows."""
+        return join(_first_rows(each).html() for each in self.tables())
+
+
+def _first_rows(table: Table) -> Table:
+    if len(table.rows) <= _MOST_ROWS:
+        return table
+    note = f"The first {_MOST_ROWS} of {len(table.rows):,} rows."
+    return replace(table, rows=table.rows[:_MOST_ROWS], notes=(note, *table.notes))

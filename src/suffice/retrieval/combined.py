@@ -1,0 +1,180 @@
+"""Retrievers made of others: several fused by reciprocal rank, and one whose pool is reranked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from suffice.errors import DataError, UsageError
+from suffice.protocols import Reranker, Retriever
+from suffice.retrieval.ranking import check_k
+from suffice.trace.rounds.records import Passage
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[str]], *, k: float = 60
+) -> list[tuple[str, float]]:
+    """Ids with the sum of ``1 / (k + rank)`` over the rankings that name them, best first.
+
+    Parameters
+    ----------
+    rankings
+        Ids, best first, each once a ranking; ranks start at 1.
+    k
+        At least 0. The larger it is, the less the first ranks stand out.
+
+    Returns
+    -------
+    list of (id, score)
+        Equal scores stand in order of first appearance: the first ranking from its top, then what
+        the next one adds.
+
+    Raises
+    ------
+    UsageError
+        When ``k`` is negative or no finite number.
+    DataError
+        When a ranking names an id twice.
+
+    Notes
+    -----
+    Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
+    learning methods", SIGIR 2009.
+
+    >>> [(name, round(score, 3)) for name, score in
+    ...  reciprocal_rank_fusion([["a", "b"], ["b", "c"]], k=0)]
+    [('b', 1.5), ('a', 1.0), ('c', 0.5)]
+    """
+    _check_constant(k)
+    scores: dict[str, float] = {}
+    for ranking in rankings:
+        if len(set(ranking)) < len(ranking):
+            raise DataError(f"a ranking must name every id once, found {list(ranking)!r:.200}")
+        for rank, name in enumerate(ranking, start=1):
+            scores[name] = scores.get(name, 0.0) + 1.0 / (k + rank)
+    return sorted(scores.items(), key=lambda item: -item[1])
+
+
+def _check_constant(k: float) -> None:
+    if not 0 <= k < float("inf"):
+        raise UsageError(f"k of reciprocal rank fusion must be at least 0, found {k!r}")
+
+
+class HybridRetriever:
+    """Fuses the rankings of several retrievers; a :class:`suffice.protocols.Retriever`.
+
+    Passages with one id are one passage, told by the first retriever that found it; ``score`` is the
+    fused score. Every retriever gives ``candidates`` passages. Only when the fused pool holds fewer
+    than asked for are they asked for twice as many, and again: what that adds follows the pool, with
+    scores of at most its last one, so a short answer is always the beginning of a longer one. Every
+    such step encodes and searches the query anew; ``deepen=False`` takes none of them.
+
+    Parameters
+    ----------
+    retrievers
+        At least one, over the same passages. With equal scores an earlier retriever's passage leads.
+    candidates
+        How many passages each gives, at least 1.
+    k
+        The constant of :func:`reciprocal_rank_fusion`.
+    deepen
+        ``False``: the pool is what the first ``candidates`` of each hold, and an answer is no longer.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[Retriever],
+        *,
+        candidates: int = 20,
+        k: float = 60,
+        deepen: bool = True,
+    ) -> None:
+        self._retrievers = tuple(retrievers)
+        if not self._retrievers:
+            raise UsageError("there is nothing to fuse: give at least one retriever")
+        if candidates < 1:
+            raise UsageError(f"candidates must be at least 1, found {candidates}")
+        _check_constant(k)
+        self._candidates = candidates
+        self._k = k
+        self._deepen = deepen
+
+    @property
+    def candidates(self) -> int:
+        """How many passages each retriever gives."""
+        return self._candidates
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
+        """The ``k`` best of the fused pool, best first, with their fused scores.
+
+        Raises
+        ------
+        UsageError
+            When ``k`` is below 1.
+        """
+        check_k(k)
+        pool: dict[str, Passage] = {}
+        depth, lowest = self._candidates, float("inf")
+        while True:
+            found = [each.retrieve(query, depth) for each in self._retrievers]
+            for passage in self._fused(found):
+                if passage.id not in pool:
+                    lowest = min(lowest, passage.score or 0.0)
+                    pool[passage.id] = replace(passage, score=lowest)
+            if not self._deepen or len(pool) >= k or max(map(len, found)) < depth:
+                return tuple(islice(pool.values(), k))
+            depth *= 2
+
+    def _fused(self, found: Sequence[Sequence[Passage]]) -> Iterator[Passage]:
+        first: dict[str, Passage] = {}
+        for ranking in found:
+            for passage in ranking:
+                first.setdefault(passage.id, passage)
+        names = [[passage.id for passage in ranking] for ranking in found]
+        for name, score in reciprocal_rank_fusion(names, k=self._k):
+            yield replace(first[name], score=score)
+
+
+class RerankedRetriever:
+    """Retrieves a pool, reranks it, gives its best; a :class:`suffice.protocols.Retriever`.
+
+    Passages come in the reranker's order with both numbers: ``score`` is the retriever's, so it need
+    not fall, and ``rerank_score`` the reranker's raw one. Asked for more than ``candidates``, it
+    reranks as many as asked for; a passage that only the larger pool holds may then lead.
+
+    Parameters
+    ----------
+    retriever
+        The first stage, for example a :class:`HybridRetriever`.
+    reranker
+        The second.
+    candidates
+        Passages reranked a query, at least 1; every one of them costs a pass of the reranker.
+    """
+
+    def __init__(self, retriever: Retriever, reranker: Reranker, *, candidates: int = 40) -> None:
+        if candidates < 1:
+            raise UsageError(f"candidates must be at least 1, found {candidates}")
+        self._retriever = retriever
+        self._reranker = reranker
+        self._candidates = candidates
+
+    @property
+    def candidates(self) -> int:
+        """How many passages are reranked."""
+        return self._candidates
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
+        """The ``k`` best of the pool by the reranker, best first; what scored NaN last.
+
+        Raises
+        ------
+        UsageError
+            When ``k`` is below 1.
+        BackendError
+            When the retriever or the reranker fails.
+        """
+        check_k(k)
+        pool = self._retriever.retrieve(query, max(self._candidates, k))
+        return tuple(self._reranker.rerank(query, pool)[:k]) if pool else ()

@@ -1,0 +1,183 @@
+"""Retrievers by name, over each question's own paragraphs or over a corpus whose index is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from suffice.errors import UsageError
+from suffice.protocols import Encoder, Reranker, Retriever
+from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
+from suffice.retrieval.indexes import IndexKind, IndexMaker
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.trace.rounds.records import Passage
+
+RetrieverName = Literal["bm25", "tfidf", "dense", "hybrid", "hybrid+rerank"]
+RETRIEVERS: tuple[RetrieverName, ...] = get_args(RetrieverName)
+_PARTS: Mapping[RetrieverName, tuple[IndexKind, ...]] = MappingProxyType(
+    {
+        "bm25": ("bm25",),
+        "tfidf": ("tfidf",),
+        "dense": ("dense",),
+        "hybrid": ("bm25", "dense"),
+        "hybrid+rerank": ("bm25", "dense"),
+    }
+)
+NO_RERANKER = (
+    "retriever 'hybrid+rerank' needs --reranker PATH; train one with python -m "
+    "suffice.bench.training.reranker --dataset NAME --data PATH --out DIR"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrieval:
+    """Which retriever, and the models it needs.
+
+    Parameters
+    ----------
+    name
+        ``hybrid``: the first of BM25 and the first of dense, fused by reciprocal rank.
+        ``hybrid+rerank``: the fused pool, reranked.
+    encoder
+        For every one with dense vectors.
+    reranker, reranker_name
+        For ``hybrid+rerank``, and what a recording calls it.
+    candidates
+        How many of each are fused (paper 2: 20); the pool has at most twice as many.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, or one whose models are missing.
+    """
+
+    name: RetrieverName = "bm25"
+    encoder: Encoder | None = None
+    reranker: Reranker | None = None
+    reranker_name: str | None = None
+    candidates: int = 20
+
+    def __post_init__(self) -> None:
+        if self.name not in RETRIEVERS:
+            raise UsageError(f"unknown retriever {self.name!r}; known: {', '.join(RETRIEVERS)}")
+        if self.candidates < 1:
+            raise UsageError(f"candidates must be at least 1, found {self.candidates}")
+        if "dense" in self.kinds and self.encoder is None:
+            raise UsageError(f"retriever {self.name!r} needs an encoder; type --encoder minilm")
+        if self.reranks and self.reranker is None:
+            raise UsageError(NO_RERANKER)
+
+    @property
+    def kinds(self) -> tuple[IndexKind, ...]:
+        """The indexes it searches."""
+        return _PARTS[self.name]
+
+    @property
+    def reranks(self) -> bool:
+        """Whether its passages carry a ``rerank_score``."""
+        return self.name == "hybrid+rerank"
+
+    def reaching(self, passages: int) -> Retrieval:
+        """The same with a pool of at least that many passages, where the corpus has them."""
+        return replace(self, candidates=max(self.candidates, passages))
+
+    def over(self, indexes: Sequence[Retriever]) -> Retriever:
+        """The retriever over its indexes, in the order of :attr:`kinds`."""
+        if len(indexes) == 1:
+            return indexes[0]
+        # not deeper, however many passages are asked for: the pool is a matter of the method
+        fused = HybridRetriever(indexes, candidates=self.candidates, deepen=False)
+        if self.reranker is None or not self.reranks:
+            return fused
+        return RerankedRetriever(fused, self.reranker, candidates=self.candidates * len(indexes))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnParagraphs:
+    """Ranks one question's paragraphs; what it needs is built when asked and not kept."""
+
+    passages: tuple[Passage, ...]
+    retrieval: Retrieval = field(default_factory=Retrieval)
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        """All of them, best first: their scores are the round's candidate scores."""
+        make = IndexMaker(encoder=self.retrieval.encoder)
+        indexes: list[Retriever] = [
+            BM25Index.build(self.passages, OKAPI)
+            if kind == "bm25"
+            else make.build(kind, self.passages)
+            for kind in self.retrieval.kinds
+        ]
+        return self.retrieval.over(indexes).retrieve(query, max(k, len(self.passages)))
+
+
+def pooled_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
+    """Every passage once, by id; one that comes again with another text gets ``id~2``.
+
+    Data sets name paragraphs by title, and the same title may carry two texts. Where some passage is
+    called ``id~2`` already, the next free number is taken.
+    """
+    given = [each for group in groups for each in group]
+    taken = {each.id for each in given}
+    texts: dict[str, set[str | None]] = {}
+    pooled: list[Passage] = []
+    for passage in given:
+        seen = texts.setdefault(passage.id, set())
+        if passage.text in seen:
+            continue
+        name = passage.id if not seen else _free(passage.id, len(seen) + 1, taken)
+        taken.add(name)
+        seen.add(passage.text)
+        pooled.append(Passage(id=name, title=passage.title, text=passage.text))
+    return tuple(pooled)
+
+
+def _free(name: str, number: int, taken: Set[str]) -> str:
+    while f"{name}~{number}" in taken:
+        number += 1
+    return f"{name}~{number}"
+
+
+def pooled_retriever(
+    passages: tuple[Passage, ...], retrieval: Retrieval, folder: Path, make: IndexMaker
+) -> Retriever:
+    """Over the paragraphs of all questions; its indexes are kept in and beside ``folder``.
+
+    An index found there is used again when it is of these passages, and of this encoder.
+    """
+    return retrieval.over([make.cached(k, passages, _beside(folder, k)) for k in retrieval.kinds])
+
+
+def _beside(folder: Path, kind: IndexKind) -> Path:
+    # the first version kept BM25 only, in the folder itself
+    return folder if kind == "bm25" else folder.with_name(f"{folder.name}-{kind}")
+
+
+def corpus_retriever(
+    passages: tuple[Passage, ...],
+    retrieval: Retrieval,
+    make: IndexMaker,
+    folder: Path | None = None,
+    *,
+    renew: bool = False,
+) -> Retriever:
+    """Over the user's own corpus; what takes long to build is kept in ``folder`` when one is given.
+
+    That is the dense index where there is one, else the only one.
+
+    Raises
+    ------
+    DataError
+        When the folder holds an index of another corpus, encoder or kind, unless ``renew``.
+    """
+    longest = retrieval.kinds[-1]
+    indexes = [
+        make.build(kind, passages)
+        if folder is None or kind != longest
+        else make.kept(kind, passages, folder, renew=renew)
+        for kind in retrieval.kinds
+    ]
+    return retrieval.over(indexes)

@@ -1,0 +1,33 @@
+"""Questions for the evaluation of AB-RAG."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.table import TraceSet
+
+
+def study_traces(*, tune: bool = True) -> TraceSet:
+    """Agreement is 1 for right answers and 1/3 for wrong ones; the other signals are noise."""
+    rng = np.random.default_rng(0)
+    records = []
+    for number in range(60):
+        answers = [str(rng.choice(["Oslo", "Rome"])) for _ in range(3)]
+        split = "tune" if tune and number % 2 else "eval"
+        made = make_record(f"q{number:02d}", answers, gold=["Oslo"], split=split)
+        rounds = tuple(
+            replace(
+                each,
+                signals={
+                    "self_consistency": 1.0 if each.answer == "Oslo" else 1 / 3,
+                    "evidence_consistency": float(rng.random()),
+                    "rerank_variance": float(rng.random()) / 4,
+                },
+            )
+            for each in made.rounds
+        )
+        records.append(replace(made, rounds=rounds))
+    return to_trace_set(records)

@@ -1,0 +1,117 @@
+"""One report reads one trace set, and measures it once: counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suffice.cli.main import main
+from suffice.measures import measures as module
+from suffice.protocols import Signal
+from suffice.signals.spec import SignalSpec
+from suffice.testing.traces import answer_tokens, sampled_records
+from suffice.trace.rounds.records import LoopView, QuestionRecord
+from suffice.trace.rounds.writer import write_traces
+
+QUESTIONS, ROUNDS = 60, 3
+
+
+def recorded() -> list[QuestionRecord]:
+    """Labelled questions with samples and tokens, of two types, in the splits tune and eval."""
+    records = sampled_records(QUESTIONS, rounds=ROUNDS, splits=("tune", "eval"), seed=3)
+    return [
+        replace(
+            record,
+            question=replace(record.question, type=("bridge", "comparison")[number % 3 > 0]),
+            rounds=tuple(
+                replace(each, tokens=answer_tokens(each.answer, (number + t) % 5 / 2))
+                for t, each in enumerate(record.rounds)
+            ),
+        )
+        for number, record in enumerate(records)
+    ]
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[Any, ...]]:
+    """How often each score was called, and each signal for a question and round."""
+    counts: Counter[tuple[Any, ...]] = Counter()
+
+    def counting(name: str) -> None:
+        score = getattr(module, name)
+
+        def counted(*arguments: Any) -> float:
+            counts["score", name, *arguments[2:]] += 1
+            return float(score(*arguments))
+
+        monkeypatch.setattr(module, name, counted)
+
+    for name in ("exact_match", "f1_score", "accuracy"):
+        counting(name)
+    compute = SignalSpec.__call__
+
+    def of_view(spec: SignalSpec, view: LoopView) -> float:
+        counts["signal", spec, view.question, len(view.rounds)] += 1
+        return compute(spec, view)
+
+    monkeypatch.setattr(SignalSpec, "__call__", of_view)
+    return counts
+
+
+def test_a_report_computes_each_score_and_each_signal_once(
+    computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces, certified = tmp_path / "made.parquet", tmp_path / "certified.json"
+    write_traces(recorded(), traces)
+    fitting = ["fit", "certified", str(traces), "--out", str(certified), "--max-loss", "0.3"]
+    assert main([*fitting, "--confidence", "0.5"]) == 0
+    capsys.readouterr()
+    computed.clear()
+    rules = (
+        "answer_stable",
+        "calibrated(self_consistency) > 0.5",
+        "overlap > 0.1 and not abstained",
+    )
+    policies = ("micp", "micp-corrected", "gate-corrected", "early-stop-corrected", "overlap-alone",
+                str(certified), "oracle-em", "fixed-2")  # fmt: skip
+    arguments = ["report", str(traces), "--out", str(tmp_path / "r.html"), "--bootstrap", "10"]
+    arguments += [word for rule in rules for word in ("--stop-when", rule)]
+    arguments += [word for policy in policies for word in ("--policy", policy)]
+    search = ["--search", "answer_stable,calibrated(overlap),normalized_entropy", "--json"]
+    assert main([*arguments, *search]) == 0
+    parts = json.loads(capsys.readouterr().out)["parts"]
+    assert parts["search"] is not None
+    assert parts["diagnostics"] is not None
+    assert parts["types"]
+    assert parts["selective"]
+    assert parts["guarantees"]
+    cells = QUESTIONS * ROUNDS
+    scores = {key[1:]: count for key, count in computed.items() if key[0] == "score"}
+    assert scores == {
+        ("exact_match",): cells,
+        ("f1_score", "hotpotqa"): cells,
+        ("accuracy",): cells,
+    }
+    of_signals = {key: count for key, count in computed.items() if key[0] == "signal"}
+    assert {key: count for key, count in of_signals.items() if count > 1} == {}
+    specs: Counter[Signal] = Counter(key[1] for key in of_signals)
+    assert set(specs.values()) == {cells}
+    assert {"answer_stable", "overlap", "normalized_entropy"} <= {spec.name for spec in specs}
+
+
+def test_a_replay_of_a_split_computes_nothing_for_others(
+    computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = tmp_path / "made.parquet"
+    write_traces(recorded(), traces)
+    rule = ["--stop-when", "overlap > 0.1", "--bootstrap", "10", "--split", "eval"]
+    assert main(["replay", str(traces), *rule]) == 0
+    capsys.readouterr()
+    signals = [count for key, count in computed.items() if key[0] == "signal"]
+    assert signals == [1] * (QUESTIONS // 2 * ROUNDS)
+    assert computed["score", "exact_match"] == QUESTIONS // 2 * ROUNDS

@@ -1,0 +1,129 @@
+"""What is kept, what is shared and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from suffice.costs.prices import Prices
+from suffice.costs.usage import CostModel, CostReads
+from suffice.errors import DataError, UsageError
+from suffice.measures.measures import Measures
+from suffice.policies.rules.policy import RulePolicy
+from suffice.protocols import Charge, PolicyTable
+from suffice.signals.registry import SIGNALS
+from suffice.testing.traces import make_record, random_records, to_trace_set
+from suffice.trace.rounds.records import LoopView, Round
+
+
+@pytest.fixture
+def measures() -> Measures:
+    return Measures(to_trace_set(random_records(12)))
+
+
+def test_measures_are_handed_on_as_they_are(measures: Measures) -> None:
+    assert Measures.of(measures) is measures
+    assert Measures.of(measures.traces).traces is measures.traces
+    assert measures.only_split("tune") is measures.only_split("tune")
+    assert measures.take(np.ones(12, bool)) is measures
+
+
+def test_a_split_that_is_not_there_is_refused_as_by_the_traces(measures: Measures) -> None:
+    with pytest.raises(
+        DataError, match="no question lies in split 'dev'; splits found: eval, tune"
+    ):
+        measures.only_split("dev")
+
+
+def test_columns_are_kept_and_cannot_be_written(measures: Measures) -> None:
+    first, again = (measures.signals(["overlap"]).signal("overlap") for _ in range(2))
+    assert first is again
+    for column in (first, measures.score("f1"), measures.only_split("eval").score("em")):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0, 0] = 1.0
+
+
+def test_a_signal_is_refused_where_a_part_lacks_its_input() -> None:
+    with_tokens = make_record("a", ["Oslo"], margins=[1.0], split="tune")
+    measures = Measures(to_trace_set([with_tokens, make_record("b", ["Oslo"], split="eval")]))
+    margin = "answer_token_margin"
+    assert np.isnan(measures.signals([margin]).signal(margin)).tolist() == [[False], [True]]
+    with pytest.raises(UsageError, match="needs column tokens"):
+        measures.only_split("eval").signals([margin])
+
+
+@dataclass
+class Lengths:
+    """A signal of somebody else, not hashable."""
+
+    calls: int = 0
+    name: str = "length"
+    needs: tuple[str, ...] = ()
+    instead: str = ""
+    own_settings: bool = False
+    recorded_only: bool = False
+    answers: bool = True
+    charges: tuple[Charge, ...] = ()
+    asks: str = ""
+
+    def __call__(self, view: LoopView) -> float:
+        self.calls += 1
+        return float(len(view.current.answer))
+
+
+def test_a_signal_that_cannot_be_compared_is_told_by_identity(measures: Measures) -> None:
+    one, other = Lengths(), Lengths()
+    for _ in range(2):
+        measures.only_split("eval").signals([one])
+        measures.signals([one])
+    measures.signals([other])
+    assert (one.calls, other.calls) == (36, 36)
+
+
+def test_of_two_signals_with_one_name_each_keeps_its_meaning(measures: Measures) -> None:
+    usual = SIGNALS["abstained"]
+    never = replace(usual, compute=lambda _: 0.5, own_settings=True)
+    assert set(measures.signals([never]).signal("abstained").ravel()) == {0.5}
+    assert set(measures.signals([usual]).signal("abstained").ravel()) == {0.0}
+    assert set(measures.signals([usual, never]).signal("abstained").ravel()) == {0.5}
+
+
+def test_a_policy_decides_a_part_once(measures: Measures, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, tables = RulePolicy(rule="answer_stable"), []
+    decide = RulePolicy.stop_rounds
+
+    def counted(self: RulePolicy, table: PolicyTable) -> NDArray[np.int16]:
+        tables.append(table.n_questions)
+        return decide(self, table)
+
+    monkeypatch.setattr(RulePolicy, "stop_rounds", counted)
+    for part in (measures, measures.only_split("eval"), measures):
+        assert (part.stop_rounds(policy) <= part.traces.last_rounds).all()
+    assert tables == [12, 6]
+
+
+def test_costs_are_summed_once_for_a_model(measures: Measures) -> None:
+    priced = CostModel(prices=Prices(input=1.0, cached=0.5, output=2.0))
+    assert measures.costs(CostModel()) is measures.costs(CostModel())
+    assert measures.costs(priced) is not measures.costs(CostModel())
+    book = measures.costs(CostModel())
+    assert book.sums(CostReads()) is book.sums(CostReads())
+
+
+def test_the_closed_book_is_a_record_of_its_own() -> None:
+    record = replace(
+        make_record("a", ["Rome", "Oslo"], gold=["Oslo"]), closed_book=Round(answer="Oslo")
+    )
+    measures = Measures(to_trace_set([record]))
+    assert measures.closed_book() is measures.closed_book()
+    assert measures.closed_book().score("em").tolist() == [[1.0]]
+    assert measures.score("em").tolist() == [[0.0, 1.0]]
+
+
+def test_no_question_has_no_columns(measures: Measures) -> None:
+    nobody = measures.take(np.zeros(12, bool))
+    assert nobody.score("f1").shape == (0, 0)
+    assert nobody.signals(["answer_stable"]).signal("answer_stable").shape == (0, 0)

@@ -1,0 +1,255 @@
+"""The mechanism of query-choosing loops, by a chooser whose choices are written down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from tests.loops.query import FREE, QUESTION, Scripted, Written, choice, found, passage
+
+from suffice.errors import UsageError
+from suffice.pipelines.answers.calls import usage_sum
+from suffice.pipelines.loops.query_loop import (
+    QueryChoice,
+    QueryLoop,
+    QueryLoopSettings,
+    Roles,
+    SearchStep,
+)
+from suffice.testing.encoders import HashingEncoder
+from suffice.testing.models import ScriptedModel
+from suffice.trace.rounds.records import Passage, Round, Usage
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    score: float
+
+    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [each for each in passages if (each.score or 0.0) >= self.score]
+
+
+def run(
+    choices: list[QueryChoice],
+    results: dict[str, list[Passage]],
+    *,
+    passage_filter: Any = None,
+    model: ScriptedModel | None = None,
+    **settings: Any,
+) -> tuple[list[Round], Written, Scripted]:
+    chooser, retriever = Written(choices), Scripted(results)
+    loop = QueryLoop(
+        model or ScriptedModel(),
+        QueryLoopSettings(**{"rounds": 2, "step": 2, **settings}),
+        Roles(chooser=chooser),
+        passage_filter=passage_filter,
+    )
+    return list(loop.rounds(QUESTION, retriever)), chooser, retriever
+
+
+def ids(rounds: list[Round]) -> list[list[str]]:
+    return [[each.id for each in finished.passages or ()] for finished in rounds]
+
+
+def test_each_round_sends_its_query_and_adds_what_is_new() -> None:
+    rounds, chooser, retriever = run(
+        [choice("x"), choice("y"), choice("z")],
+        {"x": found("a", "b", "c"), "y": found("b", "d", "a", "c", "e")},
+        verdicts=True,
+    )
+    assert [each.query for each in rounds] == ["x", "y"]
+    assert ids(rounds) == [["a", "b"], ["d", "c"]]
+    assert [each.candidate_scores for each in rounds] == [(9, 8, 7), (9, 8, 7, 6, 5)]
+    assert [each.usage.retrievals for each in rounds] == [1, 1]
+    assert [k for _, k in retriever.asked] == [10, 10]
+    last = chooser.seen[-1]
+    assert [(each.said, each.query) for each in last] == [("Search[x]", "x"), ("Search[y]", "y")]
+    assert [[p.id for p in each.found] for each in last] == [["a", "b"], ["d", "c"]]
+
+
+def test_a_passage_returned_twice_is_shown_once() -> None:
+    rounds, _, _ = run(
+        [choice("x"), choice("y"), choice("z")], {"x": found("a", "a", "b"), "y": []}
+    )
+    assert ids(rounds) == [["a", "b"], []]
+
+
+def test_the_answerer_sees_all_evidence_so_far_in_the_order_shown() -> None:
+    model = ScriptedModel()
+    run(
+        [choice("x"), choice("y"), choice("z")],
+        {"x": found("a", "b"), "y": found("c", "a")},
+        model=model,
+    )
+    first, second = (str(each.prompt).rpartition("Evidence:")[2] for each in model.requests)
+    assert first.startswith("\n[A] Fact a\n[B] Fact b\nQuestion:")
+    assert second.startswith("\n[A] Fact a\n[B] Fact b\n[C] Fact c\nQuestion:")
+
+
+def test_as_many_are_asked_for_as_may_have_been_found_before() -> None:
+    _, _, retriever = run(
+        [choice("x")] * 5, {"x": found(*"abcdefghijkl")}, rounds=4, step=3, candidates=5
+    )
+    assert [k for _, k in retriever.asked] == [5, 6, 9, 12]
+
+
+def test_a_search_that_finds_nothing_new_is_a_round() -> None:
+    rounds, chooser, _ = run(
+        [choice("x"), choice("y"), choice("z"), choice("w")],
+        {"x": [], "y": found("a"), "z": found("a")},
+        rounds=3,
+    )
+    assert ids(rounds) == [[], ["a"], []]
+    assert rounds[0].candidate_scores == ()
+    assert [len(each.found) for each in chooser.seen[-1]] == [0, 1, 0]
+
+
+def test_whoever_would_end_is_made_to_search() -> None:
+    rounds, chooser, _ = run(
+        [choice("x"), choice("A", finishes=True), choice("y"), choice("B", finishes=True)],
+        {"x": found("a"), "y": found("b")},
+    )
+    assert [each.query for each in rounds] == ["x", "y"]
+    assert [each.signals["llm_stop"] for each in rounds] == [1.0, 1.0]
+    assert [each.action for each in rounds] == ["Search[x]", "Finish[A]\n\nSearch[y]"]
+    assert [None if each is None else each.query for each in chooser.refused] == [
+        None, None, "A", None,
+    ]  # fmt: skip
+
+
+def test_what_choosing_costs() -> None:
+    """Rounds 1 to 4: a search; a finish and the search after it; a search; a search."""
+    plain = [choice("x"), choice("A", finishes=True), choice("x"), choice("x"), choice("x")]
+    rounds, _, _ = run([*plain, choice("x")], {"x": []}, rounds=4, samples=3)
+    free = replace(choice("x"), usage=FREE)
+    bare, _, _ = run([free] * 5, {"x": []}, rounds=4, samples=3)
+    more = [
+        (a.usage.llm_calls or 0) - (b.usage.llm_calls or 0)
+        for a, b in zip(rounds, bare, strict=True)
+    ]
+    assert more == [1, 2, 1, 1]
+    for name, each in (("prompt_tokens", 100), ("cached_tokens", 40), ("completion_tokens", 10)):
+        assert [
+            getattr(a.usage, name) - getattr(b.usage, name)
+            for a, b in zip(rounds, bare, strict=True)
+        ] == [each, 2 * each, each, each]
+    assert [each.usage.sample_calls for each in rounds] == [3] * 4
+    assert [each.usage.llm_calls for each in rounds] == [5, 6, 5, 5]
+    # who reads llm_stop pays a verdict that chose nothing: a finish, and the one after the last round
+    assert [each.usage.judge_calls for each in rounds] == [1, 0, 0, 1]
+    assert all((each.usage.latency_s or 0) > 0 for each in rounds)
+
+
+def test_without_verdicts_the_chooser_is_asked_only_when_the_loop_goes_on() -> None:
+    choices = [choice("x"), choice("A", finishes=True), choice("y")]
+    rounds, chooser, _ = run(choices, {"x": found("a"), "y": found("b")}, verdicts=False)
+    assert not chooser.choices
+    assert len(chooser.seen) == 3
+    assert [each.query for each in rounds] == ["x", "y"]
+    assert all("llm_stop" not in each.signals for each in rounds)
+    assert [each.usage.judge_calls for each in rounds] == [0, 0]
+    assert [each.usage.llm_calls for each in rounds] == [2, 3]
+
+
+def test_a_loop_that_is_left_asks_nothing_more() -> None:
+    for verdicts, calls in ((True, 2), (False, 1)):
+        chooser = Written([choice("x"), choice("y")])
+        settings = QueryLoopSettings(verdicts=verdicts)
+        loop = QueryLoop(ScriptedModel(), settings, Roles(chooser=chooser))
+        next(loop.rounds(QUESTION, Scripted({"x": []})))
+        assert len(chooser.seen) == calls
+
+
+def test_rounds_whose_choice_could_not_be_read_are_counted() -> None:
+    rounds, _, _ = run(
+        [choice("x"), choice("x", unread=True), choice("x"), choice("x", unread=True), choice("x")],
+        {"x": []},
+        rounds=4,
+    )
+    assert [each.signals["malformed_actions"] for each in rounds] == [0.0, 1.0, 1.0, 2.0]
+
+
+def test_signals_beside_the_answer_are_kept() -> None:
+    loop = QueryLoop(
+        ScriptedModel(),
+        QueryLoopSettings(rounds=1, judge=True),
+        Roles(chooser=Written([choice("x"), choice("A", finishes=True)])),
+        encoder=HashingEncoder(),
+    )
+    (only,) = loop.rounds(QUESTION, Scripted({"x": [passage("a", rerank_score=0.5)]}))
+    assert set(only.signals) >= {
+        "evidence_consistency", "judge_support", "llm_stop", "malformed_actions",
+    }  # fmt: skip
+    assert only.usage.judge_calls == 2
+    assert only.usage.rerank_calls == 1
+
+
+def test_unknown_counts_stay_unknown() -> None:
+    known = Usage(llm_calls=1, prompt_tokens=5, cached_tokens=1, completion_tokens=2)
+    total = usage_sum(known, Usage(llm_calls=2, prompt_tokens=7))
+    assert (total.llm_calls, total.prompt_tokens) == (3, 12)
+    assert (total.cached_tokens, total.completion_tokens) == (None, None)
+
+
+# --- the filter -------------------------------------------------------------------------------------
+def found_of(steps: Sequence[SearchStep]) -> list[SearchStep]:
+    """The steps as a chooser reads them, without what the answerer was shown."""
+    return [replace(each, shown=()) for each in steps]
+
+
+def test_only_the_answerer_sees_the_filter() -> None:
+    results = {"x": [passage("a", 3.0), passage("b", 1.0)], "y": [passage("c", 2.5)]}
+    model = ScriptedModel()
+    wanted = [choice("x"), choice("y"), choice("z")]
+    rounds, chooser, _ = run(list(wanted), results, passage_filter=AtLeast(2.0), model=model)
+    assert ids(rounds) == [["a"], ["c"]]
+    assert [each.candidate_scores for each in rounds] == [(3.0, 1.0), (2.5,)]
+    _, unfiltered, _ = run(list(wanted), results)
+    assert [found_of(steps) for steps in chooser.seen] == [
+        found_of(steps) for steps in unfiltered.seen
+    ]
+    assert [[p.id for p in each.shown] for each in chooser.seen[-1]] == [["a"], ["c"]]
+    assert all("Fact b" not in str(each.prompt) for each in model.requests)
+
+
+def test_a_dropped_passage_may_come_back_at_a_better_score() -> None:
+    results = {
+        "x": [passage("a", 3.0), passage("b", 1.0)],
+        "y": [passage("b", 2.5), passage("a", 2.4), passage("c", 2.2), passage("d", 2.1)],
+        "z": [passage("b", 9.0), passage("e", 0.1), passage("f", 0.1)],
+    }
+    rounds, chooser, _ = run(
+        [choice("x"), choice("y"), choice("z"), choice("w")],
+        results,
+        passage_filter=AtLeast(2.0),
+        rounds=3,
+    )
+    # b is shown at its score for y, once; a is not shown again
+    assert ids(rounds) == [["a"], ["b", "c", "d"], []]
+    assert [each.score for each in (rounds[1].passages or ())] == pytest.approx([2.5, 2.2, 2.1])
+    assert [[p.id for p in each.found] for each in chooser.seen[-1]] == [
+        ["a", "b"], ["c", "d"], ["e", "f"],
+    ]  # fmt: skip
+
+
+def test_an_answer_without_evidence_is_asked_for_when_all_is_dropped() -> None:
+    model = ScriptedModel()
+    rounds, _, _ = run(
+        [choice("x"), choice("x"), choice("x")],
+        {"x": found("a", "b", "c")},
+        passage_filter=AtLeast(math.inf),
+        model=model,
+    )
+    assert ids(rounds) == [[], []]
+    assert all(each.answer for each in rounds)
+    assert str(model.requests[0].prompt).count("Evidence:\n(no passage)\nQuestion:") == 1
+
+
+@pytest.mark.parametrize("name", ["step", "rounds", "candidates"])
+def test_settings_out_of_range_are_refused(name: str) -> None:
+    out_of_range: Any = {name: 0}
+    with pytest.raises(UsageError, match=f"{name} must be at least 1, found 0"):
+        QueryLoopSettings(**out_of_range)

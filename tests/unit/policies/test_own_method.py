@@ -1,0 +1,193 @@
+"""A method of somebody else: one module and one entry point, and every command knows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suffice import Controller, fit_method, load_policy
+from suffice.cli.main import build_parser, main
+from suffice.errors import DataError, UsageError
+from suffice.measures.measures import Measures
+from suffice.policies import registry
+from suffice.policies.file import policy_hash
+from suffice.replay.choose.certified import CertifySettings, Half, certify
+from suffice.testing.traces import random_records
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.writer import write_traces
+
+SOURCE = Path(__file__).with_name("toy_method.py")
+Say = pytest.CaptureFixture[str]
+
+
+def forget() -> None:
+    for found in (registry._entries, registry._load_entry):
+        found.cache_clear()
+
+
+def install(folder: Path, entry: str, name: str = "toy-stopping") -> None:
+    """A package as an installer leaves it: a module, and metadata that names it."""
+    folder.mkdir(exist_ok=True)
+    (folder / "toy_stopping.py").write_text(SOURCE.read_text(encoding="utf-8"), encoding="utf-8")
+    about = folder / f"{name.replace('-', '_')}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\n{entry}\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where packages are installed to."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    forget()
+    yield folder
+    forget()
+
+
+@pytest.fixture
+def installed(site: Path) -> None:
+    install(site, "toy = toy_stopping:METHOD")
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> str:
+    path = tmp_path / "traces.parquet"
+    write_traces(random_records(40, seed=3), path)
+    return str(path)
+
+
+def said(capsys: Say, *words: str) -> Any:
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+
+
+@pytest.mark.usefixtures("installed")
+def test_fitted_saved_loaded_replayed_reported_and_run(
+    traces: str, tmp_path: Path, capsys: Say
+) -> None:
+    out = str(tmp_path / "toy.json")
+    fitted = said(capsys, "fit", "toy", traces, "--out", out, "--quantile", "0.25", "--strict")
+    policy = load_policy(out).policy
+    assert (fitted["policy"]["kind"], policy.kind) == ("toy", "toy")
+    assert policy_hash(policy) == fitted["hash"]
+    in_python = fit_method(
+        "toy", read_traces(traces), "corrected", "tune", quantile=0.25, strict=True
+    )
+    assert policy_hash(in_python) == fitted["hash"]
+
+    asked = ["--policy", "toy", "--policy", out, "--policy", "fixed-2", "--bootstrap", "10"]
+    found = said(capsys, "replay", traces, *asked)["policies"]
+    assert [each["name"] for each in found[:2]] == ["toy", "toy#2"]
+    page = tmp_path / "report.html"
+    report = said(capsys, "report", traces, "--out", str(page), *asked)
+    assert report["replay"]["policies"][1]["kind"] == "toy"
+    assert "stop when overlap" in page.read_text(encoding="utf-8")
+
+    record = Measures(read_traces(traces))
+    stops = record.stop_rounds(policy)
+    for question, views in enumerate(record.traces.views(["passages"])):
+        controller = Controller.load(out).start()
+        for finished in views[-1].rounds:
+            decision = controller.observe(finished)
+            if decision.stop:
+                break
+        assert "overlap is" in decision.reason
+        assert len(controller.rounds) == stops[question]
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_is_certified_like_any_other(traces: str) -> None:
+    record = Measures(read_traces(traces))
+    toy = fit_method("toy", record.only_split("tune"), "corrected", "tune")
+    halves = []
+    for split in ("tune", "eval"):
+        part = record.only_split(split)
+        last = part.traces.last_rounds
+        stops = np.stack([part.stop_rounds(toy), last])
+        costs = stops.mean(axis=1)
+        halves.append(Half(stops=stops, scores=part.scores().f1, last=last, costs=costs))
+    learn, test = halves
+    outcome = certify(learn, test, 1, CertifySettings(max_loss=0.9, confidence=0.5))
+    assert outcome.chosen in (0, 1)
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_is_asked_live(traces: str, tmp_path: Path, capsys: Say) -> None:
+    pytest.importorskip("bm25s")
+    out = str(tmp_path / "toy.json")
+    said(capsys, "fit", "toy", traces, "--out", out)
+    corpus = tmp_path / "notes"
+    corpus.mkdir()
+    for name in ("Ardel", "Borel", "Cadel"):
+        (corpus / f"{name}.md").write_text(f"# {name} Tower\n\n{name} Tower is old.\n")
+    words = ["ask", "Who founded Cadel Tower?", "--corpus", str(corpus), "--llm", "scripted"]
+    asked = said(capsys, *words, "--policy", out, "--retriever", "bm25")
+    assert asked["stopped_by"] in ("policy", "budget")
+    assert set(asked["reasons"][0]["values"]) == {"overlap"}
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_options_stand_in_its_help(capsys: Say) -> None:
+    for words, wanted in (
+        (["fit", "toy", "--help"], ("--quantile Q", "(default: 0.5)", "--strict")),
+        (["fit", "--help"], ("toy: stop where the new passages say little new", "certified:")),
+    ):
+        with pytest.raises(SystemExit):
+            build_parser().parse_args(words)
+        shown = " ".join(capsys.readouterr().out.split())
+        assert all(part in shown for part in wanted)
+        assert "--alpha" not in shown
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_it_refuses(traces: str, tmp_path: Path, capsys: Say) -> None:
+    out = tmp_path / "toy.json"
+    assert main(["fit", "toy", traces, "--out", str(out), "--alpha", "0.1"]) == 2
+    assert "corrected preset of toy takes quantile, strict; leave alpha out" in (
+        capsys.readouterr().err
+    )
+    assert main(["fit", "tasr", traces, "--out", str(out), "--quantile", "0.1"]) == 2
+    assert "--quantile goes with 'fit toy' only" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="toy has no preset 'published'; known: corrected"):
+        fit_method("toy", read_traces(traces), "published", "tune")
+    out.write_text(json.dumps({"suffice_policy": 1, "kind": "toy"}))
+    with pytest.raises(DataError, match="least"):
+        load_policy(out)
+
+
+def test_a_broken_entry_point_is_named(site: Path, capsys: Say) -> None:
+    install(site, "toy = toy_stopping:NOTHING")
+    with pytest.raises(UsageError, match=r"'toy' that the package toy-stopping .*cannot be loaded"):
+        registry.find_method("toy")
+    assert registry.find_method("tasr") is not None
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["fit", "--help"])
+    assert "cannot be loaded" in capsys.readouterr().out  # the others are still listed
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("tasr = toy_stopping:METHOD", r"'tasr' .* has the name of one that suffice itself brings"),
+        ("toy = toy_stopping:ToyPolicy", r"is no suffice\.policies\.method\.Method"),
+        ("other = toy_stopping:METHOD", r"calls itself 'toy'"),
+    ],
+)
+def test_a_wrong_entry_point(site: Path, entry: str, message: str) -> None:
+    install(site, entry)
+    with pytest.raises(UsageError, match=message):
+        registry.find_method(entry.partition(" ")[0] if "tasr" not in entry else "anything")
+
+
+def test_two_packages_with_one_name(site: Path) -> None:
+    install(site, "toy = toy_stopping:METHOD")
+    install(site, "toy = toy_stopping:Toy", "toy-again")
+    with pytest.raises(UsageError, match="uninstall one of the two"):
+        registry.method_names()

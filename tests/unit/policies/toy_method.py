@@ -1,0 +1,126 @@
+"""A sixth method, as another package would bring it: stop where the new passages say little new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.measures.measures import Measures
+from suffice.numbers.fields import field_of, finite
+from suffice.options import Option
+from suffice.policies.method import FitRun, Method, Preset
+from suffice.protocols import (
+    Action,
+    Decision,
+    Facts,
+    LoopNeeds,
+    PolicyTable,
+    PolicyView,
+    Signal,
+)
+from suffice.signals.registry import resolve
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyPolicy:
+    """Stops at the first round whose overlap reaches ``least``."""
+
+    least: float
+    preset: str | None = "corrected"
+    fitted_on: Mapping[str, Any]
+
+    kind = "toy"
+    signals = ("overlap",)
+
+    @property
+    def specs(self) -> tuple[Signal, ...]:
+        """Overlap."""
+        return (resolve("overlap"),)
+
+    @property
+    def needs(self) -> LoopNeeds:
+        """Nothing but the passages."""
+        return LoopNeeds()
+
+    @property
+    def facts(self) -> Facts:
+        """Its threshold."""
+        return Facts(summary=f"stop when overlap >= {self.least:g}", fitted_on=self.fitted_on)
+
+    def decide(self, view: PolicyView) -> Decision:
+        """Whether the round's overlap reaches the threshold."""
+        value = float(view.signals["overlap"][-1])
+        stops = value >= self.least
+        return Decision(
+            action=Action.STOP if stops else Action.CONTINUE,
+            reason=f"overlap is {value:.3g}, {'at' if stops else 'not at'} least {self.least:g}",
+            values={"overlap": None if np.isnan(value) else value},
+        )
+
+    def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
+        """The first such round, (n_questions,)."""
+        fires = table.signal("overlap") >= self.least
+        first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, table.n_rounds)
+        return np.asarray(first, np.int16)
+
+    def document(self) -> dict[str, Any]:
+        """What its file says."""
+        return {"least": self.least, "preset": self.preset, "fitted_on": dict(self.fitted_on)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToySettings:
+    """What the toy is set by."""
+
+    quantile: Annotated[
+        float, Option(help="of the overlaps that are met, where it stops", metavar="Q")
+    ] = 0.5
+    strict: Annotated[bool, Option(help="go on where the overlap is just as large")] = False
+
+
+class Toy(Method):
+    """The toy."""
+
+    name = "toy"
+    summary = "stop where the new passages say little new"
+    source = "nobody"
+    presets = ("corrected",)
+    main_field = "least"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """Of its one preset."""
+        del preset
+        return ToySettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> ToyPolicy:
+        """A quantile of the overlaps of the split."""
+        del run
+        chosen = measures.only_split(split)
+        overlaps = chosen.signals(("overlap",)).signal("overlap")
+        least = float(np.nanquantile(overlaps, settings.quantile)) + 1e-9 * settings.strict
+        fitted_on = {"split": split, "labelled": int(chosen.scores().labelled.sum())}
+        return ToyPolicy(least=least, preset=preset, fitted_on=fitted_on)
+
+    def read(self, document: Mapping[str, Any], file: Path) -> ToyPolicy:
+        """Its threshold."""
+        del file
+        return ToyPolicy(
+            least=finite(document.get("least"), "least"),
+            preset=field_of(document, "preset", str),
+            fitted_on=field_of(document, "fitted_on", dict, {}),
+        )
+
+
+METHOD = Toy()

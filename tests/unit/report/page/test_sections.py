@@ -1,0 +1,77 @@
+"""A section of somebody else: one module, one line in the registry."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from suffice.replay.diagnose.question_histories import ReportData
+from suffice.report.page import report
+from suffice.report.page.report import render_report
+from suffice.report.sections import SECTIONS
+from suffice.trace.rounds.records import QuestionRecord
+
+Build = Callable[..., ReportData]
+
+TOY = """
+from suffice.errors import UsageError
+from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
+from suffice.report.page.section import Chart, Material, Section, Shown
+from suffice.results.markup import data_table
+
+def show(material: Material) -> Shown | None:
+    result = material.data.result
+    if result.baseline == "fixed-1":
+        return None
+    if result.baseline == "fixed-2":
+        raise UsageError("the baseline <b>\\nis too short")
+    paid = [(policy, policy.result.mean_rounds) for policy in material.policies]
+    rows = [
+        BarRow(
+            mark=policy.mark, family=policy.family, name=policy.result.name, hint=policy.full_name,
+            bars=[Bar(label=f"{mean:.2f}", segments=[Segment(size=mean, class_="fixed", hint="")])],
+        )
+        for policy, mean in paid
+    ]
+    picture = bars(Bars(title="Toys", description="", rows=rows, heads=["rounds"], widths=[300]))
+    table = data_table("Toys", ["policy", "rounds"], [(p.full_name, m) for p, m in paid])
+    chart = Chart(heading="Toys", pictures=[picture], caption="None.", table=table)
+    return Shown(finding=f"{len(paid)} toys", blocks=[chart])
+
+SECTION = Section(name="toy", heading="Toys & more", show=show)
+"""
+
+
+@pytest.fixture
+def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toy_section.py").write_text(TOY, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(report, "SECTIONS", (*SECTIONS, "toy_section"))
+    monkeypatch.delitem(sys.modules, "toy_section", raising=False)
+
+
+@pytest.mark.usefixtures("registered")
+def test_it_stands_in_the_report(records: list[QuestionRecord], build_report: Build) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3"])
+    html = render_report(replace(data, result=replace(data.result, baseline="fixed-3")))
+    assert '<a href="#toy">Toys &amp; more</a>' in html
+    assert '<span class="finding">2 toys</span>' in html
+    assert "<summary>Numbers: Toys</summary>" in html
+    assert 'aria-label="Toys. "' in html
+    assert "left out" not in html
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_cannot_be_shown_is_left_out_with_the_reason(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-2", "fixed-3"])
+    without = render_report(replace(data, result=replace(data.result, baseline="fixed-2")))
+    assert 'id="toy"' not in without
+    assert "<li><b>Toys &amp; more</b>: the baseline &lt;b&gt; is too short</li>" in without
+    silent = render_report(replace(data, result=replace(data.result, baseline="fixed-1")))
+    assert "Toys" not in silent

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from suffice.replay.diagnose.question_histories import ReportData
+from suffice.report.draw.marks import marked
+from suffice.report.page.section import Chart
+from suffice.report.sections.charts import cost_chart, score_charts, stops_chart
+from suffice.report.sections.reliability import reliability_charts
+from suffice.trace.rounds.records import QuestionRecord
+
+Build = Callable[..., ReportData]
+
+
+def html_of(chart: Chart) -> str:
+    return chart.html()
+
+
+def heights(picture: str, class_: str) -> list[float]:
+    return [
+        float(found) for found in re.findall(rf'height="([\d.]+)" class="bar {class_}"', picture)
+    ]
+
+
+def test_points_lie_where_cost_and_score_say(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3", "oracle-f1"])
+    drawn = html_of(score_charts(data.result, marked(data.result))[0])
+    squares = re.findall(r'points="([\d., ]+)" class="dot fixed"', drawn)
+    (x1, y1), (x3, y3) = ([float(n) for n in each.split()[0].split(",")] for each in squares)
+    first, third = data.result.policies[:2]
+    assert first.f1 is not None
+    assert third.f1 is not None
+    assert (x1 < x3) == (first.mean_rounds < third.mean_rounds)
+    assert (y1 > y3) == (first.f1 < third.f1)
+    assert len(re.findall('class="whisker', drawn)) == 9
+    assert len(re.findall('class="frontier"', drawn)) == 2
+
+
+def test_em_has_no_whiskers_and_a_line_through_the_fixed_budgets(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3", "oracle-f1"])
+    drawn = html_of(score_charts(data.result, marked(data.result))[1])
+    assert "whisker" not in drawn
+    assert drawn.count('class="frontier"') == 1
+
+
+def test_cost_is_in_rounds_where_calls_are_unknown(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    bare = [
+        replace(
+            record,
+            rounds=tuple(
+                replace(each, usage=replace(each.usage, llm_calls=None)) for each in record.rounds
+            ),
+        )
+        for record in records
+    ]
+    data = build_report(bare, ["fixed-1", "fixed-3"])
+    drawn = html_of(score_charts(data.result, marked(data.result))[0])
+    assert "mean rounds per question" in drawn
+    assert "model calls" not in drawn
+
+
+def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_report: Build) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3"], cost="usd")
+    for chart in score_charts(data.result, marked(data.result)):
+        drawn = html_of(chart)
+        assert "mean price per question, USD" in drawn
+        assert "calls" not in drawn
+        # 100 and 600 prompt tokens at 0.5 USD a million
+        assert "<td>0.0000500</td>" in drawn
+        assert "<td>0.000300</td>" in drawn
+        assert "e-0" not in drawn
+    bars = html_of(cost_chart(data.result, marked(data.result)))
+    assert ">price, USD</text>" in bars
+    assert "0.000300 USD" in bars
+    assert re.findall(r'width="([\d.]+)" height="14.0" class="bar fixed"', bars) == ["12.7", "76.0"]
+    assert "mean price, USD and mean tokens" in bars
+
+
+def test_a_long_name_of_a_cost_is_cut_in_the_picture_only(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3"], cost="evaluated_tokens")
+    bars = html_of(cost_chart(data.result, marked(data.result)))
+    assert ">evaluated</text>" in bars
+    assert ">evaluated tokens</th>" in bars
+
+
+def test_where_all_cost_the_same_a_chart_is_drawn(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3"], cost="judge_calls")
+    assert len(score_charts(data.result, marked(data.result))) == 2
+    assert "judge calls" in html_of(cost_chart(data.result, marked(data.result)))
+
+
+def test_stop_bars_grow_with_their_share(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-2", "oracle-em"])
+    drawn = html_of(stops_chart(data.result, marked(data.result)))
+    assert heights(drawn, "fixed") == [24.0]
+    counts = data.result.policies[1].to_json()["stop_rounds"].values()
+    assert heights(drawn, "oracle") == [24 * number / 12 for number in counts]
+
+
+def test_of_many_policies_fixed_budgets_are_in_the_table_only(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-2", "fixed-3", *["oracle-f1"] * 10])
+    drawn = html_of(stops_chart(data.result, marked(data.result)))
+    assert drawn.count('class="row-name"') == 11
+    assert drawn.count('<th scope="row">') == 13
+    assert "Fixed budgets but the baseline are in the table only" in drawn
+
+
+def test_tokens_are_split_by_what_is_known(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3"])
+    split = html_of(cost_chart(data.result, marked(data.result)))
+    assert "prompt, evaluated" in split
+    assert "cached share not recorded" not in split
+    third = data.result.policies[1]
+    # 100, 200, 300 prompt tokens, of them 0, 80, 160 cached
+    assert (third.costs["prompt_tokens"], third.costs["cached_tokens"]) == (600.0, 240.0)
+    assert "360 prompt tokens evaluated" in split
+    assert "240 prompt tokens cached" in split
+    unknown = replace(third, costs={**third.costs, "cached_tokens": None})
+    policies = marked(replace(data.result, policies=(data.result.policies[0], unknown)))
+    assert "prompt, cached share not recorded" in html_of(cost_chart(data.result, policies))
+
+
+def test_policies_with_the_same_calibration_share_a_figure(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    rules = ["calibrated(answer_token_margin) > 0.1", "calibrated(answer_token_margin) > 0.2"]
+    data = build_report(records, ["fixed-1", "tasr"], rules)
+    charts = reliability_charts(data.reliability, marked(data.result))
+    assert len(charts) == 1
+    assert html_of(charts[0]).count('class="who"') == 3
+    first = data.reliability["tasr"][0]
+    other = replace(first, undefined=first.undefined + 4)
+    changed = {**data.reliability, "tasr": (other, *data.reliability["tasr"][1:])}
+    apart = reliability_charts(changed, marked(data.result))
+    assert len(apart) == 2
+    assert "Answers without a value: 4 in round 1" in html_of(apart[0])

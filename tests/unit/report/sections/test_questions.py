@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from suffice.replay.diagnose.question_histories import ReportData
+from suffice.report.draw.marks import marked
+from suffice.report.sections.questions import explorer
+from suffice.trace.rounds.records import Passage, QuestionRecord
+
+Build = Callable[..., ReportData]
+
+
+def made(data: ReportData):  # type: ignore[no-untyped-def]
+    return explorer(data, marked(data.result))
+
+
+def with_passages(record: QuestionRecord, texts: list[str]) -> QuestionRecord:
+    passages = tuple(Passage(id=f"p{i}", title=f"T{i}", text=text) for i, text in enumerate(texts))
+    return replace(record, rounds=tuple(replace(each, passages=passages) for each in record.rounds))
+
+
+def test_the_document_holds_what_the_stories_hold(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-2", "tasr", "oracle-f1"])
+    found = made(data)
+    document = json.loads(json.dumps(found.document))
+    assert found.cuts == ()
+    for story, (name, text, type_, gold, rounds, stops) in zip(
+        data.stories, document["questions"], strict=True
+    ):
+        assert (name, text, type_, tuple(gold)) == (
+            story.id,
+            story.question,
+            story.type,
+            story.gold_answers,
+        )
+        for told, (answer, em, f1, passages, signals, usage, failure) in zip(
+            story.rounds, rounds, strict=True
+        ):
+            assert (answer, em, failure) == (told.answer, told.em, told.parse_failure)
+            assert f1 == pytest.approx(told.f1, rel=1e-5)
+            by_name = dict(zip(document["signals"], signals, strict=True))
+            assert by_name.keys() == told.signals.keys()
+            for signal, value in told.signals.items():
+                assert by_name[signal] == (
+                    value if value is None else pytest.approx(value, rel=1e-5)
+                )
+            spent = dict(zip(document["usage"], usage, strict=True))
+            assert spent["prompt tokens"] == told.usage.prompt_tokens
+            assert "completion tokens" not in spent
+            assert [document["passages"][index] for index, _ in passages] == [
+                [each.title, each.text] for each in told.passages
+            ]
+        assert [(r, document["reasons"][reason]) for r, reason in stops] == [
+            (stop.round, stop.reason) for stop in story.stops
+        ]
+
+
+def test_passages_and_reasons_are_stored_once(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    shared = [with_passages(record, ["one text", "another"]) for record in records]
+    document = made(build_report(shared)).document
+    assert document["passages"] == [["T0", "one text"], ["T1", "another"]]
+    assert len(document["reasons"]) == len(set(document["reasons"])) == 4
+
+
+def test_invisible_characters_are_spelled_out(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    hostile = with_passages(records[0], ["left\u202eright", "</script><!--"])
+    document = made(build_report([hostile, *records[1:]])).document
+    assert [text for _, text in document["passages"][:2]] == ["left[U+202E]right", "</script><!--"]
+
+
+def test_long_texts_are_cut_and_the_cut_is_stated(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    long = with_passages(records[0], ["x" * 2_001, "y" * 2_000])
+    found = made(build_report([long, *records[1:]]))
+    texts = [text for _, text in found.document["passages"][:2]]
+    assert texts == ["x" * 2_000 + "…", "y" * 2_000]
+    assert found.cuts == ("1 passage cut after 2,000 characters, marked with …",)
+
+
+def test_long_lists_are_cut_and_counted(records: list[QuestionRecord], build_report: Build) -> None:
+    long = with_passages(records[0], [f"text {i}" for i in range(25)])
+    found = made(build_report([long, *records[1:]]))
+    assert len(found.document["questions"][0][4][0][3]) == 20
+    assert found.cuts == ("Not shown here: 15 passages past the first 20 of a round.",)
+
+
+def test_passages_are_cut_shorter_before_the_file_grows_too_large(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records)
+    story = data.stories[0]
+    first = story.rounds[0]
+    stories = tuple(
+        replace(
+            story,
+            id=f"q{n}",
+            rounds=(
+                replace(
+                    first,
+                    passages=tuple(
+                        Passage(id=f"{n}-{i}", title="T", text=f"{n} {i} " + "word " * 400)
+                        for i in range(10)
+                    ),
+                ),
+            ),
+        )
+        for n in range(500)
+    )
+    found = made(replace(data, stories=stories))
+    assert len(found.document["questions"]) == 500
+    assert len(json.dumps(found.document)) < 4_500_000
+    assert found.cuts[0].startswith("5,000 passages cut after 500 characters")
+
+
+def test_questions_that_do_not_fit_are_left_out_and_counted(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records)
+    story = data.stories[0]
+    wide = replace(story.rounds[0], answer="x" * 400, parse_failure="y" * 600)
+    rounds = tuple(replace(wide, number=t + 1) for t in range(50))
+    stories = tuple(replace(story, id=f"q{n}", rounds=rounds) for n in range(100))
+    found = made(replace(data, stories=stories, left_out=7))
+    shown = len(found.document["questions"])
+    assert 0 < shown < 100
+    assert f"first {shown} questions by id; {107 - shown} more" in found.cuts[0]
+
+
+def test_numbers_json_cannot_hold_become_words_or_null(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records)
+    story = data.stories[0]
+    odd = replace(
+        story.rounds[0], signals={"a": math.inf, "b": -math.inf, "c": math.nan, "d": None}
+    )
+    document = made(replace(data, stories=(replace(story, rounds=(odd,)),))).document
+    assert document["signals"] == ["a", "b", "c", "d"]
+    assert document["questions"][0][4][0][4] == ["inf", "-inf", None, None]
+
+
+def test_the_list_opens_with_the_first_policy_that_adapts(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "oracle-em"], ["round >= 2", "round >= 3"])
+    assert made(data).document["main"] == 2
+    assert made(build_report(records)).document["main"] == 0

@@ -1,0 +1,106 @@
+"""The diagnosis as people read it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from suffice.replay.diagnose.diagnosis import Diagnosis, diagnosis
+from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
+from suffice.testing.traces import make_record, to_trace_set
+
+RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
+
+
+def found(
+    signals: tuple[str, ...] | None = None, *, split: bool = True, rules: tuple[str, ...] = (RULE,)
+) -> Diagnosis:
+    rng = np.random.default_rng(0)
+    made = []
+    for number in range(40):
+        record = make_record(
+            f"q{number:02d}",
+            [str(rng.choice(["Oslo", "Rome", "unknown"])) for _ in range(3)],
+            gold=["Oslo"],
+            margins=rng.random(3).tolist(),
+            split=("tune" if number % 2 else "eval") if split else None,
+        )
+        kind = "comparison" if number < 12 else "bridge\u202e"
+        question = replace(record.question, type=kind)
+        rounds = tuple(replace(each, verbalized_confidence=5.0) for each in record.rounds)
+        made.append(replace(record, question=question, rounds=rounds))
+    settings = DiagnosisSettings(
+        signals=DiagnosticsSettings(signals=signals, resamples=30), rules=rules
+    )
+    return diagnosis(to_trace_set(made), settings)
+
+
+def line_of(text: str, start: str, title: str) -> str:
+    """The first line with this start after the title."""
+    lines = text[text.index(title) :].splitlines()
+    return next(line for line in lines if line.lstrip().startswith(start))
+
+
+def test_every_figure_is_the_result_s() -> None:
+    result = found()
+    text = result.text()
+    margin = next(each for each in result.signals.signals if each.name == "answer_token_margin")
+    tune, drift = margin.parts["tune"].pooled.auroc, margin.drift_auroc
+    assert drift is not None
+    line = line_of(text, "answer_token_margin", "AUROC of each signal")
+    assert f"{tune.estimate:.2f} [{tune.low:.2f}, {tune.high:.2f}]" in line
+    assert f"{drift.estimate:+.2f} [{drift.low:.2f}, {drift.high:.2f}]" in line
+    signed = margin.parts["eval"].pooled.d_signed
+    assert f"{signed.estimate:+.2f} [{signed.low:.2f}," in line_of(text, margin.name, "Cohen's d")
+    by_round = [each.separation.auroc.estimate for each in margin.parts["eval"].rounds]
+    expected = " ".join(f"{value:.2f}" for value in by_round)
+    shown = line_of(text, margin.name, "AUROC by round on eval")
+    assert " ".join(shown.split()[1:]) == expected
+    assert line_of(text, "abstained", "AUROC of each signal").split()[1] == "low"
+    (selective,) = result.selective
+    assert f"{selective.aurc.estimate:.2f} [" in line_of(
+        text, "answer_stab", "Selective prediction"
+    )
+
+
+def test_collapse_flags_and_types_are_told() -> None:
+    text = found().text()
+    line = line_of(text, "verbalized_confidence", "Signals of at most 12 values")
+    assert line.split() == ["verbalized_confidence", "tune", "1", "0.00", "5", "100.0"]
+    line = line_of(text, "constant ", "What speaks against signals:")
+    assert line.split()[:4] == ["constant", "verbalized_confidence", "is", "5"]
+    assert "comparison (few)" in text
+    assert "\u202e" not in text
+    assert "bridge[U+202E]" in text
+    assert f"is in full: {RULE}" in text
+    assert "drift: eval minus tune" in text
+
+
+def test_lines_fit_and_are_bare() -> None:
+    text = found().text()
+    assert all(line == line.rstrip() for line in text.splitlines())
+    lines = [line for line in text.splitlines() if " is in full: " not in line]
+    assert max(map(len, lines)) <= 100
+    assert "\x1b" not in text
+
+
+def test_few_signals_are_shown_round_by_round() -> None:
+    text = found(("answer_token_margin", "answer_stable")).text()
+    assert "answer_token_margin by round on tune, mean (SD)." in text
+    assert line_of(text, "1 ", "answer_stable by round on eval").split()[1] == "0"
+    assert "by round on tune, mean (SD)" not in found().text()
+
+
+def test_one_part_has_no_drift() -> None:
+    text = found(split=False, rules=()).text()
+    assert "drift" not in text
+    assert "AUROC all" in text
+    assert "Note: no question lies in split tune or eval" in text
+    assert "Selective" not in text
+
+
+def test_a_record_without_a_signal_says_so() -> None:
+    result = found(rules=())
+    bare = replace(result, signals=replace(result.signals, signals=()))
+    assert bare.text().startswith("No signal is defined in these traces.")

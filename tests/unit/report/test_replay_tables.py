@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from suffice.replay.diagnose.question_histories import ReportData
+from suffice.trace.rounds.records import Gold, QuestionRecord
+
+Build = Callable[..., ReportData]
+LONG_RULE = "answer_stable and not abstained and round >= 2 or round >= 3 and answer_stable"
+
+
+def cells(table: str, name: str) -> list[str]:
+    """The words of a policy's line after its name."""
+    return (
+        next(line for line in table.splitlines() if line.startswith(name))
+        .removeprefix(name)
+        .split()
+    )
+
+
+def test_every_figure_is_the_results(records: list[QuestionRecord], build_report: Build) -> None:
+    result = build_report(records, ["fixed-1", "fixed-3", "tasr", "oracle-f1"]).result
+    table = result.text(200)
+    for each in result.policies[1:]:
+        assert each.em is not None
+        assert each.f1 is not None
+        assert each.acc is not None
+        assert each.delta_f1 is not None
+        assert each.frontier_gain is not None
+        assert each.retained_f1 is not None
+        delta, gain = each.delta_f1, each.frontier_gain
+        expected = [f"{100 * value:.1f}" for value in (each.em, each.f1, each.acc)]
+        expected += [f"{each.mean_rounds:.2f}", f"{each.costs['llm_calls']:.2f}"]
+        expected += [f"{each.costs['prompt_tokens']:,.0f}", "-"]
+        expected += [f"{100 * delta.estimate:+.1f}", f"[{100 * delta.low:.1f},"]
+        expected += [f"{100 * delta.high:.1f}]", f"{100 * each.retained_f1:.1f}"]
+        expected += [
+            f"{100 * gain.estimate:+.1f}",
+            f"[{100 * gain.low:.1f},",
+            f"{100 * gain.high:.1f}]",
+        ]
+        assert [cell.replace("-0.0", "0.0") for cell in cells(table, each.name)] == [
+            cell.replace("-0.0", "0.0") for cell in expected
+        ]
+
+
+def test_the_baseline_is_marked_and_compared_with_nothing(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    table = build_report(records).result.text()
+    assert "(baseline)" in cells(table, "fixed-1")
+    assert table.count("(baseline)") == 1
+    assert "against fixed-1" in table
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
+def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(
+    records: list[QuestionRecord], build_report: Build, width: int
+) -> None:
+    result = build_report(records, ["fixed-1", "fixed-2"], [LONG_RULE]).result
+    table = result.text(width)
+    body = table.partition("\n\n")[0].splitlines()
+    assert max(map(len, body)) <= width
+    assert len({len(line) for line in body[1:]}) == 1
+    assert ("Left out for width" in table) == (width != 140)
+    if width == 40:
+        assert "Acc" in table.partition("Left out for width:")[2]
+        assert "F1" in body[0]
+
+
+def test_long_rules_are_cut_in_the_middle_and_given_in_full(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    table = build_report(records, ["fixed-1"], [LONG_RULE]).result.text()
+    short = f"{LONG_RULE[:11]}...{LONG_RULE[-10:]}"
+    assert table.splitlines()[4].startswith(short)
+    assert f"{short} is in full: {LONG_RULE}" in table.splitlines()
+
+
+def test_notes_come_last_a_line_each(records: list[QuestionRecord], build_report: Build) -> None:
+    table = build_report(records, notes=["first note", "second\x1b[31m"]).result.text()
+    assert table.splitlines()[-2:] == ["Note: first note", "Note: second[U+001B][31m"]
+
+
+def test_without_gold_answers_scores_are_unknown(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    bare = [replace(record, gold=Gold()) for record in records]
+    table = build_report(bare, ["fixed-1", "fixed-2"]).result.text()
+    assert cells(table, "fixed-2") == ["-", "-", "-", "2.00", "2.00", "300", "-", "-", "-", "-"]
+    assert "No question has gold answers" in table
+    assert "(baseline)" not in table
+
+
+def test_one_policy_is_a_table_too(records: list[QuestionRecord], build_report: Build) -> None:
+    lines = build_report(records, ["fixed-2"]).result.text().splitlines()
+    assert lines[2] == "-" * len(lines[2])
+    assert lines[3].startswith("fixed-2")
+    assert lines[4] == ""
+
+
+def test_the_cost_asked_for_has_a_column_that_stays(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    """fixed-2 sees 300 prompt tokens at 0.5 USD a million."""
+    table = build_report(records, ["fixed-1", "fixed-2"], cost="usd").result.text(60)
+    head, below = (line.split() for line in table.splitlines()[:2])
+    assert "price" in head
+    column = below.index("USD")
+    assert cells(table, "fixed-2")[column - 1] == "0.000150"
+    assert "price" not in table.partition("Left out for width:")[2].partition(".")[0]
+    assert "at equal price" in " ".join(table.split())
+
+
+def test_a_cost_that_has_a_column_gets_no_second_one(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    plain = build_report(records).result.text()
+    for name in ("llm_calls", "rounds"):
+        again = build_report(records, cost=name).result.text()
+        assert again.partition("\n\n")[0].splitlines()[:3] == plain.splitlines()[:3]
+    tokens = build_report(records, cost="prompt_tokens").result.text(60)
+    assert tokens.splitlines()[0].split().count("prompt") == 1
+    assert "prompt tokens" not in tokens.partition("Left out for width:")[2].partition(".")[0]

@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+from unicodedata import combining, east_asian_width
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice.errors import InternalError, MissingExtra
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.numbers.intervals.estimate import Estimate
+from suffice.results.table import Cell, Column, Kind, Table, Value
+
+HOSTILE = 'a|b "c"\n<script>alert(1)</script> \\cmd{x}_y 100% & #1 ~^ é 漢 \u202e=1+1'
+
+
+def policies() -> Table:
+    return Table(
+        name="policies",
+        title="Policies side by side; F1 in percent.",
+        columns=(
+            Column(name="policy", most=12),
+            Column(name="f1", kind="percent", head="F1"),
+            Column(name="delta_f1", kind="points", head="delta F1\n[95%]", interval=True),
+            Column(name="auroc", kind="number", digits=2, head="AUROC", interval=True),
+            Column(name="tokens", kind="count", head="prompt\ntokens"),
+            Column(name="rounds", kind="number"),
+            Column(name="p", kind="significant", digits=2),
+        ),
+        rows=(
+            (
+                "fixed-1",
+                0.41498,
+                Cell(Interval(estimate=0.0, low=0.0, high=0.0), "(baseline)"),
+                Estimate(estimate=0.714, low=0.65, high=0.784),
+                1234.56,
+                0.000412,
+                0.01234,
+            ),
+            (
+                "a policy of a long name",
+                math.nan,
+                Interval(estimate=-0.01, low=-0.02, high=0.005),
+                Estimate(estimate=None, reason="none"),
+                None,
+                2,
+                math.inf,
+            ),
+        ),
+        notes=("Means per question.",),
+    )
+
+
+def hostile() -> Table:
+    return Table(
+        name="hostile|name",
+        title=HOSTILE,
+        columns=(
+            Column(name=HOSTILE),
+            Column(name="n", kind="count", head="a|b <b>_x_</b> $1 [h]"),
+        ),
+        rows=((HOSTILE, 1), ("[x] *y", -2)),
+        notes=(HOSTILE,),
+    )
+
+
+def empty() -> Table:
+    return Table(
+        name="none", columns=(Column(name="policy"), Column(name="f1", kind="percent")), title="T."
+    )
+
+
+def test_text_is_aligned_and_says_long_names_in_full() -> None:
+    assert policies().text().split("\n") == [
+        "Policies side by side; F1 in percent.",
+        "                            delta F1                     prompt",
+        "policy          F1             [95%]              AUROC  tokens    rounds      p",
+        "-" * 80,
+        "fixed-1       41.5        (baseline)  0.71 [0.65, 0.78]   1,235  0.000412  0.012",
+        "a pol...name     -  -1.0 [-2.0, 0.5]                  -       -      2.00    inf",
+        "",
+        "a pol...name is in full: a policy of a long name",
+        "Means per question.",
+    ]
+
+
+def test_no_line_is_longer_than_asked_and_nothing_is_lost() -> None:
+    for width in (20, 30, 40, 60, 80, 200):
+        text = policies().text(width)
+        lines = [line for line in text.split("\n") if " is in full: " not in line]
+        assert max(map(len, lines)) <= width
+        flat = " ".join(text.split())
+        for figure in ("41.5", "(baseline)", "0.71", "1,235", "0.000412", "0.012", "-1.0 [-2.0,"):
+            assert figure in flat, width
+        assert "a policy of a long name" in flat
+
+
+def test_blocks_repeat_the_name_and_the_narrowest_form_is_a_list() -> None:
+    in_blocks = policies().text(40).split("\n")
+    assert sum(line.startswith("fixed-1") for line in in_blocks) == 3
+    listed = policies().text(20)
+    assert "fixed-1\n  F1: 41.5\n  delta F1 [95%]:\n    (baseline)\n" in listed
+
+
+def test_columns_that_may_be_left_out_are_named() -> None:
+    columns = (
+        Column(name="policy"),
+        Column(name="em", kind="percent", head="EM", drop=1),
+        Column(name="f1", kind="percent", head="F1"),
+        Column(name="tokens", kind="count", head="prompt\ntokens", drop=2),
+    )
+    table = Table(name="t", columns=columns, rows=(("a policy of 23 letters", 0.5, 0.6, 300),))
+    assert table.text(30).split("\n") == [
+        "policy                    F1",
+        "-" * 28,
+        "a policy of 23 letters  60.0",
+        "",
+        "Left out for width: EM, prompt",
+        "tokens.",
+    ]
+    assert "EM: 50.0" in table.text(20)
+    assert "Left out" not in table.text(60)
+
+
+def test_a_long_text_is_wrapped_before_columns_are_split() -> None:
+    rule = Column(name="rule")
+    table = Table(
+        name="rules",
+        columns=(Column(name="f1", kind="percent"), rule),
+        rows=((0.5, "answer_stable >= 1 and round >= 2 or overlap > 0.5"),),
+    )
+    assert table.text(40).split("\n") == [
+        "  f1  rule",
+        "-" * 39,
+        "50.0  answer_stable >= 1 and round >= 2",
+        "      or overlap > 0.5",
+    ]
+
+
+def test_a_text_to_copy_stays_in_a_line() -> None:
+    rule = "answer_stable >= 1 and round >= 2 or overlap > 0.5"
+    columns = (Column(name="f1", kind="percent"), Column(name="rule", whole=True))
+    table = Table(name="rules", columns=columns, rows=((0.5, rule),))
+    assert table.text(20).split("\n") == ["  f1  rule", "-" * 10, f"50.0  {rule}"]
+
+
+def test_letters_of_two_cells_keep_the_columns_aligned() -> None:
+    table = Table(
+        name="t",
+        columns=(Column(name="name"), Column(name="n", kind="count")),
+        rows=(("漢字", 1), ("ab", 2)),
+    )
+    assert len({cells(line) for line in table.text().split("\n")}) == 1
+
+
+def test_a_repeated_name_is_left_out_by_terminals_only() -> None:
+    table = Table(
+        name="t",
+        columns=(Column(name="type", once=True), Column(name="policy")),
+        rows=(("bridge", "a"), ("bridge", "b"), ("comparison", "a")),
+        names=2,
+    )
+    assert table.text().split("\n")[2:] == ["bridge      a", "            b", "comparison  a"]
+    assert table.data()["type"] == ["bridge", "bridge", "comparison"]
+
+
+def test_columns_that_are_empty_throughout_are_not_shown() -> None:
+    table = Table(
+        name="t", columns=(Column(name="a"), Column(name="b")), rows=(("x", None), ("y", ""))
+    )
+    assert table.text() == "a\n-\nx\ny"
+
+
+def test_an_empty_table_keeps_its_head() -> None:
+    assert empty().text() == "T.\npolicy  f1\n----------"
+    assert empty().csv() == "policy,f1\n"
+    assert empty().markdown() == "### None\n\nT.\n\n| policy |  f1 |\n| ------ | --: |\n"
+    assert "<tbody></tbody>" in empty().html()
+    assert r"policy & f1 \\" in empty().latex()
+    assert empty().to_arrow().num_rows == 0
+
+
+def test_a_table_without_columns_is_its_title_and_notes() -> None:
+    table = Table(name="notes", title="Nothing is defined.", notes=("A note.",))
+    assert table.text() == "Nothing is defined.\n\nA note."
+    assert table.csv() == ""
+    assert table.markdown() == "### Notes\n\nNothing is defined.\n\nA note.\n"
+    assert table.html() == '<p class="note">Nothing is defined.</p><p class="note">A note.</p>'
+    assert table.latex() == "Nothing is defined.\\par\nA note.\\par\n"
+
+
+def test_csv_holds_the_unrounded_values() -> None:
+    assert policies().csv().split("\n") == [
+        "policy,f1,delta_f1,delta_f1_low,delta_f1_high,auroc,auroc_low,auroc_high,tokens,rounds,p",
+        "fixed-1,0.41498,0.0,0.0,0.0,0.714,0.65,0.784,1234.56,0.000412,0.01234",
+        "a policy of a long name,,-0.01,-0.02,0.005,,,,,2,inf",
+        "",
+    ]
+
+
+def test_markdown() -> None:
+    table = replace(
+        policies(), columns=policies().columns[:4], rows=[r[:4] for r in policies().rows]
+    )
+    assert table.markdown().split("\n") == [
+        "### Policies",
+        "",
+        "Policies side by side; F1 in percent.",
+        "",
+        "| policy                  |   F1 |   delta F1 \\[95%\\] |               AUROC |",
+        "| ----------------------- | ---: | -----------------: | ------------------: |",
+        "| fixed-1                 | 41.5 |         (baseline) | 0.71 \\[0.65, 0.78\\] |",
+        "| a policy of a long name |    - | -1.0 \\[-2.0, 0.5\\] |                   - |",
+        "",
+        "Means per question.",
+        "",
+    ]
+
+
+def test_latex() -> None:
+    assert policies().latex() == (
+        "\\begin{table}\n"
+        "\\caption{Policies side by side; F1 in percent.}\n"
+        "\\begin{tabular}{lrrrrrr}\n"
+        "\\hline\n"
+        "policy & F1 & delta F1 {[}95\\%{]} & AUROC & prompt tokens & rounds & p \\\\\n"
+        "\\hline\n"
+        "fixed-1 & 41.5 & (baseline) & 0.71 {[}0.65, 0.78{]} & 1,235 & 0.000412 & 0.012 \\\\\n"
+        "a policy of a long name & -- & $-$1.0 {[}$-$2.0, 0.5{]} & -- & -- & 2.00 & inf \\\\\n"
+        "\\hline\n"
+        "\\end{tabular}\n"
+        "\\par\n"
+        "Means per question.\\par\n"
+        "\\end{table}\n"
+    )
+
+
+def test_hostile_text_in_markdown() -> None:
+    lines = hostile().markdown().split("\n")
+    row = next(line for line in lines if line.endswith("  1 |"))
+    assert "\u202e" not in row
+    assert "<script>" not in hostile().markdown()
+    expected = (
+        'a\\|b "c"<br>&lt;script&gt;alert(1)&lt;/script&gt; \\\\cmd{x}\\_y 100% &amp; #1 \\~^ é 漢 '
+        "\\[U+202E\\]=1+1"
+    )
+    assert row.count(expected) == 1
+    assert "| a\\|b &lt;b&gt;\\_x\\_&lt;/b&gt; $1 \\[h\\] |" in hostile().markdown()
+
+
+def test_hostile_text_in_latex() -> None:
+    text = hostile().latex()
+    expected = (
+        'a\\textbar{}b "c" \\textless{}script\\textgreater{}alert(1)\\textless{}/script\\textgreater{} '
+        "\\textbackslash{}cmd\\{x\\}\\_y 100\\% \\& \\#1 \\textasciitilde{}\\textasciicircum{} é 漢 "
+        "{[}U+202E{]}=1+1"
+    )
+    assert f"\\caption{{{expected}}}" in text
+    assert f"\n{expected} & 1 \\\\\n" in text
+    assert "\n{[}x{]} {*}y & $-$2 \\\\\n" in text
+
+
+def test_hostile_text_in_html() -> None:
+    text = hostile().html()
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "[U+202E]" in text
+
+
+def test_hostile_text_in_text() -> None:
+    text = hostile().text(200)
+    assert "\u202e" not in text
+    assert len(text.split("\n")) == len(hostile().text(None).split("\n")) == 9
+
+
+def test_hostile_text_stays_as_it_is_in_csv() -> None:
+    read = list(csv.reader(io.StringIO(hostile().csv(), newline="")))
+    assert read == [[HOSTILE, "n"], [HOSTILE, "1"], ["[x] *y", "-2"]]
+
+
+def test_data_frames_are_typed() -> None:
+    arrow = policies().to_arrow()
+    assert arrow.schema.field("policy").type == "string"
+    assert arrow.schema.field("tokens").type == "double"
+    assert arrow.schema.field("auroc_low").type == "double"
+    assert arrow.column("f1").to_pylist() == [0.41498, None]
+    whole = Table(name="t", columns=(Column(name="n", kind="count"),), rows=((1,), (None,)))
+    assert whole.to_arrow().schema.field("n").type == "int64"
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames(library: str) -> None:
+    pytest.importorskip(library)
+    frame = getattr(policies(), f"to_{library}")()
+    assert list(frame.columns)[:3] == ["policy", "f1", "delta_f1"]
+    assert list(frame["rounds"]) == [0.000412, 2.0]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_missing_library_is_named_with_how_to_install_it(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, library, None)
+    with pytest.raises(MissingExtra, match=f"pip install {library}"):
+        getattr(policies(), f"to_{library}")()
+
+
+def test_a_malformed_table_is_a_defect() -> None:
+    with pytest.raises(InternalError, match="row 1 of the table 't' has 2 cells for 1 columns"):
+        Table(name="t", columns=(Column(name="a"),), rows=(("x", "y"),))
+    with pytest.raises(InternalError, match="names a column twice: f1, f1_low, f1_high, f1_low"):
+        Table(name="t", columns=(Column(name="f1", interval=True), Column(name="f1_low")))
+
+
+VALUES: dict[Kind, st.SearchStrategy[Value]] = {
+    "text": st.text(st.characters(exclude_categories=["Cs"])),
+    "count": st.integers(-(10**12), 10**12) | st.none(),
+    "number": st.floats() | st.none(),
+    "significant": st.floats() | st.none(),
+    "percent": st.floats() | st.none(),
+    "points": st.floats() | st.none(),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Table:
+    kinds = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=5))
+    columns = [Column(name=f"c{number}", kind=kind) for number, kind in enumerate(kinds)]
+    rows = draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), max_size=5))
+    return Table(name="t", columns=columns, rows=rows)
+
+
+@given(tables())
+def test_csv_gives_back_every_value(table: Table) -> None:
+    head, *rows = csv.reader(io.StringIO(table.csv(), newline=""))
+    assert head == [column.name for column in table.columns]
+    assert len(rows) == len(table.rows)
+    for read, row in zip(rows, table.rows, strict=True):
+        for column, text, value in zip(table.columns, read, row, strict=True):
+            if column.kind == "text":
+                assert text == value
+            elif value is None or (isinstance(value, float) and math.isnan(value)):
+                assert text == ""
+            else:
+                assert float(text) == value
+
+
+def cells(text: str) -> int:
+    """Cells that a terminal gives a line."""
+    return sum(1 + (east_asian_width(c) in "WF") - bool(combining(c)) for c in text)
+
+
+@settings(max_examples=50)
+@given(tables(), st.integers(20, 200))
+def test_every_form_of_every_table(table: Table, width: int) -> None:
+    assert max(map(cells, table.text(width).split("\n"))) <= width
+    assert table.markdown().count("\n") == 4 + len(table.rows)
+    assert table.latex().count(" \\\\\n") == 1 + len(table.rows)
+    assert table.html().count("<tr>") == 1 + len(table.rows)
+    assert table.to_arrow().num_rows == len(table.rows)

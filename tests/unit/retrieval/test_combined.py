@@ -1,0 +1,160 @@
+"""Reciprocal rank fusion: by hand, against a slow twin, and what a retriever promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.errors import DataError, UsageError
+from suffice.protocols import Retriever
+from suffice.retrieval.combined import HybridRetriever, reciprocal_rank_fusion
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.testing.conformance import check_retriever
+from suffice.trace.rounds.records import Passage
+
+PASSAGES = [Passage(id=f"p{n}", text=f"a passage about thing {n} and rain") for n in range(30)]
+
+
+class Listed:
+    """A fixed ranking; keeps how many were asked for."""
+
+    def __init__(self, names: Sequence[str], text: str = "") -> None:
+        self.names = names
+        self.text = text
+        self.asked: list[int] = []
+
+    def retrieve(self, query: str, k: int) -> list[Passage]:
+        self.asked.append(k)
+        return [
+            Passage(id=name, text=self.text, score=-float(rank))
+            for rank, name in enumerate(self.names[:k])
+        ]
+
+
+def slow_fusion(rankings: Sequence[Sequence[str]], k: int) -> list[tuple[str, Fraction]]:
+    """Exact numbers; every id looked up in every ranking; order of first appearance at ties."""
+    names = list(dict.fromkeys(name for ranking in rankings for name in ranking))
+    scores = {
+        name: sum(
+            (Fraction(1, k + ranking.index(name) + 1) for ranking in rankings if name in ranking),
+            Fraction(0),
+        )
+        for name in names
+    }
+    return sorted(scores.items(), key=lambda item: (-item[1], names.index(item[0])))
+
+
+def test_a_worked_example() -> None:
+    """a: 1/61 + 1/62; c: 1/63 + 1/61; b: 1/62; d: 1/63."""
+    found = reciprocal_rank_fusion([["a", "b", "c"], ["c", "a", "d"]])
+    assert [name for name, _ in found] == ["a", "c", "b", "d"]
+    assert [score for _, score in found] == pytest.approx(
+        [0.0325225, 0.0322664, 0.0161290, 0.0158730], abs=1e-7
+    )
+
+
+def test_equal_scores_keep_the_order_of_first_appearance() -> None:
+    rankings = [["x", "y"], ["z", "y"], ["w"]]
+    assert [name for name, _ in reciprocal_rank_fusion(rankings)] == ["y", "x", "z", "w"]
+
+
+RANKINGS = st.lists(
+    st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8), min_size=1, max_size=4
+)
+
+
+@given(RANKINGS, st.integers(0, 80))
+def test_it_equals_the_slow_twin(rankings: list[list[str]], k: int) -> None:
+    fast = reciprocal_rank_fusion(rankings, k=k)
+    slow = dict(slow_fusion(rankings, k))
+    assert dict(fast).keys() == slow.keys()
+    for name, score in fast:
+        assert score == pytest.approx(float(slow[name]), rel=1e-12)
+    exact = [slow[name] for name, _ in fast]
+    for (_, first), (_, second), left, right in zip(fast, fast[1:], exact, exact[1:], strict=False):
+        assert left >= right or first == pytest.approx(second, rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [-1, float("nan"), float("inf")])
+def test_a_bad_constant_is_refused_when_built(k: float) -> None:
+    with pytest.raises(UsageError, match="at least 0"):
+        reciprocal_rank_fusion([["a"]], k=k)
+    with pytest.raises(UsageError, match="at least 0"):
+        HybridRetriever([Listed("a")], k=k)
+
+
+def test_other_things_refused() -> None:
+    with pytest.raises(DataError, match="every id once"):
+        reciprocal_rank_fusion([["a", "b", "a"]])
+    with pytest.raises(UsageError, match="at least one retriever"):
+        HybridRetriever([])
+    with pytest.raises(UsageError, match="candidates must be at least 1, found 0"):
+        HybridRetriever([Listed("a")], candidates=0)
+    with pytest.raises(UsageError, match="k must be at least 1"):
+        HybridRetriever([Listed("a")]).retrieve("q", 0)
+
+
+def test_passages_of_one_id_are_one_and_the_first_tells_them() -> None:
+    hybrid = HybridRetriever([Listed("abc", "one"), Listed("cad", "two")])
+    found = hybrid.retrieve("q", 9)
+    assert [(each.id, each.text) for each in found] == [
+        *(("a", "one"), ("c", "one"), ("b", "one"), ("d", "two"))
+    ]
+    assert found[0].score == float(np.float32(1 / 61 + 1 / 62))
+
+
+def test_every_retriever_is_asked_for_the_candidates() -> None:
+    first, second = Listed("abcdefgh"), Listed("hgfedcba")
+    hybrid = HybridRetriever([first, second], candidates=3)
+    assert hybrid.candidates == 3
+    assert len(hybrid.retrieve("q", 6)) == 6
+    assert (first.asked, second.asked) == ([3], [3])
+    assert len(hybrid.retrieve("q", 7)) == 7  # the pool of six is too small
+    assert first.asked == [3, 3, 6]
+
+
+def test_a_pool_that_is_not_deepened_is_asked_for_once() -> None:
+    first, second = Listed("abcdefgh"), Listed("bacdefgh")
+    hybrid = HybridRetriever([first, second], candidates=3, deepen=False)
+    deeper = HybridRetriever([first, second], candidates=3).retrieve("q", 3)
+    first.asked.clear()
+    assert hybrid.retrieve("q", 8) == deeper
+    assert hybrid.retrieve("q", 2) == deeper[:2]
+    assert first.asked == [3, 3]
+
+
+def test_a_deeper_look_adds_at_the_end_and_changes_nothing_before() -> None:
+    """At depth 2 a leads; at depth 4 alone b would, being in both rankings."""
+    hybrid = HybridRetriever([Listed("axby"), Listed("cdbz")], candidates=2)
+    assert reciprocal_rank_fusion(["axby", "cdbz"])[0][0] == "b"
+    found = hybrid.retrieve("q", 7)
+    assert [each.id for each in found] == ["a", "c", "x", "d", "b", "y", "z"]
+    scores = [each.score for each in found if each.score is not None]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 7
+
+
+@given(RANKINGS, st.integers(1, 4), st.integers(1, 12))
+def test_a_short_answer_begins_a_longer_one(
+    rankings: list[list[str]], candidates: int, k: int
+) -> None:
+    hybrid = HybridRetriever([Listed(each) for each in rankings], candidates=candidates)
+    longest = hybrid.retrieve("q", 40)
+    assert {each.id for each in longest} == {name for ranking in rankings for name in ranking}
+    assert hybrid.retrieve("q", k) == longest[:k]
+
+
+def test_it_conforms_with_pools_smaller_and_larger_than_the_corpus() -> None:
+    index = BM25Index.build(PASSAGES, OKAPI)
+    backwards = BM25Index.build(PASSAGES[::-1], OKAPI)
+    for candidates in (2, 20, 50):
+        hybrid = HybridRetriever([index, backwards], candidates=candidates)
+        assert isinstance(hybrid, Retriever)
+        check_retriever(hybrid, ["thing 3", "rain", "nothing known", ""], size=30)
+    alone = HybridRetriever([index], candidates=5).retrieve("thing 7", 12)
+    assert [each.id for each in alone] == [each.id for each in index.retrieve("thing 7", 12)]

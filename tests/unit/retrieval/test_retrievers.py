@@ -1,0 +1,174 @@
+"""Retrievers by name: what they are made of, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.pipelines.models import (
+    connect_encoder,
+)
+from suffice.protocols import Retriever
+from suffice.retrieval.combined import HybridRetriever
+from suffice.retrieval.dense.index import DenseIndex
+from suffice.retrieval.indexes import IndexMaker
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.lexical.tfidf import TfidfIndex
+from suffice.retrieval.retrievers import (
+    RETRIEVERS,
+    OwnParagraphs,
+    Retrieval,
+    RetrieverName,
+    corpus_retriever,
+    pooled_passages,
+    pooled_retriever,
+)
+from suffice.testing.encoders import HashingEncoder
+from suffice.trace.rounds.records import Passage
+
+pytest.importorskip("bm25s")
+pytest.importorskip("sklearn")
+pytest.importorskip("faiss")
+
+NAMES = ["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]
+PASSAGES = tuple(
+    Passage(id=name, title=name, text=f"{name} stands on the river {name}a, near {other}.")
+    for name, other in zip(NAMES, NAMES[1:] + NAMES[:1], strict=True)
+)
+QUERY = "On which river does Cadel stand?"
+ENCODER = HashingEncoder()
+
+
+class ByLength:
+    """Shorter texts first."""
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        scored = [
+            replace(each, rerank_score=-float(len(each.text or "")) - len(query))
+            for each in passages
+        ]
+        return sorted(scored, key=lambda each: -(each.rerank_score or 0.0))
+
+
+def retrieval(name: RetrieverName) -> Retrieval:
+    return Retrieval(name=name, encoder=ENCODER, reranker=ByLength(), reranker_name="by length")
+
+
+def ids(retriever: Retriever, k: int = 6) -> list[str]:
+    return [each.id for each in retriever.retrieve(QUERY, k)]
+
+
+def test_own_paragraphs_are_ranked_as_each_name_says() -> None:
+    bm25, dense = BM25Index.build(PASSAGES, OKAPI), DenseIndex.build(PASSAGES, ENCODER)
+    expected: dict[RetrieverName, Retriever] = {
+        "bm25": bm25,
+        "tfidf": TfidfIndex.build(PASSAGES),
+        "dense": dense,
+        "hybrid": HybridRetriever([bm25, dense]),
+    }
+    for name, index in expected.items():
+        found = OwnParagraphs(PASSAGES, retrieval(name)).retrieve(QUERY, 2)
+        assert tuple(found) == tuple(index.retrieve(QUERY, 6))
+        assert found[0].id == "Cadel"
+
+
+@pytest.mark.parametrize("name", RETRIEVERS)
+def test_a_pool_and_a_corpus_rank_alike_and_keep_their_indexes(
+    name: RetrieverName, tmp_path: Path
+) -> None:
+    chosen, make = retrieval(name), IndexMaker(encoder=ENCODER)
+    pooled = pooled_retriever(PASSAGES, chosen, tmp_path / "index", make)
+    folders = {each.name for each in tmp_path.iterdir()}
+    assert folders == {{"bm25": "index"}.get(kind, f"index-{kind}") for kind in chosen.kinds}
+    corpus = corpus_retriever(PASSAGES, chosen, make, tmp_path / "kept")
+    assert (tmp_path / "kept" / "index.json").exists()
+    expected = pooled.retrieve(QUERY, 4)
+    for again in (
+        pooled_retriever(PASSAGES, chosen, tmp_path / "index", make),
+        corpus,
+        corpus_retriever(PASSAGES, chosen, make, tmp_path / "kept"),
+        corpus_retriever(PASSAGES, chosen, make),
+    ):
+        assert again.retrieve(QUERY, 4) == expected
+
+
+def test_the_pool_is_what_each_of_both_finds_first() -> None:
+    """Two of each are fused: at most four passages, however many are asked for."""
+    chosen = replace(retrieval("hybrid"), candidates=2)
+    make = IndexMaker(encoder=ENCODER)
+    found = ids(corpus_retriever(PASSAGES, chosen, make), 6)
+    both = {
+        *ids(BM25Index.build(PASSAGES), 2),
+        *ids(DenseIndex.build(PASSAGES, ENCODER), 2),
+    }
+    assert set(found) == both
+    assert len(ids(corpus_retriever(PASSAGES, chosen.reaching(6), make), 6)) == 6
+    assert chosen.reaching(1).candidates == 2
+
+
+@pytest.mark.parametrize("name", ["hybrid", "hybrid+rerank"])
+def test_a_query_is_encoded_once_however_many_are_asked_for(name: RetrieverName) -> None:
+    encoder = HashingEncoder()
+    chosen = replace(retrieval(name), encoder=encoder, candidates=2)
+    retriever = corpus_retriever(PASSAGES, chosen, IndexMaker(encoder=encoder))
+    before = len(encoder.calls)
+    assert len(retriever.retrieve(QUERY, 6)) < 6
+    assert encoder.calls[before:] == ((QUERY,),)
+
+
+def test_made_up_ids_are_nobodys() -> None:
+    """A real "A~2" stands after, before, or as the text that would be called so."""
+    a1, a2, a3 = (Passage(id="A", text=text) for text in ("one", "two", "three"))
+    real = Passage(id="A~2", text="real")
+    other = Passage(id="A~2", text="two")
+    for given in ([a1, a2, a3, real, other], [real, other, a1, a2, a3], [a1, real, a2, other, a3]):
+        pooled = pooled_passages([given[:2], given[2:], given])
+        ids = [each.id for each in pooled]
+        assert len(set(ids)) == len(ids) == 5
+        named = {each.text: each.id for each in pooled if each.text in ("one", "three", "real")}
+        assert named["one"] == "A"
+        assert named["real"] == "A~2"
+        assert named["three"].startswith("A~")
+        BM25Index.build(pooled)
+    assert [each.id for each in pooled_passages([[a1, a2, a3]])] == ["A", "A~2", "A~3"]
+
+
+def test_reranking_orders_the_whole_pool() -> None:
+    passages = (*PASSAGES, Passage(id="short", title="Cadel", text="Cadel river."))
+    found = OwnParagraphs(passages, retrieval("hybrid+rerank")).retrieve(QUERY, 3)
+    assert found[0].id == "short"
+    assert len(found) == len(passages)
+    scores = [each.rerank_score for each in found if each.rerank_score is not None]
+    assert len(scores) == len(found)
+    assert scores == sorted(scores, reverse=True)
+    assert all(each.score is not None for each in found)
+
+
+def test_what_is_missing_is_named_with_what_to_type() -> None:
+    for name in ("dense", "hybrid", "hybrid+rerank"):
+        with pytest.raises(UsageError, match="--encoder minilm"):
+            Retrieval(name=name)
+    with pytest.raises(UsageError, match=r"--reranker PATH.*suffice\.bench\.training\.reranker"):
+        Retrieval(name="hybrid+rerank", encoder=ENCODER)
+    with pytest.raises(UsageError, match="unknown retriever 'x'; known: bm25"):
+        Retrieval(name="x")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="candidates must be at least 1"):
+        Retrieval(candidates=0)
+
+
+def test_the_usual_encoder_finds_what_words_do_not_share() -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tokenizers")
+    passages = (
+        Passage(id="cat", text="The cat slept on the sofa."),
+        Passage(id="tax", text="The ministry raised the duty on imported steel."),
+    )
+    encoder = connect_encoder("minilm")
+    assert np.isclose(np.linalg.norm(encoder.encode(["a"])), 1.0, atol=1e-3)
+    found = OwnParagraphs(passages, Retrieval(name="dense", encoder=encoder))
+    assert found.retrieve("customs tariffs on metal", 1)[0].id == "tax"
