@@ -93,14 +93,21 @@ def json_for_script(value: object) -> Html:
     return Html(_UNSAFE_IN_SCRIPT.sub(_as_json_escape, text))
 
 
-def data_table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
-    """A table in a region that scrolls by itself; the first cell of a row is its header."""
-    header = element("tr", *(element("th", cell, scope="col") for cell in head))
+def data_table(
+    caption: str, head: Sequence[object], rows: Iterable[Sequence[object]], *, names: int = 1
+) -> Html:
+    """A table in a region that scrolls by itself; the first ``names`` cells of a row are its headers."""
+
+    def cell(number: int, content: object, scope: str) -> Html:
+        further = "name" if 0 < number < names else None
+        return element("th", content, scope=scope, class_=further)
+
+    header = element("tr", *(cell(number, each, "col") for number, each in enumerate(head)))
     body = join(
         element(
             "tr",
-            element("th", row[0], scope="row"),
-            *(element("td", cell) for cell in row[1:]),
+            *(cell(number, each, "row") for number, each in enumerate(row[:names])),
+            *(element("td", each) for each in row[names:]),
         )
         for row in rows
     )

@@ -160,7 +160,12 @@ class Table:
         if not self.columns:
             return join([element("p", self.title, class_="note") if self.title else "", *notes])
         head = [_broken(column.heading, Html("<br>")) for column in self.columns]
-        return join([data_table(self.title or self.name, head, self.shown()), *notes])
+        return join(
+            [
+                data_table(self.title or self.name, head, self.shown(), names=max(1, self.names)),
+                *notes,
+            ]
+        )
 
     def markdown(self) -> str:
         """A heading, the title, a table of GitHub's Markdown, the notes."""

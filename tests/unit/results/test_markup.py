@@ -85,3 +85,9 @@ def test_a_data_table_is_a_focusable_region_with_headers() -> None:
     assert 'aria-label="Costs &lt;1&gt;"' in table
     assert '<th scope="row">a&lt;b</th><td>1</td>' in table
     assert '<th scope="row"><b>c</b></th><td>2</td>' in table
+
+
+def test_every_name_of_a_row_is_its_header() -> None:
+    table = data_table("t", ["a", "b", "c"], [["x", "<y>", 1]], names=2)
+    assert '<th scope="col">a</th><th scope="col" class="name">b</th><th scope="col">c' in table
+    assert '<th scope="row">x</th><th scope="row" class="name">&lt;y&gt;</th><td>1</td>' in table
