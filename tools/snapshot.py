@@ -1653,7 +1653,8 @@ def api_policy(name: str) -> object:
         Path(leftover).unlink(missing_ok=True)
     shown = repr(again)
     if "array(" in shown:  # of a network, whose weights have no order
-        shown = str(getattr(again, "summary", again.kind))
+        facts = getattr(again, "facts", again)  # a policy said it of itself before
+        shown = str(getattr(facts, "summary", again.kind))
     return {"policy": shown, "damage": damage}
 
 

@@ -556,15 +556,6 @@ class Retention:
     shown: float | None
     questions: int
 
-    def to_json(self) -> dict[str, float | int | None]:
-        """As JSON."""
-        return {
-            "passages": self.passages,
-            "all": self.all,
-            "shown": self.shown,
-            "questions": self.questions,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSets:

@@ -240,9 +240,7 @@ def test_the_replayed_stop_is_the_live_one(
 def test_a_fitted_policy_replays_as_it_runs(
     preset: Preset, stop_on: StopOn, penalty: float
 ) -> None:
-    settings = MiCPSettings(
-        alpha=0.3, allocation=(0.25, 0.2), stop_on=stop_on, penalty=penalty, steps=4
-    )
+    settings = MiCPSettings(alpha=0.3, allocation=(0.25, 0.2), stop_on=stop_on, penalty=penalty)
     policy = fit_on(parts(150), preset, settings)
     if preset == "corrected":
         assert any(each.share for each in policy.stops)

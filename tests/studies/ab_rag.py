@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from suffice.testing.traces import make_record, to_trace_set
@@ -17,17 +15,14 @@ def study_traces(*, tune: bool = True) -> TraceSet:
     for number in range(60):
         answers = [str(rng.choice(["Oslo", "Rome"])) for _ in range(3)]
         split = "tune" if tune and number % 2 else "eval"
-        made = make_record(f"q{number:02d}", answers, gold=["Oslo"], split=split)
-        rounds = tuple(
-            replace(
-                each,
-                signals={
-                    "self_consistency": 1.0 if each.answer == "Oslo" else 1 / 3,
-                    "evidence_consistency": float(rng.random()),
-                    "rerank_variance": float(rng.random()) / 4,
-                },
-            )
-            for each in made.rounds
-        )
-        records.append(replace(made, rounds=rounds))
+        signals = [
+            {
+                "self_consistency": 1.0 if answer == "Oslo" else 1 / 3,
+                "evidence_consistency": float(rng.random()),
+                "rerank_variance": float(rng.random()) / 4,
+            }
+            for answer in answers
+        ]
+        name = f"q{number:02d}"
+        records.append(make_record(name, answers, gold=["Oslo"], split=split, signals=signals))
     return to_trace_set(records)

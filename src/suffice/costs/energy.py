@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from suffice.costs.tariff import Tariff, parse_rates
@@ -75,10 +75,6 @@ class EnergyModel:
             text += f", {self.joules_per_rerank_call:g} J a reranker call"
         defaults = " (the defaults, rough)" if self == EnergyModel() else ""
         return f"{text}{defaults}"
-
-    def to_json(self) -> dict[str, float]:
-        """The constants by name."""
-        return asdict(self)
 
 
 def parse_energy(text: str) -> EnergyModel:

@@ -96,28 +96,6 @@ class Prices:
         on = "" if self.date is None else f", {self.date.isoformat()}"
         return f"{text} ({self.source}{on})"
 
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON: USD per million tokens, USD a call, where from and of which day."""
-        return {
-            "input": self.input,
-            "cached": self.cached,
-            "output": self.output,
-            "call": self.call,
-            "retrieval": self.retrieval,
-            "rerank": self.rerank,
-            "tiers": [
-                {
-                    "above": each.above,
-                    "input": each.input,
-                    "cached": each.cached,
-                    "output": each.output,
-                }
-                for each in self.tiers
-            ],
-            "source": self.source,
-            "date": None if self.date is None else self.date.isoformat(),
-        }
-
 
 def parse_prices(text: str) -> Prices:
     """Prices by hand: ``input=0.15,cached=0.075,output=0.60``, in USD per million tokens.

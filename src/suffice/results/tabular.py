@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.errors import UsageError
+from suffice.results.as_json import fields_as_json
 from suffice.results.markup import Html, join
 from suffice.results.table import WIDTH, Table
 
@@ -43,6 +44,10 @@ class Tabular:
     def text(self, width: int | None = WIDTH) -> str:
         """Every table as text, in lines of at most ``width``; without a final line feed."""
         return "\n\n".join(text for each in self.tables() if (text := each.text(width)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as strict JSON, null where undefined."""
+        return fields_as_json(self)
 
     def to_pandas(self, table: str | None = None) -> Any:
         """One table, the first if not named, as a pandas ``DataFrame`` of unrounded values."""

@@ -6,6 +6,7 @@ import pytest
 
 from suffice.costs.energy import EnergyModel, parse_energy
 from suffice.errors import UsageError
+from suffice.results.as_json import as_json
 
 
 def test_the_defaults_follow_from_what_is_stated() -> None:
@@ -25,7 +26,7 @@ def test_by_hand_the_rest_keeps_the_defaults() -> None:
     assert (model.joules_per_prompt_token, model.joules_per_retrieval) == (0.1, 2.0)
     assert model.joules_per_completion_token == EnergyModel().joules_per_completion_token
     every = parse_energy("prompt=1,cached=2,completion=3,retrieval=4,rerank=5")
-    assert list(every.to_json().values()) == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert list(as_json(every).values()) == [1.0, 2.0, 3.0, 4.0, 5.0]
     tariff = every.tariff
     assert (tariff.prompt, tariff.cached, tariff.completion) == (1.0, 2.0, 3.0)
     assert (tariff.call, tariff.retrieval, tariff.rerank) == (0.0, 4.0, 5.0)

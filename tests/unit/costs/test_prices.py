@@ -12,6 +12,7 @@ import pytest
 from suffice.costs.prices import Prices, PriceTier, parse_prices, prices_of
 from suffice.costs.usage import CostModel, cost_matrix
 from suffice.errors import MissingExtra, UsageError
+from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Round, Usage
 
@@ -170,7 +171,7 @@ def test_words_and_json_state_every_price() -> None:
         "USD per million tokens: input 1.25, cached 0.125, output 10; above 200,000 prompt tokens 2.5, "
         "0.25, 15; 0.002 USD a reranker call (a list, 2026-06-01)"
     )
-    assert found.to_json() == {
+    assert as_json(found) == {
         "input": 1.25,
         "cached": 0.125,
         "output": 10.0,
@@ -181,4 +182,4 @@ def test_words_and_json_state_every_price() -> None:
         "source": "a list",
         "date": "2026-06-01",
     }
-    assert parse_prices("input=1,output=2").to_json()["date"] is None
+    assert as_json(parse_prices("input=1,output=2"))["date"] is None

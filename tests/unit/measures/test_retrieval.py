@@ -13,7 +13,7 @@ from suffice.measures.retrieval import retrieval_quality
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
+from suffice.trace.rounds.records import Passage, QuestionRecord
 
 NAN = float("nan")
 
@@ -22,18 +22,8 @@ def record(
     name: str, rounds: Sequence[str | None], gold: Sequence[str], answers: Sequence[str] = ("a",)
 ) -> QuestionRecord:
     """Rounds that each add the passages named by the letters; ``None``: not recorded."""
-    made = make_record(name, ["a"] * len(rounds))
-    return replace(
-        made,
-        gold=Gold(answers=tuple(answers), passage_ids=tuple(gold)),
-        rounds=tuple(
-            replace(
-                each,
-                passages=None if ids is None else tuple(Passage(id=one, text=one) for one in ids),
-            )
-            for each, ids in zip(made.rounds, rounds, strict=True)
-        ),
-    )
+    added = [None if ids is None else [Passage(id=one, text=one) for one in ids] for ids in rounds]
+    return make_record(name, ["a"] * len(rounds), gold=answers, gold_passages=gold, passages=added)
 
 
 def same(found: NDArray[np.float64], expected: Sequence[Sequence[float]]) -> None:

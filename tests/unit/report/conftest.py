@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -72,60 +71,6 @@ def build_report() -> BuildReport:
         return report_data(traces, replay(traces, built, settings))
 
     return build
-
-
-@dataclass
-class Tables(HTMLParser):
-    """Rows of cells by caption, and every element's name."""
-
-    found: dict[str, list[list[str]]] = field(default_factory=dict)
-    tags: set[str] = field(default_factory=set)
-    text: str = ""
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        self._rows: list[list[str]] = []
-        self._cell: list[str] | None = None
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        if tag == "table":
-            self._rows = []
-        elif tag == "tr":
-            self._rows.append([])
-        elif tag in ("td", "th", "caption"):
-            self._cell = []
-        elif tag in ("small", "br") and self._cell is not None:
-            self._cell.append(" ")
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._cell is not None and tag in ("td", "th", "caption"):
-            cell, self._cell = " ".join("".join(self._cell).split()), None
-            if tag == "caption":
-                self.found[cell] = self._rows
-            else:
-                self._rows[-1].append(cell)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if self._cell is not None:
-            self._cell.append(data)
-
-
-ReadTables = Callable[[str], Tables]
-
-
-@pytest.fixture(scope="session")
-def read_tables() -> ReadTables:
-    """``read_tables(html)``: what stands in the tables."""
-
-    def read(html: str) -> Tables:
-        parser = Tables()
-        parser.feed(html)
-        parser.close()
-        return parser
-
-    return read
 
 
 @dataclass(frozen=True)

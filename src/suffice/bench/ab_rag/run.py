@@ -26,6 +26,7 @@ from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
+from suffice.results.as_json import as_json
 from suffice.signals.available import lack
 from suffice.signals.registry import resolve
 from suffice.trace.rounds.table import TraceSet
@@ -110,7 +111,7 @@ class ABRagStudy:
         """Strict JSON, null where undefined."""
         return {
             **self.comparison.result.to_json(),
-            "selective": [each.to_json() for each in self.selective],
+            "selective": as_json(self.selective),
             "tau_sweep": [each.to_json() for each in self.swept],
             "signals": [each.to_json() for each in self.signals],
             "not_in_record": list(self.not_in_record),

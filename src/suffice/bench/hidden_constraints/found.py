@@ -11,6 +11,7 @@ from suffice._version import VERSION
 from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.bench.hidden_constraints.settings import HiddenConstraintsSettings
 from suffice.numbers.intervals.bootstrap import Interval
+from suffice.results.as_json import as_json
 
 MEASURES = (
     "semantic",
@@ -157,8 +158,8 @@ class Contrast:
             "measure": self.measure,
             "agent": self.agent,
             "against": self.against,
-            "difference": self.difference.to_json(),
-            "alone": self.alone.to_json(),
+            "difference": as_json(self.difference),
+            "alone": as_json(self.alone),
         }
 
 

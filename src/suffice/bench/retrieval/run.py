@@ -14,6 +14,7 @@ from suffice.datasets.example import Example
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.protocols import Encoder, Reranker, Retriever
+from suffice.results.as_json import as_json
 from suffice.retrieval.indexes import IndexKind, IndexMaker
 from suffice.retrieval.retrievers import RETRIEVERS, Retrieval, RetrieverName, pooled_passages
 from suffice.trace.rounds.records import Passage
@@ -65,10 +66,10 @@ class RetrieverRecall:
             "retriever": self.retriever,
             **{f"recall@{k}": each.estimate for k, each in self.recall.items()},
             "gold_hits": {str(k): hits for k, hits in self.gold_hits.items()},
-            "intervals": {f"recall@{k}": each.to_json() for k, each in self.recall.items()},
+            "intervals": {f"recall@{k}": as_json(each) for k, each in self.recall.items()},
             "against_bm25": None
             if self.against_bm25 is None
-            else {f"recall@{k}": each.to_json() for k, each in self.against_bm25.items()},
+            else {f"recall@{k}": as_json(each) for k, each in self.against_bm25.items()},
         }
 
 

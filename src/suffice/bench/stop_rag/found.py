@@ -19,6 +19,7 @@ from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
 from suffice.policies.stop_rag.settings import StopRAGSettings, Target
+from suffice.results.as_json import as_json
 from suffice.scoring import F1Kind
 
 Variant = Literal["q-lambda", "mc", "q0", "binary", "signals"]
@@ -230,7 +231,7 @@ class Contrast:
         return {
             "of": self.of,
             "against": self.against,
-            **self.interval.to_json(),
+            **as_json(self.interval),
             "simultaneous": {"low": self.low, "high": self.high},
         }
 

@@ -13,6 +13,7 @@ from suffice.datasets.example import Example
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.protocols import Reranker
+from suffice.results.as_json import as_json
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 
 METRICS: tuple[str, ...] = ("recall@2", "recall@5", "mrr")
@@ -54,10 +55,7 @@ class RankingComparison:
         return {
             "questions": self.n_questions,
             "means": {name: dict(values) for name, values in self.means.items()},
-            "gains_over_bm25": {
-                name: {metric: interval.to_json() for metric, interval in values.items()}
-                for name, values in self.gains.items()
-            },
+            "gains_over_bm25": {name: as_json(values) for name, values in self.gains.items()},
         }
 
 

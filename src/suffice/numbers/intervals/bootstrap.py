@@ -19,10 +19,6 @@ class Interval:
     low: float
     high: float
 
-    def to_json(self) -> dict[str, float]:
-        """Strict JSON."""
-        return {"estimate": self.estimate, "low": self.low, "high": self.high}
-
 
 def resampled_counts(
     n_questions: int, *, resamples: int = 1000, seed: int = 42

@@ -13,6 +13,7 @@ from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.results.as_json import as_json
 from suffice.trace.rounds.table import TraceSet
 
 FEW_QUESTIONS = 10
@@ -31,16 +32,6 @@ class TypeScores:
     f1: float | None
     mean_rounds: float
     delta_f1: Interval | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "policy": self.policy,
-            "em": self.em,
-            "f1": self.f1,
-            "mean_rounds": self.mean_rounds,
-            "delta_f1": None if self.delta_f1 is None else self.delta_f1.to_json(),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +58,7 @@ class TypeBreakdown:
             "questions": self.questions,
             "labelled": self.labelled,
             "few": self.few,
-            "policies": [policy.to_json() for policy in self.policies],
+            "policies": as_json(self.policies),
         }
 
 

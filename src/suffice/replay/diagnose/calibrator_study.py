@@ -27,6 +27,7 @@ from suffice.policies.fitting import FitData, fit_data, fit_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
 from suffice.replay.diagnose.tables import calibrator_tables
+from suffice.results.as_json import as_json
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import SIGNALS
@@ -50,16 +51,6 @@ class ProbabilityScore:
     log_loss: float
     ece: float
     rows: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "brier": self.brier.to_json(),
-            "delta_brier": self.delta_brier.to_json(),
-            "log_loss": self.log_loss,
-            "ece": self.ece,
-            "rows": self.rows,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +76,13 @@ class CalibratorScore:
         """Strict JSON."""
         return {
             "kind": self.kind,
-            "tune_out_of_fold": self.tune.to_json(),
-            "eval": self.eval.to_json(),
+            "tune_out_of_fold": as_json(self.tune),
+            "eval": as_json(self.eval),
             "rule": {
                 "text": self.rule,
                 "floor": self.floor,
-                "f1": self.f1.to_json(),
-                "delta_f1": self.delta_f1.to_json(),
+                "f1": as_json(self.f1),
+                "delta_f1": as_json(self.delta_f1),
                 "em": self.em,
                 "mean_rounds": self.mean_rounds,
             },

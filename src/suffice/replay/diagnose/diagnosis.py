@@ -20,6 +20,7 @@ from suffice.replay.diagnose.tables import diagnosis_tables
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
+from suffice.results.as_json import as_json
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.trace.rounds.table import TraceSet
@@ -57,7 +58,7 @@ class Diagnosis(Tabular):
                 "f1_kind": self.replayed.f1_kind,
             },
             "types": [each.to_json() for each in self.types],
-            "selective": [each.to_json() for each in self.selective],
+            "selective": as_json(self.selective),
             "calibrators": None if self.calibrators is None else self.calibrators.to_json(),
             "no_calibrators": self.no_calibrators,
             "notes": list(self.notes),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,14 +89,6 @@ class AnswerGroup:
     em: Estimate
     f1: Estimate
 
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "questions": self.questions,
-            "em": self.em.to_json(),
-            "f1": self.f1.to_json(),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abstentions:
@@ -106,10 +97,6 @@ class Abstentions:
     count: int
     share: float
     others: AnswerGroup
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {"count": self.count, "share": self.share, "others": self.others.to_json()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -140,24 +127,6 @@ class SelectiveResult(Tabular):
     def tables(self) -> tuple[Table, ...]:
         """What the confidence is worth, and the answers above and below."""
         return tuple(selective_tables([self]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON; the curve thinned to about 100 points."""
-        return {
-            "policy": self.policy,
-            "confidence": self.confidence,
-            "answers": self.answers.to_json(),
-            "undefined": self.undefined,
-            "auroc": self.auroc.to_json(),
-            "aurc": self.aurc.to_json(),
-            "excess_aurc": self.excess_aurc.to_json(),
-            "threshold": self.threshold,
-            "threshold_is_median": self.threshold_is_median,
-            "above": self.above.to_json(),
-            "below": self.below.to_json(),
-            "abstentions": self.abstentions.to_json(),
-            "curve": self.curve.to_json(),
-        }
 
 
 def selective_prediction(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +22,6 @@ class Correlations:
     signals: tuple[str, ...]
     rho: tuple[tuple[float | None, ...], ...]
     rows: tuple[tuple[int, ...], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "signals": list(self.signals),
-            "rho": [list(row) for row in self.rho],
-            "rows": [list(row) for row in self.rows],
-        }
 
 
 def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:

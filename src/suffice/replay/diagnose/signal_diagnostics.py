@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from suffice.replay.diagnose.signal_flags import Flag, signal_flags
 from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
 from suffice.replay.diagnose.tables import signal_tables
 from suffice.replay.settings import DiagnosticsSettings
+from suffice.results.as_json import as_json
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
@@ -38,14 +39,6 @@ class Concentration:
     mode: float
     mode_share: float
 
-    def to_json(self) -> dict[str, float]:
-        """Strict JSON."""
-        return {
-            "entropy_bits": self.entropy_bits,
-            "mode": self.mode,
-            "mode_share": self.mode_share,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSeparation:
@@ -57,7 +50,7 @@ class RoundSeparation:
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
-        return {"round": self.round, "defined": self.defined, **self.separation.to_json()}
+        return {"round": self.round, "defined": self.defined, **as_json(self.separation)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +74,10 @@ class SignalPart:
         return {
             "defined": self.defined,
             "distinct": self.distinct,
-            "concentration": None if self.concentration is None else self.concentration.to_json(),
-            **self.pooled.to_json(),
-            "rounds": [each.to_json() for each in self.rounds],
-            "types": {name: each.to_json() for name, each in self.types.items()},
+            "concentration": as_json(self.concentration),
+            **as_json(self.pooled),
+            "rounds": as_json(self.rounds),
+            "types": as_json(self.types),
         }
 
 
@@ -104,38 +97,16 @@ class SignalDiagnostics:
     drift_auroc: Estimate | None
     flags: tuple[Flag, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "name": self.name,
-            "summary": self.summary,
-            "direction": self.direction,
-            "recorded": self.recorded,
-            "parts": {name: each.to_json() for name, each in self.parts.items()},
-            "drift_d": None if self.drift_d is None else self.drift_d.to_json(),
-            "drift_auroc": None if self.drift_auroc is None else self.drift_auroc.to_json(),
-            "flags": [each.to_json() for each in self.flags],
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """Questions looked at together: a split, or all."""
 
-    name: str
+    name: str = field(metadata={"json": None})
     questions: int
     labelled: int
     rounds: int
     correlations: Correlations
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "questions": self.questions,
-            "labelled": self.labelled,
-            "rounds": self.rounds,
-            "correlations": self.correlations.to_json(),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -169,8 +140,8 @@ class Diagnostics(Tabular):
             "version": VERSION,
             "bootstrap": self.resamples,
             "seed": self.seed,
-            "parts": {each.name: each.to_json() for each in self.parts},
-            "signals": [each.to_json() for each in self.signals],
+            "parts": {each.name: as_json(each) for each in self.parts},
+            "signals": as_json(self.signals),
             "skipped": dict(self.skipped),
             "notes": list(self.notes),
         }

@@ -49,10 +49,6 @@ class Flag:
     kind: FlagKind
     message: str
 
-    def to_json(self) -> dict[str, str]:
-        """Strict JSON."""
-        return {"kind": self.kind, "message": self.message}
-
 
 def signal_flags(
     traces: TraceSet | Measures,

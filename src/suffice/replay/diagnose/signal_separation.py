@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,20 +53,6 @@ class Separation:
     d: Estimate
     d_signed: Estimate
     auroc: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "right": self.right,
-            "wrong": self.wrong,
-            "mean_right": self.mean_right,
-            "sd_right": self.sd_right,
-            "mean_wrong": self.mean_wrong,
-            "sd_wrong": self.sd_wrong,
-            "d": self.d.to_json(),
-            "d_signed": self.d_signed.to_json(),
-            "auroc": self.auroc.to_json(),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,12 +34,9 @@ def record(
     answers: list[str] | None = None,
     split: str = "tune",
 ) -> QuestionRecord:
-    made = make_record(name, answers or ["Oslo"] * len(rows), gold=["Oslo"], split=split)
-    rounds = tuple(
-        replace(each, signals=dict(zip(S, row, strict=True)))
-        for each, row in zip(made.rounds, rows, strict=True)
-    )
-    return replace(made, rounds=rounds)
+    signals = [dict(zip(S, row, strict=True)) for row in rows]
+    answers = answers or ["Oslo"] * len(rows)
+    return make_record(name, answers, gold=["Oslo"], split=split, signals=signals)
 
 
 def simulated(count: int, *, seed: int = 0, weight: float = 6.0) -> TraceSet:

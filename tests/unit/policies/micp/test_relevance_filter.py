@@ -15,8 +15,9 @@ from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.relevance_fit import fit_filter, gold_relevance, retention, scored_by
 from suffice.protocols import PassageFilter
+from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
+from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -39,12 +40,8 @@ def made(threshold: float = 2.0, **changed: object) -> RelevanceFilter:
 def record(
     name: str, rounds: list[list[tuple[str, float]]], gold: tuple[str, ...]
 ) -> QuestionRecord:
-    built = make_record(name, ["x"] * len(rounds), gold=["x"])
-    shown = tuple(
-        replace(each, passages=tuple(passage(*one) for one in found))
-        for each, found in zip(built.rounds, rounds, strict=True)
-    )
-    return replace(built, rounds=shown, gold=Gold(answers=("x",), passage_ids=gold))
+    shown = [[passage(*one) for one in found] for found in rounds]
+    return make_record(name, ["x"] * len(rounds), gold=["x"], gold_passages=gold, passages=shown)
 
 
 def pooled_and_least() -> TraceSet:
@@ -173,9 +170,9 @@ def test_what_a_filter_does_to_a_record() -> None:
         ]
     )
     found = retention(traces, made(2.0))
-    assert found.to_json() == {"passages": 0.75, "all": 0.5, "shown": 0.5, "questions": 2}
+    assert as_json(found) == {"passages": 0.75, "all": 0.5, "shown": 0.5, "questions": 2}
     nothing = retention(to_trace_set([record("q", [[], []], ("a",))]), made(2.0))
-    assert nothing.to_json() == {"passages": None, "all": None, "shown": None, "questions": 0}
+    assert as_json(nothing) == {"passages": None, "all": None, "shown": None, "questions": 0}
 
 
 def test_which_relevance_is_there() -> None:

@@ -16,12 +16,7 @@ from suffice.trace.rounds.table import TraceSet, with_column
 def record(
     name: str, samples: Sequence[Sequence[str] | None], gold: Sequence[str] = ("yes",)
 ) -> QuestionRecord:
-    made = make_record(name, ["yes"] * len(samples), gold=gold)
-    rounds = (
-        replace(each, samples=None if drawn is None else tuple(drawn))
-        for each, drawn in zip(made.rounds, samples, strict=True)
-    )
-    return replace(made, rounds=tuple(rounds))
+    return make_record(name, ["yes"] * len(samples), gold=gold, samples=samples)
 
 
 def traces(*records: QuestionRecord) -> TraceSet:

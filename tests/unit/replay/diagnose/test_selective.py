@@ -21,6 +21,7 @@ from suffice.replay.diagnose.selective import (
 )
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings
+from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.records import Round, Usage
 
@@ -105,7 +106,7 @@ def test_no_confidence_anywhere_is_undefined_not_wrong() -> None:
     assert found.above.questions == 0
     assert found.above.em.reason == "no such answer"
     assert found.aurc.estimate == pytest.approx(1 / 3)  # as any random order
-    json.dumps(found.to_json(), allow_nan=False)
+    json.dumps(as_json(found), allow_nan=False)
     one_class = selective(("p", "policy"), np.arange(3.0), scores([1.0, 1.0, 1.0]), FEW)
     assert one_class.auroc.reason == "no wrong answer has a defined confidence"
     assert confidence_auroc(np.arange(3.0), np.ones(3)) is None

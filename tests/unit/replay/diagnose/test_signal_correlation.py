@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from suffice.replay.diagnose.signal_correlation import correlations, spearman
+from suffice.results.as_json import as_json
 
 
 @pytest.mark.parametrize("n_values", [2, 4, 1000])
@@ -31,7 +32,7 @@ def test_the_matrix_takes_rounds_where_both_are_defined() -> None:
     assert found.rows == ((3, 2, 3), (2, 3, 3), (3, 3, 4))
     assert found.rho[0] == (1.0, -1.0, None)
     assert found.rho[2] == (None, None, None)
-    assert found.to_json()["rho"][1] == [-1.0, 1.0, None]
+    assert as_json(found)["rho"][1] == [-1.0, 1.0, None]
 
 
 def test_too_few_rounds() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,8 @@ CLOSED = Usage(
 def record(
     name: str, memory: str | None, split: str = "eval", usage: Usage = CLOSED
 ) -> QuestionRecord:
-    made = make_record(name, ["x", "y", "Oslo"], gold=["Oslo"], split=split)
     closed = None if memory is None else Round(answer=memory, passages=(), usage=usage)
-    return dataclasses.replace(made, closed_book=closed)
+    return make_record(name, ["x", "y", "Oslo"], gold=["Oslo"], split=split, closed_book=closed)
 
 
 def compared(found: TraceSet, *names: str, **settings: Any) -> Comparison:

@@ -5,12 +5,12 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.html_reader import Page
 
 from suffice.replay.diagnose.question_histories import ReportData, report_data
 from suffice.replay.run.candidates import candidates
@@ -20,7 +20,6 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Usage
 
 Build = Callable[..., ReportData]
-VOID = {"meta", "link", "br", "input"}
 TAGS = frozenset(
     re.findall(
         r"\w+",
@@ -30,58 +29,6 @@ TAGS = frozenset(
     )
 )
 HOSTILE = "<script>window.hacked=1</script></script><!--<img src=x onerror=window.hacked=1>\"'&\u202e\u2028"
-
-
-@dataclass
-class Page(HTMLParser):
-    """The parsed document: every start tag, the tables by caption, the scripts and styles."""
-
-    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
-    tables: dict[str, list[list[str]]] = field(default_factory=dict)
-    raw: dict[str, str] = field(default_factory=dict)
-    open: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__init__()
-        self.cell: list[str] | None = None
-        self.rows: list[list[str]] = []
-        self.caption = ""
-
-    @classmethod
-    def of(cls, text: str) -> Page:
-        page = cls()
-        page.feed(text)
-        page.close()
-        assert page.open == [], "every element is closed in order"
-        return page
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "table":
-            self.rows = []
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th", "caption"):
-            self.cell = []
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-        if self.cell is not None and tag in ("td", "th"):
-            self.rows[-1].append(" ".join("".join(self.cell).split()))
-            self.cell = None
-        if self.cell is not None and tag == "caption":
-            self.caption, self.cell = "".join(self.cell), None
-        if tag == "table":
-            self.tables[self.caption] = self.rows
-
-    def handle_data(self, data: str) -> None:
-        if self.cell is not None:
-            self.cell.append(f" {data}" if self.open[-1] == "small" else data)
-        if self.open and self.open[-1] in ("script", "style"):
-            kind = dict(self.tags[-1][1]).get("type") or self.open[-1]
-            self.raw[kind] = self.raw.get(kind, "") + data
 
 
 def hostile(record: QuestionRecord) -> QuestionRecord:
@@ -348,7 +295,7 @@ def test_the_cost_asked_for_stands_in_the_comparison(
     text = render_report(build_report(records, ["fixed-1", "fixed-2"], cost="usd"))
     page = Page.of(text)
     head, _, second = page.tables["Policies side by side"]
-    assert second[head.index("Price,USD")] == "0.000150"
+    assert second[head.index("Price, USD")] == "0.000150"
     assert "prices: USD per million tokens: input 0.5" in text
     plain = Page.of(render_report(build_report(records, ["fixed-1", "fixed-2"], cost="rounds")))
     assert len(plain.tables["Policies side by side"][0]) == len(head) - 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.answer_sets import AGREE, HOSTILE, POLICY, RECORDS, drawn, told
+from tests.html_reader import Page
 from tests.studies.micp import sampled_records
 
 from suffice.policies.micp.relevance_filter import RelevanceFilter
@@ -23,11 +23,11 @@ from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold
 
 
-def test_the_table_holds_what_the_sets_are_worth(read_tables: Any) -> None:
+def test_the_table_holds_what_the_sets_are_worth() -> None:
     data = told(RECORDS)
     section = answer_sets_section(marked(data.result))
     assert section is not None
-    head, row = read_tables(section.html()).found["What the answer sets are worth"]
+    head, row = Page.of(section.html()).tables["What the answer sets are worth"]
     assert len(head) == len(row) == 7
     assert row[0] == "Asets"
     assert row[1] == "80"
@@ -49,12 +49,12 @@ def test_an_interval_below_the_promise_is_marked() -> None:
         assert ("below the promise" in section.html()) == marks
 
 
-def test_without_gold_answers_the_coverage_is_unknown(read_tables: Any) -> None:
+def test_without_gold_answers_the_coverage_is_unknown() -> None:
     bare = [replace(each, gold=Gold()) for each in RECORDS]
     data = told(bare)
     section = answer_sets_section(marked(data.result))
     assert section is not None
-    row = read_tables(section.html()).found["What the answer sets are worth"][1]
+    row = Page.of(section.html()).tables["What the answer sets are worth"][1]
     assert (row[2], row[5]) == ("-", "-")
     assert "none measured" in str(section.finding)
     own = data.result.table("answer sets").data()
@@ -62,7 +62,7 @@ def test_without_gold_answers_the_coverage_is_unknown(read_tables: Any) -> None:
     assert own["promised"] == [pytest.approx(0.8)]
 
 
-def test_what_the_filter_keeps_is_shown(read_tables: Any) -> None:
+def test_what_the_filter_keeps_is_shown() -> None:
     kept = RelevanceFilter(
         threshold=0.0, relevance="score", alpha=0.1, preset="corrected", values=9
     )
@@ -73,7 +73,7 @@ def test_what_the_filter_keeps_is_shown(read_tables: Any) -> None:
     assert sets.retention is not None
     section = answer_sets_section(marked(data.result))
     assert section is not None
-    row = read_tables(section.html()).found["What the passage filters keep"][1]
+    row = Page.of(section.html()).tables["What the passage filters keep"][1]
     found = sets.retention
     shares = [f"{100 * (each or 0.0):.1f}" for each in (found.passages, found.all, found.shown)]
     assert row[1:] == [*shares, str(found.questions)]
@@ -120,12 +120,12 @@ def test_long_sets_are_cut_and_counted() -> None:
     assert "Not shown here: 10 answers past the first 20 of a set." in found.cuts
 
 
-def test_hostile_answers_stay_text(read_tables: Any) -> None:
+def test_hostile_answers_stay_text() -> None:
     evil = [drawn(f"q{n}", (HOSTILE,) * 4, AGREE, AGREE) for n in range(3)]
     policy = replace(POLICY, notes=(HOSTILE,))
     data = told(evil, policy, name=HOSTILE)
     text = render_report(data)
-    assert "img" not in read_tables(text).tags
+    assert "img" not in Page.of(text).names
     assert "<script>window" not in text
     embedded = re.search(r'id="report-data">(.*?)</script>', text, re.DOTALL)
     assert embedded is not None

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.html_reader import Page
+
 from suffice.report.sections.calibration import calibration_section
 from suffice.results.formats import decimal, fraction, fractions, percent, points
 
 
-def test_every_figure_is_the_studys(gathered: Any, read_tables: Any) -> None:
+def test_every_figure_is_the_studys(gathered: Any) -> None:
     study = gathered.parts["calibrators"]
-    tables = read_tables(calibration_section(study).html()).found
+    tables = Page.of(calibration_section(study).html()).tables
     scores, rules = (
         tables["Calibrators by their probabilities"],
         tables["Calibrators by the rule that reads them"],

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.html_reader import Page
+
 from suffice.report.draw.marks import marked
 from suffice.report.sections.costs import costs_section
 from suffice.results.formats import amount
 
 
-def test_known_costs_are_columns_and_unknown_ones_are_named(
-    gathered: Any, read_tables: Any
-) -> None:
+def test_known_costs_are_columns_and_unknown_ones_are_named(gathered: Any) -> None:
     result, costs = gathered.comparison.result, gathered.parts["costs"]
     section = costs_section(costs, marked(result))
-    rows = read_tables(section.html()).found["Every cost known here, mean per question"]
+    rows = Page.of(section.html()).tables["Every cost known here, mean per question"]
     known = [
         each
         for each in costs

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.html_reader import Page
 
 from suffice.report.draw.marks import marked
 from suffice.report.sections.guarantees import guarantees_section
@@ -52,7 +53,7 @@ def test_losses_in_words(gathered: Any, loss: str, metric: str, said: str) -> No
     assert said in guarantees_section([each], ()).html()
 
 
-def test_missing_terms_and_hostile_ones(gathered: Any, read_tables: Any) -> None:
+def test_missing_terms_and_hostile_ones(gathered: Any) -> None:
     evil = "<img src=x>"
     each = replace(
         gathered.parts["guarantees"][0],
@@ -62,7 +63,7 @@ def test_missing_terms_and_hostile_ones(gathered: Any, read_tables: Any) -> None
     )  # fmt: skip
     section = guarantees_section([each, each], ())
     html = section.html()
-    assert "img" not in read_tables(html).tags
+    assert "img" not in Page.of(html).names
     assert "states a promise without its terms" in html
     assert "These are other traces than those replayed here." in html
     assert section.finding == "<img src=x>: carries a promise; 1 more"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.html_reader import Page
 
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.report.sections.search import search_section
@@ -16,9 +17,9 @@ FRONT = "Pareto front, cheapest first"
 HOSTILE = "a > 0 <img src=x onerror=alert(1)>"
 
 
-def test_every_rule_shown_has_the_searchs_numbers(gathered: Any, read_tables: Any) -> None:
+def test_every_rule_shown_has_the_searchs_numbers(gathered: Any) -> None:
     found = gathered.parts["search"]
-    tables = read_tables(search_section(found).html()).found
+    tables = Page.of(search_section(found).html()).tables
     for number, (each, row) in enumerate(zip(found.rules[:15], tables[TABLE][1:], strict=True), 1):
         assert row[0] == f"{number}{each.rule}{' front' if each.pareto else ''}"
         assert row[1:] == [
@@ -36,11 +37,11 @@ def test_every_rule_shown_has_the_searchs_numbers(gathered: Any, read_tables: An
     assert costs == sorted(costs)
 
 
-def test_naive_intervals_only_when_asked(gathered: Any, read_tables: Any) -> None:
+def test_naive_intervals_only_when_asked(gathered: Any) -> None:
     found = gathered.parts["search"]
     assert "alone" not in search_section(found).html()
     html = search_section(found, naive=True).html()
-    rows = read_tables(html).found[TABLE]
+    rows = Page.of(html).tables[TABLE]
     assert rows[0][3] == "F1 % [95%, alone]"
     assert [row[3] for row in rows[1:]] == [bracket(each.naive) for each in found.rules[:15]]
     assert html.count('class="alone"') == sum(each.pareto for each in found.rules)
@@ -65,7 +66,7 @@ def test_the_finding_counts_after_correction(gathered: Any, significant: int, sa
     assert f"hold together for all {found.family} rules" in section.html()
 
 
-def test_hostile_rules_and_conditions_stay_text(gathered: Any, read_tables: Any) -> None:
+def test_hostile_rules_and_conditions_stay_text(gathered: Any) -> None:
     found = gathered.parts["search"]
     rules = tuple(replace(each, rule=HOSTILE) for each in found.rules)
     thresholds = tuple(
@@ -73,7 +74,7 @@ def test_hostile_rules_and_conditions_stay_text(gathered: Any, read_tables: Any)
     )
     evil = replace(found, rules=rules, thresholds=thresholds, baseline=HOSTILE, notes=(HOSTILE,))
     html = search_section(evil).html()
-    assert "img" not in read_tables(html).tags
+    assert "img" not in Page.of(html).names
     assert "a &gt; 0 &lt;img" in html
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.html_reader import Page
+
 from suffice.report.draw.marks import marked
 from suffice.report.sections.selective import selective_section
 from suffice.results.formats import amount, estimated, percent
 
 
-def test_every_figure_is_the_results(gathered: Any, read_tables: Any) -> None:
+def test_every_figure_is_the_results(gathered: Any) -> None:
     found = gathered.parts["selective"]
     assert [each.policy for each in found] == ["tasr", "tasr-corrected"]
     html = selective_section(found, marked(gathered.comparison.result)).html()
-    tables = read_tables(html).found
+    tables = Page.of(html).tables
     for each, row in zip(found, tables["What each confidence is worth"][1:], strict=True):
         assert row[0][1:] == each.policy
         assert row[1:] == [
@@ -30,9 +32,9 @@ def test_every_figure_is_the_results(gathered: Any, read_tables: Any) -> None:
         assert row[1:] == expected
 
 
-def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any, read_tables: Any) -> None:
+def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any) -> None:
     found = gathered.parts["selective"]
-    rows = read_tables(selective_section(found, ()).html()).found[
+    rows = Page.of(selective_section(found, ()).html()).tables[
         "Risk against coverage, every tenth point"
     ]
     for each in found:
@@ -56,17 +58,17 @@ def test_the_finding_says_what_the_best_confidence_is_worth(gathered: Any) -> No
     assert "none with an AUROC" in str(selective_section(blank, ()).finding)
 
 
-def test_abstentions_are_counted_or_said_to_be_none(gathered: Any, read_tables: Any) -> None:
+def test_abstentions_are_counted_or_said_to_be_none(gathered: Any) -> None:
     found = gathered.parts["selective"]
     assert "No answer at a stop says that it is none." in selective_section(found, ()).html()
     some = replace(found[0], abstentions=replace(found[0].abstentions, count=3, share=0.075))
-    rows = read_tables(selective_section([some], ()).html()).found["Abstentions at the stop"]
+    rows = Page.of(selective_section([some], ()).html()).tables["Abstentions at the stop"]
     assert rows[1][1] == "7.5"
 
 
-def test_hostile_names_stay_text(gathered: Any, read_tables: Any) -> None:
+def test_hostile_names_stay_text(gathered: Any) -> None:
     evil = "<img src=x>"
     found = [replace(each, policy=evil, confidence=evil) for each in gathered.parts["selective"]]
     html = selective_section(found, ()).html()
-    assert "img" not in read_tables(html).tags
+    assert "img" not in Page.of(html).names
     assert "signal &lt;img src=x&gt;" in html

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.html_reader import Page
+
 from suffice.report.draw.marks import marked
 from suffice.report.sections.signals import SECTION, signals_section
 from suffice.results.formats import decimal, estimated, percent, points
@@ -12,11 +14,11 @@ from suffice.results.formats import decimal, estimated, percent, points
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def test_every_figure_is_the_diagnostics(gathered: Any, read_tables: Any) -> None:
+def test_every_figure_is_the_diagnostics(gathered: Any) -> None:
     parts = gathered.parts
     policies = marked(gathered.comparison.result)
     section = signals_section(parts["diagnostics"], parts["types"], policies)
-    tables = read_tables(section.html()).found
+    tables = Page.of(section.html()).tables
     rows = {
         row[0].split(" low ")[0]: row
         for row in tables["Separation of right from wrong answers by each signal"]
@@ -51,10 +53,10 @@ def test_the_finding_names_the_highest_auroc_of_eval(gathered: Any) -> None:
     assert not SECTION.opened
 
 
-def test_correlations_are_the_lower_triangle(gathered: Any, read_tables: Any) -> None:
+def test_correlations_are_the_lower_triangle(gathered: Any) -> None:
     found = gathered.parts["diagnostics"]
     html = signals_section(found, (), ()).html()
-    matrix = read_tables(html).found["Spearman's rank correlation in hundredths, on eval"]
+    matrix = Page.of(html).tables["Spearman's rank correlation in hundredths, on eval"]
     correlations = found.parts[-1].correlations
     for row, (cells, rho) in enumerate(zip(matrix[1:], correlations.rho, strict=True)):
         assert cells[0] == f"{row + 1} {correlations.signals[row]}"
@@ -63,12 +65,12 @@ def test_correlations_are_the_lower_triangle(gathered: Any, read_tables: Any) ->
         assert not any(cells[1 + row :])
 
 
-def test_types_and_policies(gathered: Any, read_tables: Any) -> None:
+def test_types_and_policies(gathered: Any) -> None:
     parts = gathered.parts
     html = signals_section(
         parts["diagnostics"], parts["types"], marked(gathered.comparison.result)
     ).html()
-    rows = read_tables(html).found["Policies by question type"][1:]
+    rows = Page.of(html).tables["Policies by question type"][1:]
     assert len(rows) == sum(len(kind.policies) for kind in parts["types"])
     kind, each = parts["types"][0], parts["types"][0].policies[1]
     assert rows[1] == [
@@ -83,7 +85,7 @@ def test_types_and_policies(gathered: Any, read_tables: Any) -> None:
     assert rows[0][-1] == "baseline"
 
 
-def test_hostile_names_stay_text(gathered: Any, read_tables: Any) -> None:
+def test_hostile_names_stay_text(gathered: Any) -> None:
     found, types = gathered.parts["diagnostics"], gathered.parts["types"]
     first = replace(
         found.signals[0],
@@ -106,7 +108,7 @@ def test_hostile_names_stay_text(gathered: Any, read_tables: Any) -> None:
         parts=(found.parts[0], replace(found.parts[-1], correlations=correlations)),
     )
     html = signals_section(evil, [replace(types[0], type=HOSTILE)], ()).html()
-    assert "img" not in read_tables(html).tags
+    assert "img" not in Page.of(html).names
     assert html.count("&lt;img src=x") >= 7
 
 
@@ -114,7 +116,7 @@ def _flag(found: Any) -> Any:
     return next(flag for each in found.signals for flag in each.flags)
 
 
-def test_one_part_without_gold_has_no_drift_and_no_numbers(gathered: Any, read_tables: Any) -> None:
+def test_one_part_without_gold_has_no_drift_and_no_numbers(gathered: Any) -> None:
     found = gathered.parts["diagnostics"]
     part = found.parts[-1].name
     blank = replace(found.signals[0].parts[part].pooled.auroc, estimate=None, low=None, high=None)
@@ -132,7 +134,7 @@ def test_one_part_without_gold_has_no_drift_and_no_numbers(gathered: Any, read_t
     alone = replace(found, parts=found.parts[-1:], signals=signals)
     section = signals_section(alone, (), ())
     assert "none with an AUROC" in str(section.finding)
-    head = read_tables(section.html()).found[
-        "Separation of right from wrong answers by each signal"
-    ][0]
+    head = Page.of(section.html()).tables["Separation of right from wrong answers by each signal"][
+        0
+    ]
     assert head == ["signal", "AUROC eval", "d eval"]

@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.html_reader import Page
 
 from suffice.report.sections.thresholds import thresholds_section
 from suffice.results.formats import decimal, percent, points, signed
 
 
-def test_every_threshold_stands_in_the_table(gathered: Any, read_tables: Any) -> None:
+def test_every_threshold_stands_in_the_table(gathered: Any) -> None:
     sweep = gathered.parts["sweep"]
-    rows = read_tables(thresholds_section(sweep).html()).found["Every threshold on both splits"]
+    rows = Page.of(thresholds_section(sweep).html()).tables["Every threshold on both splits"]
     for each, row in zip(sweep.points, rows[1:], strict=True):
         assert row[0] == f"{each.threshold:g}"
         assert ("chosen" in row[-1]) == (each.threshold == sweep.chosen)

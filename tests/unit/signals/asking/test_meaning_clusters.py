@@ -11,7 +11,6 @@ from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_tra
 from suffice.signals.asking.whole_record import Asked
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
 pytest.importorskip("sklearn")
@@ -25,15 +24,9 @@ SAMPLES: tuple[tuple[str, ...] | None, ...] = (
 )
 
 
-def record(name: str) -> QuestionRecord:
-    made = make_record(name, ["x"] * len(SAMPLES), gold=["Oslo"])
-    rounds = tuple(
-        replace(each, samples=samples) for each, samples in zip(made.rounds, SAMPLES, strict=True)
-    )
-    return replace(made, rounds=rounds)
-
-
-TRACES = to_trace_set([record("p"), record("q")])
+TRACES = to_trace_set(
+    [make_record(name, ["x"] * len(SAMPLES), gold=["Oslo"], samples=SAMPLES) for name in "pq"]
+)
 STATED = {"encoder": "hashing-64", "cosine": 0.6}
 
 
