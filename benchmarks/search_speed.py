@@ -11,8 +11,8 @@ import pandas as pd
 
 from benchmarks.timing import best_seconds
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
-from suffice.replay.choose.certified import CertifySettings, Half, certify
 from suffice.replay.choose.formulas import Formula, enumerate_formulas
+from suffice.replay.choose.learn_then_test import CertifySettings, Half, certify
 from suffice.replay.choose.rules_as_bits import (
     PackedConditions,
     RuleBatch,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 
@@ -43,8 +43,8 @@ def told(
     """That policy beside one round, replayed."""
     traces = to_trace_set(records)
     built = [
-        *candidates(traces, ["fixed-1"]),
-        Candidate(name=name, kind="micp", preset="corrected", policy=policy),
+        *named_policies(traces, ["fixed-1"]),
+        NamedPolicy(name=name, kind="micp", preset="corrected", policy=policy),
     ]
     result = replay(traces, built, ReplaySettings(baseline="fixed-1", resamples=50))
     return report_data(traces, result)

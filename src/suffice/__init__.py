@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from suffice.policies.registry import fit_method
     from suffice.policies.rules.policy import RulePolicy
     from suffice.protocols import Action, AnswerSet, Decision
-    from suffice.replay.choose.certified import CertifySettings
-    from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
+    from suffice.replay.choose.certified import CertifiedSettings, fit_certified
     from suffice.replay.choose.families import FamilySettings
+    from suffice.replay.choose.learn_then_test import CertifySettings
     from suffice.replay.choose.search import search
     from suffice.replay.choose.sweep import sweep
     from suffice.replay.diagnose.diagnosis import diagnosis
@@ -132,8 +132,8 @@ _HOMES = {
     "AskSettings": "pipelines.live.ask",
     "BackendError": "errors",
     "Budgets": "pipelines.live.budgets",
-    "CertifiedSettings": "replay.choose.certified_fit",
-    "CertifySettings": "replay.choose.certified",
+    "CertifiedSettings": "replay.choose.certified",
+    "CertifySettings": "replay.choose.learn_then_test",
     "ComparisonSettings": "replay.settings",
     "Controller": "pipelines.live.controller",
     "CostModel": "costs.usage",
@@ -170,7 +170,7 @@ _HOMES = {
     "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
-    "fit_certified": "replay.choose.certified_fit",
+    "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",

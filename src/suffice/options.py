@@ -54,6 +54,18 @@ class Option:
 _MOST_THRESHOLDS = 10_000
 
 
+def read_names(text: str) -> tuple[str, ...]:
+    """Names separated by commas.
+
+    >>> read_names("a, b")
+    ('a', 'b')
+    """
+    found = tuple(name.strip() for name in text.split(","))
+    if not all(found):
+        raise ValueError(f"must be names separated by commas, found {text!r}")
+    return found
+
+
 def read_grid(text: str) -> tuple[float, ...]:
     """Numbers separated by commas, or ``LOW:HIGH:STEP`` with both ends.
 

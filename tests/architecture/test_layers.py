@@ -284,10 +284,6 @@ METHODS = ("tasr", "ab_rag", "micp", "gate", "stop_rag")
 """Folders of methods. Rules are the language that methods and searches write in, so anybody reads them."""
 KNOW_A_METHOD: dict[str, tuple[str, ...]] = {
     "pipelines/planning/": ("gate",),  # an agent is built around a Gate, which is public for that
-    # a study is about its method, and its command has its options
-    "cli/commands/bench.py": ("micp",),
-    "cli/commands/bench_hidden_constraints.py": ("gate",),
-    "cli/commands/bench_stop_rag.py": ("stop_rag",),
 }
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from suffice.measures.measures import Measures
-from suffice.replay.choose.certified_fit import CertifiedSettings, fit_certified
+from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
-from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.report.page.report import render_report
 from suffice.testing.traces import make_record, to_trace_set
@@ -99,8 +99,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     family = FamilySettings(family="fixed")
     certified = fit_certified(traces, CertifiedSettings(family=family)).policy
     built = [
-        *candidates(traces, names, [LONG_RULE]),
-        Candidate(name="certified", kind="certified", preset=None, policy=certified),
+        *named_policies(traces, names, [LONG_RULE]),
+        NamedPolicy(name="certified", kind="certified", preset=None, policy=certified),
     ]
     settings = ReplaySettings(baseline="fixed-3", resamples=100, notes=("a note",))
     comparison = Comparison(measures=Measures(traces), result=replay(traces, built, settings))

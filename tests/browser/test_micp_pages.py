@@ -12,8 +12,8 @@ from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, chec
 from tests.studies.micp import sampled_records
 
 from suffice.bench.micp.found import MiCPStudySettings
-from suffice.bench.micp.page import micp_page
 from suffice.bench.micp.run import micp_study
+from suffice.bench.micp.show import micp_page
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.report.page.report import render_report
 from suffice.testing.traces import to_trace_set

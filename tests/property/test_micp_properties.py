@@ -278,7 +278,7 @@ def traces(records: list[QuestionRecord], prefix: str) -> TraceSet:
 def test_coverage_is_what_the_answer_sets_hold(
     records: list[QuestionRecord], policy: MiCPPolicy
 ) -> None:
-    """Scored on arrays, and by looking at every member of every set."""
+    """DivisionScores on arrays, and by looking at every member of every set."""
     policy = replace(policy, clusters=Clusters(), match=Match())
     recorded_rounds = to_trace_set(records)
     data = read_samples(recorded_rounds, policy)

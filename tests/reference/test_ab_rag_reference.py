@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from suffice.bench.ab_rag.run import ABRagStudy, StudySettings, ab_rag_study
+from suffice.bench.ab_rag.found import ABRagStudy
+from suffice.bench.ab_rag.run import ABRagStudySettings, ab_rag_study
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
@@ -48,7 +49,7 @@ def test_the_published_preset(data_folder: Path, name: str) -> None:
 
 @pytest.fixture(scope="module", params=["ollama", "local"])
 def study(request: pytest.FixtureRequest, data_folder: Path) -> tuple[str, ABRagStudy]:
-    settings = StudySettings(comparison=ComparisonSettings(resamples=200))
+    settings = ABRagStudySettings(comparison=ComparisonSettings(resamples=200))
     return request.param, ab_rag_study(log(data_folder, request.param), settings)
 
 
@@ -77,7 +78,7 @@ def test_single_signals_in_round_1(study: tuple[str, ABRagStudy]) -> None:
 def test_thresholds_on_a_plateau_change_nothing(data_folder: Path) -> None:
     found = ab_rag_study(
         log(data_folder, "ollama"),
-        StudySettings(comparison=ComparisonSettings(resamples=20), taus=(0.58, 0.6, 0.7, 0.5)),
+        ABRagStudySettings(comparison=ComparisonSettings(resamples=20), taus=(0.58, 0.6, 0.7, 0.5)),
     )
     stops = [each.result.stops.tolist() for each in found.swept]
     assert stops[0] == stops[1] == stops[2] != stops[3]

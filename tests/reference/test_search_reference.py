@@ -11,8 +11,8 @@ import pytest
 
 from suffice.measures.measures import Measures
 from suffice.replay.choose.search import search
-from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.reader import read_traces
@@ -109,7 +109,7 @@ def test_the_published_search(qwen: TraceSet) -> None:
 def replays_alike(traces: TraceSet, settings: SearchSettings, every: int) -> None:
     result = search(traces, settings)
     chosen = result.rules[::every]
-    named = candidates(traces, ["fixed-1"], [each.rule for each in chosen])
+    named = named_policies(traces, ["fixed-1"], [each.rule for each in chosen])
     again = replay(
         traces.only_split(settings.eval_split),
         named,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from suffice.bench.hidden_constraints.found import (
     MEASURES,
-    Cell,
-    Contrast,
-    Estimate,
+    AgentFigures,
     HiddenConstraintsStudy,
+    PairedDifference,
     Recall,
     StepTrace,
+    TaskMean,
     Variant,
 )
 from suffice.bench.hidden_constraints.judge import Agreement
-from suffice.bench.hidden_constraints.settings import (
+from suffice.bench.hidden_constraints.runs import (
     REGIMES,
     HiddenConstraintsSettings,
 )
@@ -35,15 +35,17 @@ _DOCUMENTS = {
 _TAUS = ((0.1, 0.3), (0.2, 0.4), (0.3, 0.5), (0.4, 0.6), (0.5, 0.7), (0.7, 0.9))
 
 
-def about(mean: float, half: float | None = 0.043, *, most: float = 1e9) -> Estimate:
+def about(mean: float, half: float | None = 0.043, *, most: float = 1e9) -> TaskMean:
     """A mean with intervals around it."""
     reach = 0.08 if most == 1.0 else mean / 5
     low, high = max(0.0, mean - reach), min(most, mean + reach)
     interval = Interval(estimate=mean, low=low, high=high)
-    return Estimate(mean=mean, clustered=interval, seed_half_width=half)
+    return TaskMean(mean=mean, clustered=interval, seed_half_width=half)
 
 
-def made_cell(agent: str, retriever: str | None, *, semantic: float, documents: float) -> Cell:
+def made_cell(
+    agent: str, retriever: str | None, *, semantic: float, documents: float
+) -> AgentFigures:
     """A cell with every measure."""
     covered = 0.0 if retriever is None else min(1.0, _RECALL[retriever] + 0.1)
     shares = {
@@ -68,7 +70,7 @@ def made_cell(agent: str, retriever: str | None, *, semantic: float, documents: 
     measures = {name: about(value, most=1.0) for name, value in shares.items()}
     measures |= {name: about(value) for name, value in amounts.items()}
     assert sorted(measures) == sorted(MEASURES)
-    return Cell(
+    return AgentFigures(
         agent=agent,
         retriever=retriever,
         runs=149,
@@ -129,11 +131,11 @@ def made_recall(name: str) -> Recall:
     )
 
 
-def made_contrasts(agents: list[str], retrievers: tuple[str, ...]) -> tuple[Contrast, ...]:
+def made_contrasts(agents: list[str], retrievers: tuple[str, ...]) -> tuple[PairedDifference, ...]:
     alone = Interval(estimate=0.02, low=-0.01, high=0.05)
     at_once = Interval(estimate=0.02, low=-0.06, high=0.1)
     return tuple(
-        Contrast(
+        PairedDifference(
             retriever=retriever,
             measure=measure,
             agent=GATED,

@@ -18,6 +18,11 @@ class Band:
     low: float
     high: float
 
+    @property
+    def estimate(self) -> float:
+        """The mean, as a table names it."""
+        return self.mean
+
     @classmethod
     def of(cls, values: Sequence[float | None]) -> Band | None:
         """The band of values; ``None`` where one is undefined."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from suffice.cli.output import say
-from suffice.costs.usage import COSTS
-from suffice.options import read_grid
-from suffice.policies.defaults import CalibratorKind
+from suffice.options import read_grid, read_names
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.prices import Prices
@@ -69,11 +67,11 @@ def grid(text: str) -> tuple[float, ...]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """An argparse type: names separated by commas."""
-    found = tuple(name.strip() for name in text.split(","))
-    if not all(found):
-        raise argparse.ArgumentTypeError(f"must be names separated by commas, found {text!r}")
-    return found
+    """An argparse type: what :func:`suffice.options.read_names` reads."""
+    try:
+        return read_names(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def seconds(text: str) -> float:
@@ -94,9 +92,15 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_traces(parser: argparse.ArgumentParser) -> None:
+def add_traces(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """TRACES and ``--skip-invalid``."""
-    parser.add_argument("traces", metavar="TRACES", help="a Parquet file or a directory of them")
+    if several:
+        each = "Parquet files or directories of them, each evaluated by itself"
+        parser.add_argument("traces", metavar="TRACES", nargs="+", help=each)
+    else:
+        parser.add_argument(
+            "traces", metavar="TRACES", help="a Parquet file or a directory of them"
+        )
     parser.add_argument(
         "--skip-invalid",
         action="store_true",
@@ -189,38 +193,10 @@ def connect_model(arguments: argparse.Namespace) -> ChatModel:
 def add_replay(parser: argparse.ArgumentParser) -> None:
     """What :func:`suffice.compare` is asked."""
     from suffice.cli.settings_options import add_settings
-    from suffice.replay.settings import ComparisonSettings
+    from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 
     add_settings(parser, ComparisonSettings)
-    parser.add_argument(
-        "--fit-on",
-        metavar="TRACES2",
-        help="fit methods and rules on split tune of these traces instead, to see how a calibration "
-        "carries over from another data set or model",
-    )
-
-
-def add_calibrator(parser: argparse.ArgumentParser, note: str = "") -> None:
-    """``--calibrator``; ``note`` says where it counts."""
-    parser.add_argument(
-        "--calibrator",
-        choices=get_args(CalibratorKind),
-        default="isotonic",
-        help=f"how calibrated(...) is fitted{note} (default: isotonic, one map a round)",
-    )
-
-
-def add_costs(parser: argparse.ArgumentParser) -> None:
-    """``--cost`` and what prices usage."""
-    group = parser.add_argument_group("costs")
-    group.add_argument(
-        "--cost",
-        choices=tuple(COSTS),
-        metavar="NAME",
-        help=f"what policies are compared at: {', '.join(COSTS)} (default: llm_calls where recorded, "
-        "else rounds)",
-    )
-    add_prices_and_energy(group)
+    add_settings(parser, FittedElsewhere)
 
 
 def add_prices_and_energy(group: argparse._ActionsContainer) -> None:
@@ -261,7 +237,7 @@ def given_prices(arguments: argparse.Namespace) -> Prices | None:
 
 
 def cost_model(arguments: argparse.Namespace) -> CostModel:
-    """The prices and constants that :func:`add_costs`' options ask for."""
+    """The prices and constants that :func:`add_prices_and_energy`'s options ask for."""
     from suffice.costs.energy import EnergyModel, parse_energy
     from suffice.costs.usage import CostModel
 

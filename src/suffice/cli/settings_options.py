@@ -53,13 +53,13 @@ class FieldOption:
         return said if shown == "" else f"{said} (default: {shown})"
 
 
-def field_options(settings: type) -> Iterator[FieldOption]:
-    """The options of a settings dataclass, those of the dataclasses in its fields among them."""
+def field_options(settings: type, *, nested: bool = True) -> Iterator[FieldOption]:
+    """The options of a settings dataclass, and where ``nested`` those of the dataclasses in its fields."""
     for field, annotation in _fields(settings):
         own = _field_option(field, annotation)
         if own is not None:
             yield own
-        elif _is_settings(annotation):
+        elif nested and _is_settings(annotation):
             yield from field_options(annotation)
 
 
@@ -69,6 +69,7 @@ def add_settings(
     *,
     only: Collection[str] | None = None,
     without: Collection[str] = (),
+    nested: bool = True,
 ) -> None:
     """Add the options of a settings dataclass to a parser or a group of it.
 
@@ -79,8 +80,10 @@ def add_settings(
     ----------
     only, without
         Fields to take, or to leave to the caller.
+    nested
+        Whether settings in its fields bring theirs.
     """
-    for each in field_options(settings):
+    for each in field_options(settings, nested=nested):
         chosen = (only is None or each.field in only) and each.field not in without
         if chosen and each.flag not in parser._option_string_actions:  # noqa: SLF001 - no other way
             told = _argument(each)

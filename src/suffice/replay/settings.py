@@ -99,6 +99,20 @@ class ComparisonSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FittedElsewhere:
+    """Where a command finds :attr:`ComparisonSettings.fit_on`."""
+
+    fit_on: Annotated[
+        str | None,
+        Option(
+            metavar="TRACES2",
+            help="fit methods and rules on split tune of these traces instead, to see how a calibration "
+            "carries over from another data set or model",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
     """What to search and how.
 

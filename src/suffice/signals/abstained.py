@@ -27,25 +27,7 @@ ABSTENTION_PHRASES: tuple[str, ...] = (
 _USUAL = frozenset(ABSTENTION_PHRASES)
 
 
-def is_abstention(answer: str, phrases: Iterable[str] = ABSTENTION_PHRASES) -> bool:
-    """Whether the normalised answer is empty or, normalised, one of ``phrases``.
-
-    Raises
-    ------
-    UsageError
-        When ``phrases`` hold "no", which is an answer.
-
-    >>> is_abstention("Not mentioned."), is_abstention("no"), is_abstention("")
-    (True, False, True)
-    >>> is_abstention("I don't know", ["I don't know."])
-    True
-    """
-    return _abstains(answer, _normalized(phrases))
-
-
 def _normalized(phrases: Iterable[str]) -> frozenset[str]:
-    if phrases is ABSTENTION_PHRASES:
-        return _USUAL
     normalized = frozenset(normalize_answer(phrase) for phrase in phrases)
     if "no" in normalized:
         raise UsageError(
@@ -71,6 +53,11 @@ def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
     ------
     UsageError
         When ``phrases`` hold "no", which is an answer.
+
+    >>> from suffice.trace.rounds.records import Round
+    >>> own = abstained_signal(["I don't know."])
+    >>> [own(LoopView("q", (Round(answer=text),))) for text in ("I don't know", "Not mentioned", "")]
+    [1.0, 0.0, 1.0]
     """
     return replace(ABSTAINED, compute=_AbstainsBy(_normalized(phrases)), own_settings=True)
 

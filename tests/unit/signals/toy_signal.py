@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from suffice.protocols import ChatModel, GenerationRequest, Message
-from suffice.signals.asking.verdicts import Verdict, asking_verdicts
+from suffice.signals.asking.verdicts import Rating, asking_verdicts
 from suffice.signals.spec import VERDICTS, SignalSpec
 from suffice.trace.rounds.records import LoopView, Usage
 
 
-def plainness(view: LoopView, model: ChatModel) -> Verdict:
+def plainness(view: LoopView, model: ChatModel) -> Rating:
     """One call; undefined where the reply is no number from 1 to 5."""
     prompt = f"From 1 to 5, how plain is this answer?\nAnswer: {view.current.answer}"
     asked = prompt if model.api == "completion" else (Message(role="user", content=prompt),)
@@ -21,8 +21,8 @@ def plainness(view: LoopView, model: ChatModel) -> Verdict:
     )
     text = reply.completions[0].text.strip()
     if text not in {"1", "2", "3", "4", "5"}:
-        return Verdict(usage=usage, failure=f"no lone 1-5 in the reply {text!r}")
-    return Verdict(value=float(text), usage=usage)
+        return Rating(usage=usage, failure=f"no lone 1-5 in the reply {text!r}")
+    return Rating(value=float(text), usage=usage)
 
 
 TOY = SignalSpec(

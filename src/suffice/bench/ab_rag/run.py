@@ -5,44 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.bench.ab_rag.found import ABRagStudy, SignalForm, SignalWorth, SweptTau
+from suffice.bench.study import Options, Request, Study
 from suffice.errors import UsageError
 from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
+from suffice.options import Option, read_grid
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.replay.diagnose.selective import (
-    SelectiveResult,
     SelectiveSettings,
     selective_prediction,
 )
-from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.engine import ReplaySettings, replay
-from suffice.replay.run.results import PolicyResult
-from suffice.replay.settings import ComparisonSettings
-from suffice.results.as_json import as_json
+from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.signals.available import lack
 from suffice.signals.registry import resolve
 from suffice.trace.rounds.table import TraceSet
 
 SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))
 _METHOD = "ab-rag"
-
-
-@dataclass(frozen=True, slots=True)
-class SignalForm:
-    """A form of S1, S2 or S3: a signal, counted upwards or (``sign`` -1) as a penalty."""
-
-    part: str
-    name: str
-    signal: str
-    sign: float = 1.0
 
 
 FORMS: tuple[SignalForm, ...] = (
@@ -60,73 +50,22 @@ FORMS: tuple[SignalForm, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignalWorth:
-    """AUROC of a form in round 1 against exact match in round 1, ties half.
-
-    ``defined`` of the labelled questions have a value there; the others are left out.
-    """
-
-    form: SignalForm
-    defined: int
-    auroc: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "part": self.form.part,
-            "form": self.form.name,
-            "signal": self.form.signal,
-            "sign": self.form.sign,
-            "defined": self.defined,
-            "auroc": self.auroc.to_json(),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweptTau:
-    """The published confidence stopped at another threshold."""
-
-    tau: float
-    result: PolicyResult
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {"tau": self.tau, **self.result.to_json()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ABRagStudy:
-    """Static against adaptive, what the confidence is worth, other thresholds, single signals.
-
-    ``not_in_record`` names the forms that the record cannot give.
-    """
-
-    comparison: Comparison
-    selective: tuple[SelectiveResult, ...]
-    swept: tuple[SweptTau, ...]
-    signals: tuple[SignalWorth, ...]
-    not_in_record: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON, null where undefined."""
-        return {
-            **self.comparison.result.to_json(),
-            "selective": as_json(self.selective),
-            "tau_sweep": [each.to_json() for each in self.swept],
-            "signals": [each.to_json() for each in self.signals],
-            "not_in_record": list(self.not_in_record),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudySettings:
+class ABRagStudySettings:
     """What to compare; ``comparison.policies`` come after AB-RAG's presets and every fixed-K."""
 
     comparison: ComparisonSettings = field(default_factory=ComparisonSettings)
-    taus: Sequence[float] = SWEPT
+    taus: Annotated[
+        Sequence[float],
+        Option(
+            name="grid",
+            metavar="LOW:HIGH:STEP|A,B,...",
+            parse=read_grid,
+            help="thresholds swept (default: 0.3:0.8:0.05)",
+        ),
+    ] = SWEPT
 
 
-def ab_rag_study(traces: TraceSet, settings: StudySettings | None = None) -> ABRagStudy:
+def ab_rag_study(traces: TraceSet, settings: ABRagStudySettings | None = None) -> ABRagStudy:
     """Evaluate AB-RAG on a record.
 
     The corrected preset takes part where there is a tune split to learn on. A threshold above the one
@@ -137,7 +76,7 @@ def ab_rag_study(traces: TraceSet, settings: StudySettings | None = None) -> ABR
     UsageError
         When the record does not hold the signals of AB-RAG, naming the first it lacks.
     """
-    settings = StudySettings() if settings is None else settings
+    settings = ABRagStudySettings() if settings is None else settings
     wanted = settings.comparison
     fitting = traces if wanted.fit_on is None else wanted.fit_on
     presets = [_METHOD, *([f"{_METHOD}-corrected"] if FIT_SPLIT in fitting.splits else [])]
@@ -168,7 +107,7 @@ def _sweep(comparison: Comparison, taus: Sequence[float]) -> tuple[SweptTau, ...
     if not isinstance(published, ABRagPolicy):
         raise UsageError(f"the first policy must be {_METHOD}, found {result.policies[0].name!r}")
     candidates = [
-        Candidate(
+        NamedPolicy(
             name=f"tau {tau:g}",
             kind=_METHOD,
             preset="published",
@@ -178,7 +117,7 @@ def _sweep(comparison: Comparison, taus: Sequence[float]) -> tuple[SweptTau, ...
     ]
     if not candidates:
         return ()
-    found = replay(
+    replayed = replay(
         comparison.measures,
         candidates,
         ReplaySettings(
@@ -192,7 +131,8 @@ def _sweep(comparison: Comparison, taus: Sequence[float]) -> tuple[SweptTau, ...
         ),
     )
     return tuple(
-        SweptTau(tau=tau, result=each) for tau, each in zip(taus, found.policies, strict=True)
+        SweptTau(tau=tau, result=policy)
+        for tau, policy in zip(taus, replayed.policies, strict=True)
     )
 
 
@@ -208,21 +148,21 @@ def _single_signals(
     count = int(labelled.sum())
     draws = list(resampled_counts(count, resamples=resamples, seed=seed)) if count else []
     counts = np.concatenate(draws).T if draws else np.empty((0, 0))
-    found = []
+    worth = []
     for form in held:
         values = form.sign * table.signal(form.signal)[labelled, 0]
         defined = int(np.isfinite(values).sum())
         if not defined:
             missing.add(form.signal)
             continue
-        found.append(
+        worth.append(
             SignalWorth(
                 form=form,
                 defined=defined,
                 auroc=_auroc(values, em[labelled] == 1.0, counts),
             )
         )
-    return tuple(found), tuple(sorted(missing))
+    return tuple(worth), tuple(sorted(missing))
 
 
 def _auroc(
@@ -235,3 +175,26 @@ def _auroc(
         return undefined("needs right and wrong answers with a value")
     resampled = ResampledAuroc(values[defined], right[defined], defined, len(values))
     return from_draws(area, resampled(counts))
+
+
+def _run(request: Request) -> ABRagStudy:
+    elsewhere = request.read(FittedElsewhere).fit_on
+    comparison = request.read(
+        ComparisonSettings, fit_on=None if elsewhere is None else request.open_traces(elsewhere)
+    )
+    settings: ABRagStudySettings = request.read(ABRagStudySettings, comparison=comparison)
+    return ab_rag_study(request.open_traces(request.paths[0]), settings)
+
+
+STUDY = Study(
+    description="Evaluates AB-RAG on a record that holds its signals: static against adaptive retrieval "
+    "with costs, what its confidence is worth (AUROC, answers above and below the threshold), other "
+    "thresholds, and every single signal with its alternative forms.",
+    options=(
+        Options(settings=ABRagStudySettings),
+        Options(settings=ComparisonSettings),
+        Options(settings=FittedElsewhere),
+    ),
+    run=_run,
+    traces="one",
+)

@@ -1,67 +1,74 @@
-"""The evaluation of AB-RAG as plain-text tables."""
+"""The evaluation of AB-RAG as tables."""
 
 from __future__ import annotations
 
-from suffice.bench.ab_rag.run import ABRagStudy
-from suffice.numbers.intervals.estimate import Estimate
+from suffice.bench.ab_rag.found import ABRagStudy
 from suffice.replay.diagnose.tables import selective_tables
-from suffice.report.tables.text import text_table, titled
-from suffice.results.formats import UNKNOWN, decimal, percent, points
-from suffice.results.markup import visible
+from suffice.results.table import Column, Table
 
 
-def ab_rag_tables(study: ABRagStudy) -> str:
-    """Every table under its title; without colour codes or a final line feed."""
-    blocks = [
-        study.comparison.text().split("\n"),
-        *(table.text().split("\n") for table in selective_tables(study.selective)),
-        _swept(study),
+def tables_of(study: ABRagStudy) -> tuple[Table, ...]:
+    """Static against adaptive, selective prediction, thresholds and single signals."""
+    swept = [_swept(study)] if study.swept else []
+    return (
+        *study.comparison.tables(),
+        *selective_tables(study.selective),
+        *swept,
         _signals(study),
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
-
-
-def _swept(study: ABRagStudy) -> list[str]:
-    axis = study.comparison.result.cost
-    rows = [
-        [
-            f"{each.tau:g}",
-            percent(each.result.em),
-            percent(each.result.f1),
-            decimal(each.result.mean_rounds),
-            decimal(each.result.costs.get(axis.name)) if axis.name != "rounds" else "",
-            UNKNOWN if each.result.auroc is None else f"{each.result.auroc:.3f}",
-            points(each.result.frontier_gain),
-            str(each.result.beyond_record) if each.result.beyond_record else "",
-        ]
-        for each in study.swept
-    ]
-    head = ["tau", "EM", "F1", "rounds", axis.name, "AUROC", "gain over fixed-k [95%]", "beyond"]
-    caption = (
-        "The published confidence stopped at other thresholds; EM, F1 and gains in percent. Chosen "
-        "here, a threshold is chosen on the questions it is scored on. Beyond: questions whose record "
-        "ends before the round it wanted."
     )
-    return [*titled(caption), *text_table(head, rows)] if rows else []
 
 
-def _signals(study: ABRagStudy) -> list[str]:
+def _swept(study: ABRagStudy) -> Table:
+    cost = study.comparison.result.cost.name
+    spent = [] if cost == "rounds" else [Column(name=cost, kind="number", digits=2)]
     rows = [
-        [each.form.part, each.form.name, each.form.signal, str(each.defined), _area(each.auroc)]
-        for each in study.signals
+        (
+            f"{swept.tau:g}",
+            swept.result.em,
+            swept.result.f1,
+            swept.result.mean_rounds,
+            *(swept.result.costs.get(column.name) for column in spent),
+            swept.result.auroc,
+            swept.result.frontier_gain,
+            str(swept.result.beyond_record) if swept.result.beyond_record else "",
+        )
+        for swept in study.swept
     ]
-    lines = [
-        *titled("Single signals in round 1 against exact match in round 1; n: defined there."),
-        *text_table(["", "form", "signal", "n", "AUROC [95%]"], rows, left=3),
-    ]
-    if study.not_in_record:
-        lines += titled(f"Not in the record: {', '.join(map(visible, study.not_in_record))}.")
-    return lines
+    return Table(
+        name="thresholds",
+        title="The published confidence stopped at other thresholds; EM, F1 and gains in percent. Chosen "
+        "here, a threshold is chosen on the questions it is scored on. Beyond: questions whose record "
+        "ends before the round it wanted.",
+        columns=[
+            Column(name="tau"),
+            Column(name="em", head="EM", kind="percent"),
+            Column(name="f1", head="F1", kind="percent"),
+            Column(name="rounds", kind="number", digits=2),
+            *spent,
+            Column(name="auroc", head="AUROC", kind="number", digits=3),
+            Column(name="gain", head="gain over fixed-k [95%]", kind="points", interval=True),
+            Column(name="beyond"),
+        ],
+        rows=rows,
+    )
 
 
-def _area(found: Estimate) -> str:
-    """Three decimals: single signals lie close together."""
-    if found.estimate is None:
-        return UNKNOWN
-    interval = "" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"
-    return f"{found.estimate:.3f}{interval}"
+def _signals(study: ABRagStudy) -> Table:
+    lacking = study.not_in_record
+    return Table(
+        name="signals",
+        title="Single signals in round 1 against exact match in round 1; n: defined there.",
+        columns=[
+            Column(name="part", head=""),
+            Column(name="form"),
+            Column(name="signal"),
+            Column(name="n", kind="count"),
+            Column(name="auroc", head="AUROC [95%]", kind="number", digits=3, interval=True),
+        ],
+        rows=[
+            (worth.form.part, worth.form.name, worth.form.signal, worth.defined, worth.auroc)
+            for worth in study.signals
+        ],
+        names=3,
+        notes=[f"Not in the record: {', '.join(lacking)}."] if lacking else [],
+    )

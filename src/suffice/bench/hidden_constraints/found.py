@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from suffice._version import VERSION
 from suffice.bench.hidden_constraints.judge import Agreement
-from suffice.bench.hidden_constraints.settings import HiddenConstraintsSettings
+from suffice.bench.hidden_constraints.runs import VANILLA, HiddenConstraintsSettings, published_gate
 from suffice.numbers.intervals.bootstrap import Interval
+from suffice.pipelines.planning.controls import GATED
+from suffice.pipelines.record.session import RecordSummary
 from suffice.results.as_json import as_json
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 
 MEASURES = (
     "semantic",
@@ -43,7 +46,7 @@ FIRST_RETRIEVED = "oracle_rank"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class TaskMean:
     """A mean over tasks and seeds.
 
     ``clustered`` is the 95% bootstrap interval over tasks, each with all its seeds; ``seed_half_width``
@@ -66,7 +69,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class AgentFigures:
     """An agent with a retriever.
 
     Parameters
@@ -88,7 +91,7 @@ class Cell:
     retriever: str | None
     runs: int
     failed: int
-    measures: Mapping[str, Estimate]
+    measures: Mapping[str, TaskMean]
     oracle_rank: float | None
     satisfied_covered: float | None
     satisfied_uncovered: float | None
@@ -110,7 +113,7 @@ class Cell:
             "satisfied_uncovered": self.satisfied_uncovered,
             "runs": self.runs,
             "failed": self.failed,
-            "intervals": {name: each.to_json() for name, each in self.measures.items()},
+            "intervals": as_json(self.measures),
         }
 
 
@@ -141,7 +144,7 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
+class PairedDifference:
     """A paired difference of two agents with one retriever; all of a study hold at once (95%)."""
 
     retriever: str
@@ -151,17 +154,6 @@ class Contrast:
     difference: Interval
     alone: Interval
 
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "retriever": self.retriever,
-            "measure": self.measure,
-            "agent": self.agent,
-            "against": self.against,
-            "difference": as_json(self.difference),
-            "alone": as_json(self.alone),
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
@@ -169,7 +161,7 @@ class Variant:
 
     experiment: str
     name: str
-    cell: Cell
+    cell: AgentFigures
     unreachable: tuple[str, ...]
     taus: tuple[float, float] | None = None
 
@@ -203,13 +195,9 @@ class StepTrace:
     contradiction: tuple[float, ...]
     actions: tuple[Mapping[str, int], ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {**asdict(self), "actions": [dict(each) for each in self.actions]}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HiddenConstraintsStudy:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class HiddenConstraintsStudy(Tabular):
     """Everything the experiment found.
 
     ``decomposition`` names for every retriever its recall@10 and the best agent's semantic success;
@@ -222,14 +210,20 @@ class HiddenConstraintsStudy:
     tasks: int
     hard_small: int
     documents: int
-    cells: tuple[Cell, ...]
+    cells: tuple[AgentFigures, ...]
     recalls: tuple[Recall, ...]
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[PairedDifference, ...]
     critical: float
     variants: tuple[Variant, ...]
     steps: tuple[StepTrace, ...]
     agreement: Agreement | None
     notes: tuple[str, ...]
+
+    def tables(self) -> Sequence[Table]:
+        """Success, costs, retrieval, thresholds and differences, and what is to be said of them."""
+        from suffice.bench.hidden_constraints.show import tables_of
+
+        return tables_of(self)
 
     @property
     def decomposition(self) -> tuple[tuple[str, float, float, str], ...]:
@@ -258,20 +252,73 @@ class HiddenConstraintsStudy:
                 "hard_small": self.hard_small,
                 "documents": self.documents,
             },
-            "results": [each.to_json() for each in self.cells],
-            "recall": [each.to_json() for each in self.recalls],
+            "results": as_json(self.cells),
+            "recall": as_json(self.recalls),
             "decomposition": [
                 {"retriever": name, "recall@10": recall, "best_semantic": best, "agent": agent}
                 for name, recall, best, agent in self.decomposition
             ],
-            "contrasts": [each.to_json() for each in self.contrasts],
-            "critical": None if math.isnan(self.critical) else self.critical,
-            "variants": [each.to_json() for each in self.variants],
-            "steps": [each.to_json() for each in self.steps],
-            "agreement": None if self.agreement is None else self.agreement.to_json(),
+            "contrasts": as_json(self.contrasts),
+            "critical": as_json(self.critical),
+            "variants": as_json(self.variants),
+            "steps": as_json(self.steps),
+            "agreement": as_json(self.agreement),
             "model": self.model,
             "judge": self.judge,
             "settings": self.settings.to_json(),
             "notes": list(self.notes),
             "version": VERSION,
         }
+
+
+# --- notes ----------------------------------------------------------------------------------------
+def study_notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> HiddenConstraintsStudy:
+    """The study with its notes."""
+    return replace(study, notes=tuple(_notes(study, summary)))
+
+
+def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[str]:
+    settings = study.settings
+    if GATED in settings.agents:
+        for action in published_gate(settings).unreachable:
+            yield f"the published gate: {action}"
+    for name, gate in settings.gates.items():
+        for action in gate.unreachable:
+            yield f"the gate {name}: {action}"
+    cells = (*study.cells, *(variant.cell for variant in study.variants))
+    failed = sum(cell.failed for cell in cells)
+    if failed:
+        kept = "; their reasons are in plans/failures.jsonl, and running the same again tries them again"
+        yield f"{failed} runs failed and enter no mean" + (kept if settings.folder else "")
+    if summary.recorded == 0 and summary.failed == 0:
+        yield "nothing was run anew: all runs were recorded before"
+    yield from _of_the_model(study)
+    for asked in study.recalls:
+        found = [cell.mean("covered") for cell in study.cells if cell.retriever == asked.retriever]
+        if found and not any(found):
+            yield (
+                f"with {asked.retriever} no run retrieved a document that carries its constraint: semantic "
+                "success is what a plan gets right unread"
+            )
+    if study.contrasts and failed:
+        yield "tasks without a run of every agent and retriever are left out of all differences"
+
+
+def _of_the_model(study: HiddenConstraintsStudy) -> Iterator[str]:
+    leaked = [c for c in study.cells if c.agent == VANILLA and (c.mean("proxy") or 0.0) > 0.0]
+    if leaked:
+        yield (
+            f"{VANILLA} names {leaked[0].mean('proxy'):.0%} of the tokens without ever retrieving: they leak"
+        )
+    malformed = [cell.mean("malformed") or 0.0 for cell in study.cells]
+    if malformed and max(malformed) > 0.0:
+        worst = max(study.cells, key=lambda cell: cell.mean("malformed") or 0.0)
+        yield (
+            f"the final JSON could not be read in up to {max(malformed):.0%} of the runs "
+            f"({worst.agent}, {worst.retriever or 'no retriever'}); the steps as drafted are judged there"
+        )
+    judged = study.agreement
+    if judged is not None and judged.unreadable:
+        yield f"{judged.unreadable} verdicts of the judge could not be read and count as not satisfied"
+    if study.settings.seeds == 1:
+        yield "one seed: no interval over seeds"

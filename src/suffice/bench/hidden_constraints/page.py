@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from suffice.bench.hidden_constraints.found import (
-    Cell,
-    Estimate,
+    AgentFigures,
     HiddenConstraintsStudy,
     StepTrace,
+    TaskMean,
     Variant,
 )
-from suffice.bench.hidden_constraints.table import (
+from suffice.bench.hidden_constraints.show import (
     ORACLE,
     agreed,
     estimate,
     explained,
+    figures_of,
     of_what,
     percent_estimate,
-    tables_of,
 )
 from suffice.pipelines.planning.controls import AGENTS, GATED
 from suffice.report.draw.lines import Line, Lines, lines
@@ -137,7 +137,7 @@ def _panel(study: HiddenConstraintsStudy, retriever: str) -> dict[str, Point]:
     return points
 
 
-def _point(cell: Cell, mark: str, name: str, across: float) -> Point | None:
+def _point(cell: AgentFigures, mark: str, name: str, across: float) -> Point | None:
     """A cell in a plane of semantic success; ``None`` where no plan was judged."""
     success = cell.measures.get("semantic")
     if success is None:
@@ -153,7 +153,7 @@ def _point(cell: Cell, mark: str, name: str, across: float) -> Point | None:
     )
 
 
-def _ends(measured: Estimate) -> tuple[float, float]:
+def _ends(measured: TaskMean) -> tuple[float, float]:
     return measured.clustered.low, measured.clustered.high
 
 
@@ -178,7 +178,7 @@ def _scatter(
     return scatter(chart)
 
 
-def _measured(caption: str, cells: Sequence[Cell]) -> Html:
+def _measured(caption: str, cells: Sequence[AgentFigures]) -> Html:
     return columns(
         caption,
         cells,
@@ -363,5 +363,5 @@ def _swept_table(heading: str, variants: Iterable[Variant]) -> Html:
 
 # --- every number --------------------------------------------------------------------------------
 def _numbers(study: HiddenConstraintsStudy) -> Html:
-    tables = (folded(table.name, table.html()) for table in tables_of(study))
+    tables = (folded(table.name, table.html()) for table in figures_of(study))
     return element("section", element("h2", "Every number"), *tables, class_="more")

@@ -16,14 +16,15 @@ from suffice.bench.hidden_constraints.corpus.tasks import PlanningTask
 from suffice.bench.hidden_constraints.found import (
     FIRST_RETRIEVED,
     MEASURES,
-    Cell,
-    Contrast,
-    Estimate,
+    AgentFigures,
+    PairedDifference,
     StepTrace,
+    TaskMean,
 )
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.numbers.tests.tails import beta_quantile
+from suffice.replay.run.answer_sets import Resampling
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
 
@@ -95,9 +96,9 @@ class Board:
         return cls(tasks=tuple(tasks), seeds=tuple(seeds), values=values)
 
     def cell(
-        self, agent: str, retriever: str | None, *, seeds: int, draws: tuple[int, int]
-    ) -> Cell:
-        """An agent's figures over the first ``seeds`` seeds; ``draws`` are resamples and their seed."""
+        self, agent: str, retriever: str | None, *, seeds: int, draws: Resampling
+    ) -> AgentFigures:
+        """An agent's figures over the first ``seeds`` seeds."""
         arrays = {
             name: each[:, :seeds] for name, each in self.values.get((agent, retriever), {}).items()
         }
@@ -105,7 +106,7 @@ class Board:
         runs = int(np.isfinite(steps).sum())
         ranks = arrays.get(FIRST_RETRIEVED)
         covered, semantic = arrays.get("covered"), arrays.get("semantic")
-        return Cell(
+        return AgentFigures(
             agent=agent,
             retriever=retriever,
             runs=runs,
@@ -128,13 +129,12 @@ def _mean(values: NDArray[np.float64] | None, where: NDArray[np.bool_] | None) -
     return float(values[known].mean()) if known.any() else None
 
 
-def _estimate(values: NDArray[np.float64], draws: tuple[int, int]) -> Estimate:
+def _estimate(values: NDArray[np.float64], draws: Resampling) -> TaskMean:
     """The mean over tasks of each task's mean over its seeds."""
     by_task = _task_means(values)
     mean = float(by_task.mean())
-    resamples, seed = draws
-    drawn = resampled_means(by_task[:, None], resamples=resamples, seed=seed)[:, 0]
-    return Estimate(
+    drawn = resampled_means(by_task[:, None], resamples=draws.resamples, seed=draws.seed)[:, 0]
+    return TaskMean(
         mean=mean,
         clustered=percentile_interval(mean, drawn),
         seed_half_width=_seed_half_width(values),
@@ -176,8 +176,8 @@ def contrasts(
     board: Board,
     pairs: Sequence[tuple[str, str]],
     retrievers: Sequence[str],
-    draws: tuple[int, int],
-) -> tuple[tuple[Contrast, ...], float]:
+    draws: Resampling,
+) -> tuple[tuple[PairedDifference, ...], float]:
     """Paired differences of (agent, against) in every retriever and two measures, and the critical value.
 
     An agent without a retriever is compared in all of them. Tasks without a run of both are left out of
@@ -198,10 +198,14 @@ def contrasts(
     if len(table) < 2:  # nothing to resample
         return (), math.nan
     band = simultaneous_bands(
-        table.shape[1], lambda part: table[:, part], [None], resamples=draws[0], seed=draws[1]
+        table.shape[1],
+        lambda part: table[:, part],
+        [None],
+        resamples=draws.resamples,
+        seed=draws.seed,
     )[0]
     found = tuple(
-        Contrast(
+        PairedDifference(
             retriever=retriever,
             measure=measure,
             agent=agent,

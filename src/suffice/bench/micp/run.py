@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.micp.arrays import Recorded, read_record
 from suffice.bench.micp.found import (
     BASELINE,
     PARTS,
     WAYS,
+    DivisionScores,
     MiCPCell,
     MiCPStudy,
     MiCPStudySettings,
     MiCPTraces,
     RetentionCell,
-    Scored,
+    StudyNotes,
     Way,
 )
-from suffice.bench.micp.notes import StudyNotes
+from suffice.bench.micp.show import micp_page
+from suffice.bench.study import Options, Request, Study
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import exact_level, lower_order_statistic
 from suffice.policies.method import Preset
+from suffice.policies.micp.fit import draft_policy
+from suffice.policies.micp.policy import MiCPPolicy
+from suffice.policies.micp.relevance_fit import Relevances, scored_by
+from suffice.policies.micp.samples import lots, read_samples
 from suffice.policies.micp.search import search_allocations
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import (
     OBJECTIVES,
     Sampled,
@@ -39,6 +45,142 @@ from suffice.protocols import Retention
 from suffice.trace.rounds.table import TraceSet
 
 
+# --- what is read of a record, once ---------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSizes:
+    """How many answers a set holds, for any threshold at any stop round.
+
+    Parameters
+    ----------
+    question
+        For each round 1..T the questions of its entries, (n_entries,).
+    confidence
+        An entry counts where the threshold is at most this.
+    added
+        How many answers it then adds: 1, or less where it joins answers that were apart.
+    """
+
+    question: tuple[NDArray[np.intp], ...]
+    confidence: tuple[NDArray[np.float64], ...]
+    added: tuple[NDArray[np.int64], ...]
+
+    def answers(self, stops: NDArray[np.integer], final: float) -> NDArray[np.int64]:
+        """Answers in the set of every question (n,), stopped at rounds ``stops`` (n,); 0: not asked."""
+        found = np.zeros(len(stops), np.int64)
+        rounds = zip(self.question, self.confidence, self.added, strict=True)
+        for number, (question, confidence, added) in enumerate(rounds, start=1):
+            counts = (stops[question] == number) & (confidence >= final)
+            found += np.bincount(
+                question[counts], weights=added[counts], minlength=len(stops)
+            ).astype(np.int64)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledRecord:
+    """A trace set's labelled questions.
+
+    ``samples`` is m; ``last_rounds`` (n,) are as recorded, at most ``rounds``. Ties in ``sampled`` are
+    drawn by some seed: take :meth:`drawn_by`.
+    """
+
+    source: str
+    pipeline: str | None
+    filtered: bool
+    question_ids: tuple[str, ...]
+    unlabelled: int
+    rounds: int
+    samples: int
+    last_rounds: NDArray[np.int64]
+    sampled: Sampled
+    sizes: SetSizes
+    relevances: Relevances | None
+
+    def drawn_by(self, seed: int) -> Sampled:
+        """The samples, with ties broken by this seed."""
+        return replace(self.sampled, draws=lots(self.question_ids, self.rounds, seed))
+
+
+def read_record(traces: TraceSet, settings: MiCPSettings) -> LabelledRecord:
+    """Read scores, clusters and relevance of the labelled questions.
+
+    Raises
+    ------
+    UsageError
+        When none is labelled, there are no samples, or fewer rounds than asked for.
+    DataError
+        Where the number of samples differs between rounds, or they were not clustered by meaning.
+    """
+    source = traces.origin.source
+    labelled = np.array([bool(each.answers) for each in traces.gold], bool)
+    if not labelled.any():
+        raise UsageError(f"no question of {source} has gold answers; the evaluation needs them")
+    chosen = traces.take(labelled)
+    draft = draft_policy([chosen], settings)
+    run = traces.origin.run
+    pipeline = run.get("pipeline")
+    return LabelledRecord(
+        source=source,
+        pipeline=pipeline if isinstance(pipeline, str) else None,
+        filtered=run.get("passage_filter") is not None,
+        question_ids=chosen.question_ids,
+        unlabelled=int((~labelled).sum()),
+        rounds=draft.rounds,
+        samples=draft.samples,
+        last_rounds=np.minimum(chosen.last_rounds, draft.rounds).astype(np.int64),
+        sampled=read_samples(chosen, draft),
+        sizes=_set_sizes(chosen, draft),
+        relevances=_relevances(chosen),
+    )
+
+
+# --- set sizes -----------------------------------------------------------------------------------
+_Cluster = tuple[float, frozenset[str]]
+
+
+def _set_sizes(traces: TraceSet, draft: MiCPPolicy) -> SetSizes:
+    found: list[list[tuple[int, float, int]]] = [[] for _ in range(draft.rounds)]
+    columns = ["samples", "sample_clusters", "signals"]
+    for index, views in enumerate(traces.views(columns)):
+        so_far: list[_Cluster] = []
+        recorded = views[-1].rounds
+        for number in range(draft.rounds):
+            if number < len(recorded):
+                so_far += [
+                    (confidence, cluster.members)
+                    for cluster, confidence in draft.confidences(recorded[number])
+                ]
+            found[number] += [(index, *step) for step in _steps(so_far)]
+    columns_of = [tuple(zip(*each, strict=True)) or ((), (), ()) for each in found]
+    return SetSizes(
+        question=tuple(np.array(each[0], np.intp) for each in columns_of),
+        confidence=tuple(np.array(each[1], np.float64) for each in columns_of),
+        added=tuple(np.array(each[2], np.int64) for each in columns_of),
+    )
+
+
+def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
+    """How a set grows as its threshold falls: clusters that share a member are one answer."""
+    apart: list[frozenset[str]] = []
+    for confidence, members in sorted(clusters, key=lambda each: -each[0]):
+        touching = [each for each in apart if not each.isdisjoint(members)]
+        if touching:
+            apart = [each for each in apart if each.isdisjoint(members)]
+        apart.append(members.union(*touching))
+        if len(touching) != 1:
+            yield confidence, 1 - len(touching)
+
+
+# --- relevance -----------------------------------------------------------------------------------
+def _relevances(traces: TraceSet) -> Relevances | None:
+    relevance = scored_by(traces)
+    filtered = traces.origin.run.get("passage_filter") is not None
+    if filtered or relevance is None or not any(gold.passage_ids for gold in traces.gold):
+        return None
+    return Relevances.read(traces, relevance)
+
+
+# --- the study ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Division:
     """Which questions optimise, calibrate and test, each (n,)."""
@@ -124,7 +266,7 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> MiCPTraces:
 class _Divided:
     """A record in one division."""
 
-    record: Recorded
+    record: LabelledRecord
     division: Division
     sampled: Sampled
 
@@ -134,14 +276,14 @@ _Key = tuple[float, Preset, Way]
 
 def _scored(
     divided: _Divided, settings: MiCPStudySettings, notes: StudyNotes
-) -> list[tuple[_Key, Scored]]:
+) -> list[tuple[_Key, DivisionScores]]:
     """Every level, preset and way in one division."""
     fit, division = settings.fit, divided.division
     optimise, held = (
         divided.sampled.take(each) for each in (division.optimize, division.calibrate)
     )
     notes.held(held)
-    found: list[tuple[_Key, Scored]] = []
+    found: list[tuple[_Key, DivisionScores]] = []
     for preset in settings.presets:
         for alpha in settings.alphas:
             level = exact_level(alpha)
@@ -161,13 +303,13 @@ def _scored(
     return found
 
 
-def _score(divided: _Divided, thresholds: Stage2, weight: float) -> Scored:
+def _score(divided: _Divided, thresholds: Stage2, weight: float) -> DivisionScores:
     test, record = divided.division.test, divided.record
     seen = evaluate(divided.sampled.take(test), thresholds)
     stops = np.zeros(len(test), np.int64)
     stops[test] = seen.stop
     answers = record.sizes.answers(stops, thresholds.final)[test]
-    return Scored(
+    return DivisionScores(
         seed=divided.division.seed,
         questions=len(seen.stop),
         covered=int(seen.covered.sum()),
@@ -179,7 +321,7 @@ def _score(divided: _Divided, thresholds: Stage2, weight: float) -> Scored:
 
 
 def _retention(
-    record: Recorded, divisions: Sequence[Division], settings: MiCPStudySettings
+    record: LabelledRecord, divisions: Sequence[Division], settings: MiCPStudySettings
 ) -> tuple[RetentionCell, ...]:
     held = record.relevances
     if held is None:
@@ -198,3 +340,32 @@ def _retention(
         for preset in settings.presets
         for alpha in settings.alphas
     )
+
+
+def _run(request: Request) -> MiCPStudy:
+    fit = request.read(
+        MiCPSettings, seed=MiCPSettings().seed
+    )  # its own --seed is that of the divisions
+    settings: MiCPStudySettings = request.read(MiCPStudySettings, fit=fit)
+    return micp_study([request.open_traces(path) for path in request.paths], settings)
+
+
+STUDY = Study(
+    description="Evaluates MiCP on records that hold samples, as the paper does: over random divisions of "
+    "the labelled questions and a grid of alpha, what the answer sets cover, rounds, set size, answer rate "
+    "and objective, by what the error budget is divided for and against no early stop; and what the "
+    "passage filter keeps.",
+    options=(
+        Options(settings=MiCPStudySettings),
+        Options(
+            settings=MiCPSettings,
+            title="fitting",
+            about="as in 'suffice fit micp'",
+            only=("rounds", "weight", "steps", "stop_on", "penalty", "clusters", "match_f1"),
+        ),
+    ),
+    run=_run,
+    traces="several",
+    out="also write micp.json and micp.html, a page with the figures",
+    page=micp_page,
+)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.bench.retrieval.found import DEPTHS, RetrievalStudy, RetrieverRecall
+from suffice.bench.study import Options, Request, Study
 from suffice.datasets.example import Example
+from suffice.datasets.registry import DATASETS, load
 from suffice.errors import UsageError
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
+from suffice.options import Option
+from suffice.pipelines.models import connect_encoder, connect_reranker
 from suffice.protocols import Encoder, Reranker, Retriever
-from suffice.results.as_json import as_json
 from suffice.retrieval.indexes import IndexKind, IndexMaker
+from suffice.retrieval.pairs.training_record import trained_on
 from suffice.retrieval.retrievers import RETRIEVERS, Retrieval, RetrieverName, pooled_passages
 from suffice.trace.rounds.records import Passage
-
-DEPTHS = (5, 10, 20, 50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,62 +44,47 @@ class RetrievalSettings:
 
     encoder: Encoder | None = None
     reranker: Reranker | None = None
-    index: Path | None = None
+    index: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR", parse=Path, help="keep the indexes here and use them again when they fit"
+        ),
+    ] = None
     left_out: Collection[str] = ()
-    resamples: int = 1000
-    seed: int = 42
+    resamples: Annotated[
+        int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
+    ] = 1000
+    seed: Annotated[int, Option(at_least=0, help="of generated data and resampling")] = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrieverRecall:
-    """One retriever's recall.
+class Asked:
+    """Which questions a command asks, and what it asks with."""
 
-    ``recall[k]`` is the mean over questions of the share of gold passages, by title, among the first k;
-    ``gold_hits[k]`` their number in all; ``against_bm25[k]`` the paired difference (``None`` for BM25).
-    """
-
-    retriever: RetrieverName
-    recall: dict[int, Interval]
-    gold_hits: dict[int, int]
-    against_bm25: dict[int, Interval] | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "retriever": self.retriever,
-            **{f"recall@{k}": each.estimate for k, each in self.recall.items()},
-            "gold_hits": {str(k): hits for k, hits in self.gold_hits.items()},
-            "intervals": {f"recall@{k}": as_json(each) for k, each in self.recall.items()},
-            "against_bm25": None
-            if self.against_bm25 is None
-            else {f"recall@{k}": as_json(each) for k, each in self.against_bm25.items()},
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievalBench:
-    """Every retriever on the same questions over the same corpus."""
-
-    questions: int
-    passages: int
-    gold_passages: int
-    results: tuple[RetrieverRecall, ...]
-    notes: tuple[str, ...] = field(default=())
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "questions": self.questions,
-            "passages": self.passages,
-            "gold_passages": self.gold_passages,
-            "results": [each.to_json() for each in self.results],
-            "notes": list(self.notes),
-        }
+    dataset: Annotated[str, Option(choices=tuple(sorted(DATASETS)), help="which data set")]
+    data: Annotated[
+        str | None, Option(metavar="PATH", help="its file, plain or .gz (generated: none)")
+    ] = None
+    limit: Annotated[
+        int | None,
+        Option(metavar="N", at_least=1, help="only the first N questions and their paragraphs"),
+    ] = None
+    encoder: Annotated[
+        str,
+        Option(
+            metavar="E",
+            help="as in 'suffice record' (default: minilm); none leaves out what needs one",
+        ),
+    ] = "minilm"
+    encoder_model: Annotated[
+        str | None, Option(metavar="M", help="the embedding server's model name")
+    ] = None
+    reranker: Annotated[str | None, Option(metavar="PATH", help="as in 'suffice record'")] = None
 
 
-def retrieval_bench(
+def retrieval_study(
     examples: Sequence[Example], settings: RetrievalSettings, make: IndexMaker
-) -> RetrievalBench:
+) -> RetrievalStudy:
     """Ask every question over the paragraphs of all questions.
 
     Raises
@@ -104,11 +92,11 @@ def retrieval_bench(
     UsageError
         When no question with gold passages is left.
     """
-    passages = pooled_passages(each.passages for each in examples)
-    asked = [each for each in examples if _gold_titles(each)]
+    passages = pooled_passages(example.passages for example in examples)
+    asked = [example for example in examples if _gold_titles(example)]
     notes = [f"{len(examples) - len(asked)} questions name no gold passage and are left out"]
     notes = notes if len(asked) < len(examples) else []
-    kept = [each for each in asked if each.question.id not in settings.left_out]
+    kept = [example for example in asked if example.question.id not in settings.left_out]
     if len(kept) < len(asked):
         notes.append(
             f"{len(asked) - len(kept)} questions on which the reranker was trained are not asked"
@@ -116,7 +104,7 @@ def retrieval_bench(
     if not kept:
         raise UsageError("no question with gold passages is left to ask")
     indexes: dict[IndexKind, Retriever] = {}
-    found: dict[RetrieverName, NDArray[np.float64]] = {}
+    hits: dict[RetrieverName, NDArray[np.float64]] = {}
     for name in RETRIEVERS:
         missing = _missing(name, settings)
         if missing:
@@ -127,19 +115,19 @@ def retrieval_bench(
             if kind not in indexes:
                 indexes[kind] = _index(kind, passages, settings.index, make)
         retriever = retrieval.over([indexes[kind] for kind in retrieval.kinds])
-        found[name] = np.array([_hits(each, retriever) for each in kept], np.float64)
+        hits[name] = np.array([_hits(example, retriever) for example in kept], np.float64)
     pool = 2 * Retrieval().candidates
-    if "hybrid" in found and pool < max(DEPTHS):
+    if "hybrid" in hits and pool < max(DEPTHS):
         notes.append(
             f"hybrid and hybrid+rerank rank a pool of at most {pool} passages, as the method does: "
             "beyond it their recall cannot rise"
         )
-    gold = np.array([len(_gold_titles(each)) for each in kept], np.float64)
-    return RetrievalBench(
+    gold = np.array([len(_gold_titles(example)) for example in kept], np.float64)
+    return RetrievalStudy(
         questions=len(kept),
         passages=len(passages),
         gold_passages=int(gold.sum()),
-        results=_results(found, gold, settings),
+        results=_results(hits, gold, settings),
         notes=tuple(notes),
     )
 
@@ -166,7 +154,7 @@ def _missing(name: RetrieverName, settings: RetrievalSettings) -> str | None:
 def _gold_titles(example: Example) -> frozenset[str]:
     """Titles of the gold passages: the same title may carry two texts in a pooled corpus."""
     gold = set(example.gold.passage_ids)
-    return frozenset(each.title for each in example.passages if each.id in gold)
+    return frozenset(passage.title for passage in example.passages if passage.id in gold)
 
 
 def _hits(example: Example, retriever: Retriever) -> list[int]:
@@ -177,11 +165,11 @@ def _hits(example: Example, retriever: Retriever) -> list[int]:
 
 
 def _results(
-    found: dict[RetrieverName, NDArray[np.float64]],
+    hits: dict[RetrieverName, NDArray[np.float64]],
     gold: NDArray[np.float64],
     settings: RetrievalSettings,
 ) -> tuple[RetrieverRecall, ...]:
-    recalls = {name: hits / gold[:, None] for name, hits in found.items()}
+    recalls = {name: counts / gold[:, None] for name, counts in hits.items()}
     columns = np.hstack(list(recalls.values()))  # (n_questions, n_retrievers * n_depths)
     drawn = resampled_means(columns, resamples=settings.resamples, seed=settings.seed)
     means = columns.mean(axis=0)
@@ -195,7 +183,7 @@ def _results(
                     k: percentile_interval(float(means[c]), drawn[:, c])
                     for k, c in zip(DEPTHS, own, strict=True)
                 },
-                gold_hits={k: int(found[name][:, i].sum()) for i, k in enumerate(DEPTHS)},
+                gold_hits={k: int(hits[name][:, i].sum()) for i, k in enumerate(DEPTHS)},
                 against_bm25=None
                 if name == "bm25"
                 else {
@@ -205,3 +193,31 @@ def _results(
             )
         )
     return tuple(results)
+
+
+def _run(request: Request) -> RetrievalStudy:
+    asked: Asked = request.read(Asked)
+    examples = load(
+        asked.dataset, asked.data, limit=asked.limit, seed=request.read(RetrievalSettings).seed
+    )
+    named, reranker = asked.encoder, asked.reranker
+    encoder = None if named == "none" else connect_encoder(named, asked.encoder_model)
+    settings: RetrievalSettings = request.read(
+        RetrievalSettings,
+        encoder=encoder,
+        reranker=None if reranker is None else connect_reranker(reranker),
+        left_out=trained_on(reranker),
+    )
+    progress = request.progress("passages encoded")
+    return retrieval_study(
+        examples, settings, IndexMaker(encoder=encoder, on_progress=progress.show)
+    )
+
+
+STUDY = Study(
+    description="Asks the questions of a data set over the paragraphs of all its questions and counts the "
+    "gold passages, by title, among the first 5, 10, 20 and 50: BM25, TF-IDF, dense, hybrid, and hybrid "
+    "reranked where --reranker names one.",
+    options=(Options(settings=Asked), Options(settings=RetrievalSettings)),
+    run=_run,
+)

@@ -1,40 +1,37 @@
-"""Recall of retrievers as plain-text tables."""
+"""Recall of retrievers as tables."""
 
 from __future__ import annotations
 
-from suffice.bench.retrieval.run import DEPTHS, RetrievalBench
-from suffice.numbers.intervals.bootstrap import Interval
-from suffice.report.tables.text import text_table, titled
-from suffice.results.formats import count, percent, points
+from collections.abc import Iterator
+
+from suffice.bench.retrieval.found import DEPTHS, RetrievalStudy
+from suffice.results.formats import count
+from suffice.results.table import Column, Kind, Table
 
 
-def retrieval_tables(found: RetrievalBench) -> str:
+def tables_of(study: RetrievalStudy) -> tuple[Table, ...]:
     """Recall with its intervals, then the differences to BM25, then notes."""
-    head = ["retriever", *(f"recall@{k} [95%]" for k in DEPTHS)]
-    recalls = [
-        [each.retriever, *(_share(each.recall[k]) for k in DEPTHS)] for each in found.results
-    ]
-    differences = [
-        [each.retriever, *(points(each.against_bm25[k]) for k in DEPTHS)]
-        for each in found.results
-        if each.against_bm25 is not None
-    ]
-    caption = (
-        f"{count(found.questions)} questions with {count(found.gold_passages)} gold passages over "
-        f"{count(found.passages)} pooled passages; the share of gold titles among the first k, in percent."
+    recalls = Table(
+        name="recall",
+        title=f"{count(study.questions)} questions with {count(study.gold_passages)} gold passages over "
+        f"{count(study.passages)} pooled passages; the share of gold titles among the first k, in percent.",
+        columns=[Column(name="retriever"), *_depths("recall@", "percent")],
+        rows=[(result.retriever, *(result.recall[k] for k in DEPTHS)) for result in study.results],
     )
-    blocks = [
-        [*titled(caption), *text_table(head, recalls)],
-        [
-            *titled("Differences to BM25 in points, paired by question."),
-            *text_table(["retriever", *(f"@{k} [95%]" for k in DEPTHS)], differences),
-        ]
-        if differences
-        else [],
-        [line for note in found.notes for line in titled(f"Note: {note}.")],
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    differences = Table(
+        name="differences",
+        title="Differences to BM25 in points, paired by question.",
+        columns=[Column(name="retriever"), *_depths("@", "points")],
+        rows=[
+            (result.retriever, *(result.against_bm25[k] for k in DEPTHS))
+            for result in study.results
+            if result.against_bm25 is not None
+        ],
+    )
+    notes = Table(name="notes", notes=[f"Note: {note}." for note in study.notes])
+    return tuple(table for table in (recalls, differences, notes) if table.rows or table.notes)
 
 
-def _share(found: Interval) -> str:
-    return f"{percent(found.estimate)} [{percent(found.low)}, {percent(found.high)}]"
+def _depths(head: str, kind: Kind) -> Iterator[Column]:
+    for k in DEPTHS:
+        yield Column(name=f"recall@{k}", head=f"{head}{k} [95%]", kind=kind, interval=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,14 @@ from suffice._version import VERSION
 from suffice.bench.repetitions import Band
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval
+from suffice.options import Option, read_names
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
-from suffice.policies.stop_rag.settings import StopRAGSettings, Target
+from suffice.policies.stop_rag.settings import PACKAGED_ENCODER, StopRAGSettings, Target
 from suffice.results.as_json import as_json
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind
 
 Variant = Literal["q-lambda", "mc", "q0", "binary", "signals"]
@@ -64,20 +67,36 @@ class StopRAGStudySettings:
         For numbers outside their range, unknown variants, or a split that is fitted on and scored.
     """
 
-    variants: tuple[Variant, ...] = VARIANTS
-    seeds: int = 3
-    seed: int = 42
-    preset: Preset = "corrected"
+    variants: Annotated[
+        tuple[Variant, ...],
+        Option(
+            metavar="A,B,...", parse=read_names, help=f"of {', '.join(VARIANTS)} (default: all)"
+        ),
+    ] = VARIANTS
+    seeds: Annotated[int, Option(metavar="N", at_least=1, help="trainings a variant")] = 3
+    seed: Annotated[
+        int,
+        Option(
+            at_least=0,
+            help="of the first training, each next one's is 1 more, and of the resampling",
+        ),
+    ] = 42
+    preset: Annotated[Preset, Option(help="settings for small data, or the paper's")] = "corrected"
     fit_split: str = FIT_SPLIT
-    split: str = EVAL_SPLIT
+    split: Annotated[str, Option(metavar="S", help="questions to score")] = EVAL_SPLIT
     text: StopRAGSettings = field(default_factory=StopRAGSettings)
     signals: StopRAGSettings = field(default_factory=lambda: StopRAGSettings(features="signals"))
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
+    f1_kind: Annotated[
+        F1Kind,
+        Option(name="f1", help="which F1, of answers and of rewards; the paper's is squad"),
+    ] = "hotpotqa"
+    resamples: Annotated[
+        int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
+    ] = 1000
     folder: Path | None = None
 
     def __post_init__(self) -> None:
-        unknown = [each for each in self.variants if each not in VARIANTS]
+        unknown = [variant for variant in self.variants if variant not in VARIANTS]
         if unknown or not self.variants or len(set(self.variants)) < len(self.variants):
             raise UsageError(
                 f"variants must be of {', '.join(VARIANTS)}, each once, found "
@@ -102,7 +121,21 @@ class StopRAGStudySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class TrainingOptions:
+    """What a command says of the training of every network; ``None``: as the preset has it."""
+
+    encoder: Annotated[str, Option(metavar="PATH_OR_NAME", help="of networks over texts")] = (
+        PACKAGED_ENCODER
+    )
+    epochs: Annotated[float | None, Option(metavar="E", help="passes over the questions")] = None
+    min_steps: Annotated[
+        int | None,
+        Option(metavar="N", at_least=1, help="optimiser steps at least, of every network"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunScores:
     """A policy on the questions.
 
     Scores are shares, means over the questions; ``llm_calls`` is the mean a question (``None``: unknown).
@@ -178,43 +211,42 @@ class Contender:
 
     name: str
     kind: Kind
-    runs: tuple[Scored, ...]
+    runs: tuple[RunScores, ...]
     fits: tuple[FitFacts, ...] = ()
 
     def band(self, name: str) -> Band | None:
-        """Mean, least and greatest over seeds of a figure of :class:`Scored`; ``None``: unknown."""
-        return Band.of([getattr(each, name) for each in self.runs])
+        """Mean, least and greatest over seeds of a figure of :class:`RunScores`; ``None``: unknown."""
+        return Band.of([getattr(run, name) for run in self.runs])
 
     def mean(self, name: str) -> float | None:
         """The mean over seeds alone."""
-        found = self.band(name)
-        return None if found is None else found.mean
+        over_seeds = self.band(name)
+        return None if over_seeds is None else over_seeds.mean
 
     @property
     def point(self) -> tuple[float, float]:
         """Mean rounds and mean F1, over seeds."""
-        rounds = np.mean([each.mean_rounds for each in self.runs])
-        return float(rounds), float(np.mean([each.f1 for each in self.runs]))
+        rounds = np.mean([run.mean_rounds for run in self.runs])
+        return float(rounds), float(np.mean([run.f1 for run in self.runs]))
 
     @property
     def f1_of(self) -> NDArray[np.float64]:
         """F1 of each question (n_questions,), averaged over seeds."""
-        return np.asarray(np.mean([each.f1_of for each in self.runs], axis=0))
+        return np.asarray(np.mean([run.f1_of for run in self.runs], axis=0))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where unknown."""
-        bands = {name: self.band(name) for name in _FIGURES}
         return {
             "name": self.name,
             "kind": self.kind,
-            **{name: None if each is None else asdict(each) for name, each in bands.items()},
-            "runs": [each.to_json() for each in self.runs],
-            **({"fits": [asdict(each) for each in self.fits]} if self.fits else {}),
+            **{name: as_json(self.band(name)) for name in _FIGURES},
+            "runs": as_json(self.runs),
+            **({"fits": as_json(self.fits)} if self.fits else {}),
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
+class F1Difference:
     """F1 of one contender minus that of another.
 
     ``interval`` is its own 95% interval; ``low`` and ``high`` hold for all contrasts of the study at once.
@@ -245,14 +277,14 @@ class Unread:
     rounds: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRAGStudy:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StopRAGStudy(Tabular):
     """Every contender on the same questions.
 
     Parameters
     ----------
     questions
-        Scored; ``unlabelled`` others of the split were left out.
+        RunScores; ``unlabelled`` others of the split were left out.
     fitting
         Labelled questions of the splits fitted on, by name of the split.
     with_gold_passages
@@ -275,20 +307,26 @@ class StopRAGStudy:
     contenders: tuple[Contender, ...]
     full: str
     best: str
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[F1Difference, ...]
     critical: float
     unread: Unread | None
     notes: tuple[str, ...]
 
+    def tables(self) -> Sequence[Table]:
+        """Every policy, differences, trainings."""
+        from suffice.bench.stop_rag.show import tables_of
+
+        return tables_of(self)
+
     def contender(self, name: str) -> Contender | None:
         """The contender of this name."""
-        return next((each for each in self.contenders if each.name == name), None)
+        return next((policy for policy in self.contenders if policy.name == name), None)
 
     def of_kind(self, *kinds: Kind) -> Sequence[Contender]:
         """The contenders of these kinds, in order."""
-        return [each for each in self.contenders if each.kind in kinds]
+        return [policy for policy in self.contenders if policy.kind in kinds]
 
-    def contrast(self, of: str, against: str) -> Contrast | None:
+    def contrast(self, of: str, against: str) -> F1Difference | None:
         """The contrast of these two."""
         wanted = (of, against)
         return next((each for each in self.contrasts if (each.of, each.against) == wanted), None)
@@ -313,10 +351,10 @@ class StopRAGStudy:
             "version": VERSION,
             "full_budget": self.full,
             "best_fixed": self.best,
-            "policies": [each.to_json() for each in self.contenders],
-            "contrasts": [each.to_json() for each in self.contrasts],
+            "policies": as_json(self.contenders),
+            "contrasts": as_json(self.contrasts),
             "critical": self.critical,
-            "unread": None if self.unread is None else asdict(self.unread),
+            "unread": as_json(self.unread),
             "band": "mean, least and greatest over seeds",
             "notes": list(self.notes),
         }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.stop_rag.found import Contrast, Scored
+from suffice.bench.stop_rag.found import F1Difference, RunScores
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostBook, cost_reads
@@ -58,16 +58,16 @@ class Questions:
         """Questions whose recall is known after their last round."""
         return int(np.isfinite(at_stop(self.quality.recall, self.traces.last_rounds)).sum())
 
-    def fixed(self, rounds: int) -> Scored:
+    def fixed(self, rounds: int) -> RunScores:
         """Always stopping after so many rounds."""
         wanted = np.full(self.traces.n_questions, rounds, np.int16)
         return self._stopped(wanted, CostReads())
 
-    def oracle(self, name: str) -> Scored:
+    def oracle(self, name: str) -> RunScores:
         """A policy that sees the gold answers."""
         return self._stopped(ORACLES[name](self.scored, self.traces.last_rounds), CostReads())
 
-    def policy(self, policy: StopPolicy, seed: int | None = None) -> tuple[Scored, float]:
+    def policy(self, policy: StopPolicy, seed: int | None = None) -> tuple[RunScores, float]:
         """A policy's figures, and the seconds it took to decide a recorded round.
 
         A model that is loaded when it first decides has decided once before the clock starts.
@@ -81,13 +81,13 @@ class Questions:
 
     def _stopped(
         self, wanted: NDArray[np.int16], reads: CostReads, seed: int | None = None
-    ) -> Scored:
+    ) -> RunScores:
         last = self.traces.last_rounds
         stops = np.minimum(wanted, last)
         calls = self.book.sums(reads)["llm_calls"]
         f1_of = at_stop(self.scored.f1, stops)
         precision, recall = self.quality.at(stops)
-        return Scored(
+        return RunScores(
             seed=seed,
             em=float(at_stop(self.scored.em, stops).mean()),
             f1=float(f1_of.mean()),
@@ -146,10 +146,10 @@ def _padded(traces: TraceSet, f1_kind: F1Kind, rounds: int) -> NDArray[np.float6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrasts:
+class F1Differences:
     """Differences with intervals of their own, and such as hold for all of them at once."""
 
-    found: tuple[Contrast, ...]
+    found: tuple[F1Difference, ...]
     critical: float
 
 
@@ -159,7 +159,7 @@ def contrasts(
     *,
     resamples: int,
     seed: int,
-) -> Contrasts:
+) -> F1Differences:
     """Mean differences of F1, the first of a pair minus the second, over the same resampled questions.
 
     Parameters
@@ -173,9 +173,9 @@ def contrasts(
     (band,) = simultaneous_bands(
         len(pairs), lambda part: differences[:, part], [None], resamples=resamples, seed=seed
     )
-    return Contrasts(
+    return F1Differences(
         found=tuple(
-            Contrast(
+            F1Difference(
                 of=of,
                 against=against,
                 interval=Interval(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.bench.training.contradiction_pairs import make_pairs, pole_phrases
-from suffice.bench.training.contradiction_scores import measure
+from suffice.bench.training.contradiction_pairs import KINDS, Pair, make_pairs, pole_phrases
 from suffice.errors import SufficeError, UsageError
+from suffice.numbers.auroc import ResampledAuroc, auroc
+from suffice.numbers.intervals.bootstrap import resampled_counts
+from suffice.numbers.intervals.estimate import Estimate, from_draws
 from suffice.numbers.logistic import least_cross_entropy
 from suffice.protocols import ContradictionDetector, Encoder
+from suffice.results.as_json import as_json
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs.contradiction_features import VectorOf, pair_features
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
@@ -101,10 +105,137 @@ def train(
     vector_of = kept_vectors(encoder)
     pole = learn_pole(vector_of, ridge=settings.pole_ridge)
     pairs = make_pairs("train", per_family=settings.pairs, seed=settings.seed)
-    features = [pair_features(each.step, each.candidate, vector_of, pole) for each in pairs]
-    labels = np.array([each.conflict for each in pairs])
+    features = [pair_features(pair.step, pair.candidate, vector_of, pole) for pair in pairs]
+    labels = np.array([pair.conflict for pair in pairs])
     weights = logistic_weights(np.array(features), labels, ridge=settings.ridge)
     return HeadWeights(encoder=encoder.name, pole=pole, weights=weights)
+
+
+# --- what a detector is worth ----------------------------------------------------------------------
+METRICS = ("accuracy", "precision", "recall", "f1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectorScores:
+    """What a detector is worth on labelled pairs.
+
+    Parameters
+    ----------
+    metrics
+        ``accuracy``, ``precision``, ``recall``, ``f1`` and ``auroc``, each with its 95% interval over
+        resampled families, since pairs of a family resemble each other. A contradiction is the positive.
+    flagged_by_kind
+        Share called a contradiction, of each kind of pair.
+    accuracy_by_family
+        Of each family.
+    seconds_a_pair
+        Wall-clock, one pair a call, vectors of texts seen before kept.
+    """
+
+    metrics: Mapping[str, Estimate]
+    flagged_by_kind: Mapping[str, float]
+    accuracy_by_family: Mapping[str, float]
+    seconds_a_pair: float
+
+
+def counted_metrics(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """:data:`METRICS` of counts, (4, n).
+
+    Parameters
+    ----------
+    counts
+        (4, n): contradictions flagged, others flagged, contradictions missed, others left.
+
+    Returns
+    -------
+    Values in [0, 1]. Precision is NaN where nothing is flagged, recall where there is no contradiction,
+    F1 where both are so.
+    """
+    hit, alarm, missed, left = counts
+    with np.errstate(invalid="ignore"):
+        return np.array(
+            [
+                (hit + left) / (hit + alarm + missed + left),
+                hit / (hit + alarm),
+                hit / (hit + missed),
+                2 * hit / (2 * hit + alarm + missed),
+            ]
+        )
+
+
+def measure(
+    detector: ContradictionDetector,
+    pairs: Sequence[Pair],
+    *,
+    threshold: float = 0.5,
+    resamples: int = 1000,
+    seed: int = 42,
+) -> DetectorScores:
+    """Ask a detector about every pair.
+
+    Parameters
+    ----------
+    threshold
+        Values of at least this flag a contradiction.
+    resamples, seed
+        Of the families, for the intervals.
+
+    Raises
+    ------
+    UsageError
+        Without pairs.
+    BackendError
+        When the detector's model fails.
+    """
+    if not pairs:
+        raise UsageError("there are no pairs to measure a detector on")
+    started = time.perf_counter()
+    values = np.concatenate(
+        [detector.contradictions([(pair.step, pair.candidate)]) for pair in pairs]
+    )
+    seconds = (time.perf_counter() - started) / len(pairs)
+    conflict = np.array([pair.conflict for pair in pairs])
+    flagged = values >= threshold
+    names, family = np.unique([pair.family for pair in pairs], return_inverse=True)
+    kinds = np.array([pair.kind for pair in pairs])
+    return DetectorScores(
+        metrics=_metrics(values, flagged, conflict, family, resamples=resamples, seed=seed),
+        flagged_by_kind={
+            kind: float(flagged[kinds == kind].mean()) for kind in KINDS if (kinds == kind).any()
+        },
+        accuracy_by_family={
+            str(name): float((flagged == conflict)[family == place].mean())
+            for place, name in enumerate(names)
+        },
+        seconds_a_pair=seconds,
+    )
+
+
+def _metrics(
+    values: NDArray[np.float64],
+    flagged: NDArray[np.bool_],
+    conflict: NDArray[np.bool_],
+    family: NDArray[np.int64],
+    *,
+    resamples: int,
+    seed: int,
+) -> dict[str, Estimate]:
+    n_families = int(family.max()) + 1
+    cells = (flagged & conflict, flagged & ~conflict, ~flagged & conflict, ~flagged & ~conflict)
+    by_family = np.array(
+        [np.bincount(family, weights=cell, minlength=n_families) for cell in cells]
+    )
+    drawn = np.concatenate(
+        list(resampled_counts(n_families, resamples=resamples, seed=seed))
+    ).T  # (n_families, n_draws)
+    plain = counted_metrics(by_family.sum(axis=1, keepdims=True))[:, 0]
+    resampled = counted_metrics(by_family @ drawn)
+    found = {
+        name: from_draws(float(plain[row]), resampled[row]) for row, name in enumerate(METRICS)
+    }
+    areas = ResampledAuroc(values, conflict, family, n_families)(drawn)
+    found["auroc"] = from_draws(auroc(values, conflict), areas)
+    return found
 
 
 # --- the command -----------------------------------------------------------------------------
@@ -153,7 +284,9 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         "encoder": encoder.name,
         "settings": asdict(settings),
         "test_pairs": len(pairs),
-        "held_out": {name: measure(each, pairs).to_json() for name, each in detectors.items()},
+        "held_out": as_json(
+            {name: measure(detector, pairs) for name, detector in detectors.items()}
+        ),
     }
 
 

@@ -29,6 +29,7 @@ from suffice.bench.training.reranker_scores import METRICS, compare_rankings
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
 from suffice.errors import DataError, SufficeError, UsageError
+from suffice.results.as_json import as_json
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
 from suffice.retrieval.pairs.interaction_encoder import InteractionModel
 from suffice.retrieval.pairs.training_record import (
@@ -44,7 +45,7 @@ _HEAD_RATE = 10.0  # the head starts nearly empty and is one row of weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainSettings:
+class RerankerSettings:
     """How a reranker is trained.
 
     Parameters
@@ -92,7 +93,7 @@ class TrainSettings:
 def train(
     examples: Sequence[Example],
     base: str | Path | None = None,
-    settings: TrainSettings = TrainSettings(),
+    settings: RerankerSettings = RerankerSettings(),
     *,
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> InteractionModel:
@@ -192,7 +193,7 @@ def _loss(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> Any:
 
 # --- the command -----------------------------------------------------------------------------
 def _parser() -> argparse.ArgumentParser:
-    defaults = TrainSettings()
+    defaults = RerankerSettings()
     parser = argparse.ArgumentParser(
         prog="python -m suffice.bench.training.reranker",
         description="Trains a small cross-encoder on a data set's questions, gold paragraphs against "
@@ -250,7 +251,9 @@ class _Progress:
 
 
 def _run(arguments: argparse.Namespace) -> dict[str, Any]:
-    settings = TrainSettings(**{name: getattr(arguments, name) for name in TrainSettings.__slots__})
+    settings = RerankerSettings(
+        **{name: getattr(arguments, name) for name in RerankerSettings.__slots__}
+    )
     examples = load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
     split = split_questions(examples, holdout=arguments.holdout, seed=arguments.seed)
     progress = _Progress()
@@ -268,14 +271,14 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         seed=settings.seed,
         on_progress=progress.scored,
     )
-    record["held_out"] = comparison.to_json()
+    record["held_out"] = as_json(comparison)
     write_training(arguments.out, record)
     shown = {key: value for key, value in record.items() if key not in (TRAIN_IDS, HELD_OUT_IDS)}
     return shown | {"folder": arguments.out}
 
 
 def _record(
-    arguments: argparse.Namespace, settings: TrainSettings, split: QuestionSplit
+    arguments: argparse.Namespace, settings: RerankerSettings, split: QuestionSplit
 ) -> dict[str, Any]:
     """What is known before anything is measured."""
     return {

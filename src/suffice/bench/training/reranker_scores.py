@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from suffice.datasets.example import Example
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.protocols import Reranker
-from suffice.results.as_json import as_json
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 
 METRICS: tuple[str, ...] = ("recall@2", "recall@5", "mrr")
@@ -46,17 +44,9 @@ class RankingComparison:
     ``means[system][metric]`` and ``gains[system][metric]`` over ``n_questions``; BM25 has no gain.
     """
 
-    n_questions: int
+    n_questions: int = field(metadata={"json": "questions"})
     means: Mapping[str, Mapping[str, float]]
-    gains: Mapping[str, Mapping[str, Interval]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "questions": self.n_questions,
-            "means": {name: dict(values) for name, values in self.means.items()},
-            "gains_over_bm25": {name: as_json(values) for name, values in self.gains.items()},
-        }
+    gains: Mapping[str, Mapping[str, Interval]] = field(metadata={"json": "gains_over_bm25"})
 
 
 def compare_rankings(

@@ -39,7 +39,7 @@ from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.rows import PLANS
 from suffice.trace.rounds.reader import schema_of
 
-_ABOVE_POLICIES = MappingProxyType({"certified": "suffice.replay.choose.certified_fit:METHOD"})
+_ABOVE_POLICIES = MappingProxyType({"certified": "suffice.replay.choose.certified:METHOD"})
 """Methods that choose among policies, and so stand above them."""
 _FLAGS = ("--json", "--skip-invalid", "--help", "-h")
 

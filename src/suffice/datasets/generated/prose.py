@@ -6,7 +6,14 @@ import random
 from collections.abc import Callable
 
 from suffice.datasets.generated.names import given_name
-from suffice.datasets.generated.world import Organisation, Person, Region, Town, Work, kind_of
+from suffice.datasets.generated.world import (
+    CreativeWork,
+    Organisation,
+    Person,
+    Region,
+    Town,
+    kind_of,
+)
 from suffice.trace.rounds.records import Passage
 
 NEARBY_PER_ENTITY = 2
@@ -152,7 +159,7 @@ def _person(region: Region, person: Person, rng: random.Random) -> list[str]:
     return [opening, *facts, death, filler]
 
 
-def _work(region: Region, work: Work, rng: random.Random) -> list[str]:
+def _work(region: Region, work: CreativeWork, rng: random.Random) -> list[str]:
     author, publisher = region.person(work.author), region.organisation(work.publisher)
     kind = f"{_article(work.kind)} {work.kind}"
     opening = rng.choice(
@@ -217,7 +224,7 @@ def entry(region: Region, key: str) -> Passage:
             sentences = _town(region, entity, rng)
         case Person():
             sentences = _person(region, entity, rng)
-        case Work():
+        case CreativeWork():
             sentences = _work(region, entity, rng)
         case Organisation():
             sentences = _organisation(region, entity, rng)

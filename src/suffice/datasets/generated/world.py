@@ -71,7 +71,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class CreativeWork:
     """A novel, play, opera or poem."""
 
     key: str
@@ -82,7 +82,7 @@ class Work:
     year: int
 
 
-Entity = Town | Person | Work | Organisation
+Entity = Town | Person | CreativeWork | Organisation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class Region:
     name: str
     towns: tuple[Town, ...]
     people: tuple[Person, ...]
-    works: tuple[Work, ...]
+    works: tuple[CreativeWork, ...]
     organisations: tuple[Organisation, ...]
 
     def town(self, key: str) -> Town:
@@ -104,7 +104,7 @@ class Region:
         """The person with this key."""
         return self.people[_number(key)]
 
-    def work(self, key: str) -> Work:
+    def work(self, key: str) -> CreativeWork:
         """The work with this key."""
         return self.works[_number(key)]
 
@@ -203,13 +203,13 @@ def _people(
 
 def _works(
     rng: random.Random, births: dict[str, int], region: str, names: list[str]
-) -> tuple[Work, ...]:
+) -> tuple[CreativeWork, ...]:
     makers, presses = list(births)[_ELDERS:], _keys(region, "o", 2)
     trade = {maker: rng.choice(_WORK_KINDS) for maker in makers}
     titles = rng.sample(_WORK_TITLES, _WORKS)
     authors = makers[:-1] + rng.choices(makers[:-1], k=_WORKS - len(makers) + 1)
     return tuple(
-        Work(
+        CreativeWork(
             key=key,
             name=title.format(name=names.pop()),
             kind=trade[author],

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
+class SimultaneousBand:
     """Means of many columns with intervals, each array (n_columns,).
 
     ``low`` and ``high`` cover all means at once with 95% confidence: the estimate plus and minus
@@ -43,7 +43,7 @@ def simultaneous_bands(
     *,
     resamples: int = 1000,
     seed: int = 42,
-) -> tuple[Band, ...]:
+) -> tuple[SimultaneousBand, ...]:
     """Bands of the columns' means, once for every reference that is subtracted first.
 
     Parameters
@@ -133,11 +133,11 @@ def _part(draws: Array, centre: Array) -> tuple[_Part, Array]:
     return _Part(centre, np.where(spread, error, 0.0), naive), deviation.max(axis=1)
 
 
-def _band(parts: Sequence[_Part], critical: float) -> Band:
+def _band(parts: Sequence[_Part], critical: float) -> SimultaneousBand:
     estimate = np.concatenate([part.estimate for part in parts])
     half = critical * np.concatenate([part.error for part in parts])
     naive = np.concatenate([part.naive for part in parts], axis=1)
-    return Band(
+    return SimultaneousBand(
         estimate=estimate,
         low=estimate - half,
         high=estimate + half,

@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Annotated
 
 from suffice.errors import InternalError, UsageError
+from suffice.options import Option
 from suffice.pipelines.answers.calls import sampling_seed, usage_of, usage_sum
 from suffice.pipelines.loops.settings import check_least
 from suffice.pipelines.planning.controls import GATED, AgentControl
@@ -67,15 +69,21 @@ class PlanningSettings:
         Whether the server is asked to hold the result to its schema.
     """
 
-    candidates: int = 2
-    temperature: float = 0.6
+    candidates: Annotated[
+        int, Option(metavar="K", at_least=1, help="next steps drawn for a decision")
+    ] = 2
+    temperature: Annotated[float, Option(metavar="T", help="at which they are drawn")] = 0.6
     top_p: float = 1.0
     max_steps: int = 6
     retries: int = 2
     max_candidate_tokens: int = 48
-    max_plan_tokens: int = 512
+    max_plan_tokens: Annotated[
+        int, Option(metavar="N", at_least=1, help="of the final plan's JSON")
+    ] = 512
     max_passage_chars: int = 2000
-    json_schema: bool = True
+    json_schema: Annotated[
+        bool, Option(help="do not ask the server to hold the final plan to its schema")
+    ] = True
 
     def __post_init__(self) -> None:
         least = {"candidates": 1, "max_steps": 1, "retries": 0, "max_candidate_tokens": 1}

@@ -15,7 +15,7 @@ from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer
 
 
-class Pipeline(Protocol):
+class Recordable(Protocol):
     """A loop that can be recorded."""
 
     def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
@@ -52,7 +52,7 @@ class RecorderSettings(SessionSettings):
 
 
 def record(
-    tasks: Sequence[Task], pipeline: Pipeline, out: str | Path, settings: RecorderSettings
+    tasks: Sequence[Task], pipeline: Recordable, out: str | Path, settings: RecorderSettings
 ) -> RecordSummary:
     """Record every task that ``out`` does not hold yet.
 
@@ -105,7 +105,9 @@ class _Questions:
 
     noun = "questions"
 
-    def __init__(self, pipeline: Pipeline, closed_book: Callable[[Question], Round] | None) -> None:
+    def __init__(
+        self, pipeline: Recordable, closed_book: Callable[[Question], Round] | None
+    ) -> None:
         self._pipeline = pipeline
         self._closed_book = closed_book
 

@@ -26,7 +26,7 @@ from suffice.policies.stop_rag.targets import (
     informative,
 )
 from suffice.policies.stop_rag.text_model import TextModel
-from suffice.policies.stop_rag.training import Fitted
+from suffice.policies.stop_rag.training import Trained
 from suffice.trace.rounds.table import TraceSet
 
 VALIDATION_SPLIT = "validation"
@@ -163,7 +163,7 @@ def _part(measures: Measures, split: str, reward: str) -> _Part:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Learned:
     model: ValueModel
-    fitted: Fitted
+    fitted: Trained
     truncation: Mapping[str, int] | None
     notes: tuple[str, ...]
 

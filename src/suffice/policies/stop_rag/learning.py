@@ -18,7 +18,7 @@ from suffice.policies.stop_rag.encoding import Encoded, Tokens, Truncation
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.settings import Precision, TrainSettings
 from suffice.policies.stop_rag.states import StateTexts
-from suffice.policies.stop_rag.training import Fitted, RewardTable, TrainingProgress, train
+from suffice.policies.stop_rag.training import RewardTable, Trained, TrainingProgress, train
 
 _READ_AT_ONCE = 32
 _SCALE_TEXTS = 512  # texts whose spread the features are standardised by
@@ -292,7 +292,7 @@ class TrainedNetwork:
     """
 
     network: QNetwork
-    fitted: Fitted
+    fitted: Trained
     truncation: Truncation
     notes: tuple[str, ...]
 

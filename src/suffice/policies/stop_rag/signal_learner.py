@@ -15,7 +15,7 @@ from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import torch_module
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.signal_model import SignalNetwork, inputs_of, weight_shapes
-from suffice.policies.stop_rag.training import Fitted, RewardTable, TrainingProgress, train
+from suffice.policies.stop_rag.training import RewardTable, Trained, TrainingProgress, train
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class TrainedSignals:
     """A trained network and what validation found."""
 
     network: SignalNetwork
-    fitted: Fitted
+    fitted: Trained
 
 
 def train_signal_network(

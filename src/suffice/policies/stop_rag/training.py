@@ -129,7 +129,7 @@ class RewardTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Validation:
     """What the network was worth on validation after ``step`` steps.
 
     ``loss`` is the mean training loss since the evaluation before.
@@ -141,11 +141,11 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class Trained:
     """The best checkpoint's evaluation, all of them, and the number of steps. The learner holds it."""
 
-    best: Evaluation
-    history: tuple[Evaluation, ...]
+    best: Validation
+    history: tuple[Validation, ...]
     steps: int
 
 
@@ -252,8 +252,8 @@ class State:
         self._optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay)
         self.step = 0
         self._losses: list[float] = []
-        self._history: list[Evaluation] = []
-        self._best: Evaluation | None = None
+        self._history: list[Validation] = []
+        self._best: Validation | None = None
         self._best_tensors: dict[str, Any] = {}
 
     def advance(
@@ -285,13 +285,13 @@ class State:
         self._losses.append(found)
         return found
 
-    def evaluate(self, learner: Learner, table: RewardTable) -> Evaluation:
+    def evaluate(self, learner: Learner, table: RewardTable) -> Validation:
         """Choose a threshold, and keep the weights where they are the best so far."""
         stop, cont = learner.validation_values(table.shape)
         choice = choose_threshold(
             stop - cont, table.rewards, table.lengths, ends=self._settings.ends
         )
-        found = Evaluation(step=self.step, loss=float(np.mean(self._losses)), choice=choice)
+        found = Validation(step=self.step, loss=float(np.mean(self._losses)), choice=choice)
         self._losses = []
         self._history.append(found)
         if self._best is None or _worth(found) >= _worth(self._best):
@@ -299,12 +299,12 @@ class State:
             self._best_tensors = {n: each.clone() for n, each in learner.tensors().items()}
         return found
 
-    def finish(self, learner: Learner) -> Fitted:
+    def finish(self, learner: Learner) -> Trained:
         """The best weights into the learner."""
         if self._best is None:
             raise UsageError("no step was taken, so there is nothing to choose from")
         learner.load_tensors(self._best_tensors)
-        return Fitted(best=self._best, history=tuple(self._history), steps=self._steps)
+        return Trained(best=self._best, history=tuple(self._history), steps=self._steps)
 
     def to_checkpoint(self, learner: Learner) -> tuple[dict[str, Any], dict[str, Any]]:
         """Tensors, and the rest as JSON."""
@@ -341,7 +341,7 @@ class State:
         self._best = self._history[rest["best"]]
 
 
-def _worth(each: Evaluation) -> tuple[float, float]:
+def _worth(each: Validation) -> tuple[float, float]:
     return round(each.choice.score, 12), -each.choice.mean_rounds
 
 
@@ -349,7 +349,7 @@ def _part(tensors: dict[str, Any], start: str) -> dict[str, Any]:
     return {name[len(start) :]: each for name, each in tensors.items() if name.startswith(start)}
 
 
-def _evaluation_json(each: Evaluation) -> dict[str, Any]:
+def _evaluation_json(each: Validation) -> dict[str, Any]:
     choice = each.choice
     return {
         "step": each.step,
@@ -361,9 +361,9 @@ def _evaluation_json(each: Evaluation) -> dict[str, Any]:
     }
 
 
-def _evaluation(found: dict[str, Any]) -> Evaluation:
+def _evaluation(found: dict[str, Any]) -> Validation:
     rest = {name: value for name, value in found.items() if name not in ("step", "loss")}
-    return Evaluation(step=found["step"], loss=found["loss"], choice=Choice(**rest))
+    return Validation(step=found["step"], loss=found["loss"], choice=Choice(**rest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,7 +374,7 @@ class TrainingProgress:
     done: int
     total: int
     loss: float | None = None
-    evaluation: Evaluation | None = None
+    evaluation: Validation | None = None
 
     @property
     def label(self) -> str:
@@ -401,7 +401,7 @@ def train(
     *,
     progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
-) -> Fitted:
+) -> Trained:
     """Train, and leave in the learner the weights that did best on validation.
 
     A step takes whole trajectories: all their states are valued in one forward, and targets are made of

@@ -1,360 +1,316 @@
-"""Certified choice: the cheapest policy of a family that provably loses little (Learn then Test).
-
-One half of the questions fits calibrators, sets thresholds and orders the family; the other half gives
-the p-values. With probability at least the asked confidence over the second half, no certified member
-loses more than allowed (Angelopoulos et al. 2021), for questions drawn like the recorded ones.
-"""
+"""From recorded rounds to a certified policy: split in half, build the family, certify, write down."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
-from suffice.numbers.tests.p_values import (
-    betting_p_values,
-    binomial_p_values,
-    fixed_sequence,
-    hoeffding_bentkus_p_values,
-    holm,
-)
+from suffice.measures.costs import CostAxis, mean_costs, shared_axis
+from suffice.measures.measures import Measures, Metric
 from suffice.options import Option
-from suffice.replay.run.frontier import pareto_front
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.method import FitRun, Fitted, Method, Preset
+from suffice.policies.rules.method import read_rule
+from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.replay.choose.families import Family, FamilySettings, build_family
+from suffice.replay.choose.learn_then_test import (
+    METRICS,
+    Certification,
+    CertifySettings,
+    Half,
+    certify,
+    describe,
+    members_in_order,
+)
+from suffice.results.table import Column, Table, Value
+from suffice.results.tabular import Tabular
+from suffice.scoring import F1Kind
+from suffice.trace.rounds.table import TraceSet
 
-Array = NDArray[np.float64]
-Correction = Literal["fixed-sequence", "holm"]
-LossName = Literal["signed", "drop", "wrong-stop"]
-LOSSES = ("signed", "drop", "wrong-stop")
-METRICS = ("f1", "em", "acc")
-CORRECTIONS = ("fixed-sequence", "holm")
-_BLOCK_CELLS = 16_000_000  # losses held at a time
-_MOST_ESTIMATED = 200
-_MOST_LISTED = 200
-_STAKES = np.linspace(0.0, 1.0, 81)[1:-1]  # shares of what ruin would take
+_FEWEST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CertifySettings:
-    """What to promise; what each field means stands with it.
+class CertifiedSettings:
+    """Everything that certified choice is asked.
 
-    ``only_front`` tests only members that no other one beats in loss and cost on the first half: what is
-    tested is then chosen on data that the tests do not see, and fewer tests are stronger ones.
+    ``split`` is halved by ``seed``; ``cost_model`` prices usage.
     """
 
-    max_loss: Annotated[
-        float,
+    promise: CertifySettings = field(default_factory=CertifySettings)
+    family: FamilySettings = field(default_factory=FamilySettings)
+    metric: Annotated[
+        Metric, Option(help="what must not be lost; the loss wrong-stop reads em")
+    ] = "f1"
+    split: str = FIT_SPLIT
+    cost: Annotated[
+        str | None,
         Option(
-            help="greatest expected loss against the full budget, above 0 and below 1", metavar="E"
+            help=f"what cheapest means: {', '.join(COSTS)} (default: llm_calls where recorded, else "
+            "rounds)",
+            metavar="NAME",
+            choices=tuple(COSTS),
         ),
-    ] = 0.02
-    confidence: Annotated[
-        float, Option(help="probability that the promise holds, above 0 and below 1", metavar="P")
-    ] = 0.95
-    loss: Annotated[
-        LossName,
-        Option(
-            help="signed: full budget minus policy; drop: its positive part, so that gains on some "
-            "questions pay for nothing; wrong-stop: the share of questions answered wrong although the "
-            "full budget is right",
-        ),
-    ] = "signed"
-    correction: Annotated[
-        Correction,
-        Option(help="for testing many members (default: fixed-sequence, safest first)"),
-    ] = "fixed-sequence"
-    only_front: bool = True
+    ] = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    f1_kind: Annotated[F1Kind, Option(help="which F1", name="f1")] = "hotpotqa"
+    seed: Annotated[int, Option(help="of the halves", at_least=0)] = 42
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.max_loss < 1.0:
-            why = (
-                "no sample can show that nothing at all is lost"
-                if self.max_loss <= 0
-                else "every policy keeps that; there is nothing to certify"
-            )
-            raise UsageError(
-                f"the maximum loss must lie above 0 and below 1, found {self.max_loss:g}: {why}"
-            )
-        if not 0.0 < self.confidence < 1.0:
-            raise UsageError(
-                f"the confidence must lie above 0 and below 1, found {self.confidence:g}"
-            )
-        for value, known in ((self.loss, LOSSES), (self.correction, CORRECTIONS)):
-            if value not in known:
-                raise UsageError(f"unknown {value!r}; known: {', '.join(known)}")
-
-    @property
-    def delta(self) -> float:
-        """Chance of a broken promise."""
-        return 1.0 - self.confidence
+        if self.metric not in METRICS:
+            raise UsageError(f"unknown metric {self.metric!r}; known: {', '.join(METRICS)}")
+        if self.promise.loss == "wrong-stop" and self.metric == "acc":
+            raise UsageError("the loss wrong-stop is about exact match; leave out --metric acc")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
-    """One half of the questions under every member of the family.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CertifiedPolicy(Tabular):
+    """The policy with how it was found; ``notes`` are what a reader must know."""
 
-    Questions stand in random order: the betting test looks at one after another, and is misled by an
-    order that tells losses (ids that begin with the name of a harder data set, say). ``stops``
-    (n_members, n_questions) are 1-based rounds, ``scores`` (n_questions, n_rounds) what is lost,
-    ``last`` (n_questions,) the full budget: each question's last recorded round. ``costs``
-    (n_members,) is what a question costs on average.
-    """
+    policy: RulePolicy
+    outcome: Certification
+    rules: tuple[str, ...]
+    cost: CostAxis
+    notes: tuple[str, ...]
 
-    stops: NDArray[np.int16]
-    scores: Array
-    last: NDArray[np.int16]
-    costs: Array
-
-    def losses(self, members: NDArray[np.intp], loss: LossName) -> Array:
-        """Losses in [0, 1], (n_questions, n_members); the signed one as (loss + 1) / 2."""
-        n_questions, n_rounds = self.scores.shape
-        rows = np.arange(n_questions)
-        full = self.scores[rows, self.last - 1]
-        by_round = _LOSS[loss](full[:, None], self.scores).ravel()
-        first = rows * n_rounds - 1  # where a question's rounds begin, stops counting from 1
-        places = np.add(self.stops[members].T, first[:, None], dtype=np.intp, order="C")
-        return np.asarray(by_round.take(places))
-
-
-def _signed(full: Array, stopped: Array) -> Array:
-    return (full - stopped + 1.0) / 2.0
-
-
-def _drop(full: Array, stopped: Array) -> Array:
-    return np.maximum(full - stopped, 0.0)
-
-
-_LOSS: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
-    {"signed": _signed, "drop": _drop, "wrong-stop": _drop}
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certification:
-    """The outcome, arrays (n_members,) in the family's order.
-
-    ``chosen`` is the cheapest certified member; where only the full budget itself or nothing is
-    certified it is the full budget, ``fell_back`` is true and ``reason`` says why.
-    ``questions_needed`` estimates how many labelled questions, both halves together, would certify
-    some member below the full budget (``None``: none looks safe enough at any size, or not asked).
-    ``order`` holds the members tested, safest first; untested ones have p-value NaN. The full budget is
-    never among them: it loses nothing by definition, and ``certified`` does not count it.
-    """
-
-    chosen: int
-    fell_back: bool
-    reason: str
-    certified: NDArray[np.bool_]
-    p_values: Array
-    learned_loss: Array
-    tested_loss: Array
-    costs: Array
-    order: NDArray[np.intp]
-    duplicates: int
-    questions_needed: int | None
-    settings: CertifySettings = field(default_factory=CertifySettings)
-
-
-def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Certification:
-    """Choose the cheapest member whose expected loss is proven small.
-
-    What is tested, and in which order, depends on ``learn`` alone; only the choice among certified
-    members looks at costs of both halves.
-
-    Parameters
-    ----------
-    learn, test
-        The two halves, of different questions.
-    full
-        Number of the member that always takes the full budget.
-    settings
-        What to promise.
-    """
-    sizes = len(learn.last), len(test.last)
-    costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
-    distinct = _cheapest_of_equals(learn, full)
-    everyone = np.arange(len(costs))
-    learned = _over_members(everyone, learn, lambda part: _means(learn, part, settings))
-    order = _order(learn, distinct, learned, full, settings)
-    p_values = np.full(len(costs), np.nan)
-    p_values[order] = _over_members(
-        order, test, lambda part: _p_values(learn, test, part, settings)
-    )
-    passed = (
-        fixed_sequence(p_values[order], settings.delta)
-        if settings.correction == "fixed-sequence"
-        else holm(p_values[order]) <= settings.delta
-    )
-    certified = np.zeros(len(costs), np.bool_)
-    certified[order[passed]] = True
-    cheaper = np.flatnonzero(certified & (costs < costs[full]))
-    chosen = int(cheaper[np.lexsort((cheaper, costs[cheaper]))[0]]) if len(cheaper) else full
-    needed = None if len(cheaper) else _needed(order, (learn, test), settings)
-    tested = _over_members(everyone, test, lambda part: _means(test, part, settings))
-    return Certification(
-        chosen=chosen,
-        fell_back=not len(cheaper),
-        reason=_reason(len(cheaper), len(order), needed, sum(sizes), settings),
-        certified=certified,
-        p_values=p_values,
-        learned_loss=_plain(learned, settings),
-        tested_loss=_plain(tested, settings),
-        costs=costs,
-        order=order,
-        duplicates=len(costs) - len(distinct),
-        questions_needed=needed,
-        settings=settings,
-    )
-
-
-def _limit(settings: CertifySettings) -> float:
-    """The greatest expected loss on the scale of :meth:`Half.losses`."""
-    return (settings.max_loss + 1.0) / 2.0 if settings.loss == "signed" else settings.max_loss
-
-
-def _over_members(
-    members: NDArray[np.intp], half: Half, of: Callable[[NDArray[np.intp]], Array]
-) -> Array:
-    """``of`` blocks of members, so that their losses fit into memory."""
-    if not len(members):
-        return np.empty(0)
-    step = max(1, _BLOCK_CELLS // max(len(half.last), 1))
-    parts = [of(members[start : start + step]) for start in range(0, len(members), step)]
-    return np.concatenate(parts)
-
-
-def _means(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> Array:
-    return np.asarray(half.losses(members, settings.loss).mean(axis=0))
-
-
-def _p_values(
-    learn: Half, test: Half, members: NDArray[np.intp], settings: CertifySettings
-) -> Array:
-    limit, losses = _limit(settings), test.losses(members, settings.loss)
-    if settings.loss == "signed":
-        return betting_p_values(
-            losses,
-            limit,
-            delta=settings.delta,
-            prior_variance=learn.losses(members, settings.loss).var(axis=0),
-            prior_weight=float(len(learn.last)),
+    def tables(self) -> tuple[Table]:
+        """The members tested, safest first."""
+        columns = (
+            Column(name="loss", kind="number", digits=4),
+            Column(name="p_value", kind="significant", digits=3, head="p-value"),
+            Column(name="cost", kind="number", head=self.cost.label),
+            Column(name="certified"),
+            Column(name="rule", whole=True),
         )
-    if settings.loss == "drop":
-        return hoeffding_bentkus_p_values(losses, limit)
-    return binomial_p_values(losses, limit)
-
-
-def _plain(means: Array, settings: CertifySettings) -> Array:
-    """A mean loss on its own scale."""
-    return 2.0 * means - 1.0 if settings.loss == "signed" else means
-
-
-def _order(
-    learn: Half, members: NDArray[np.intp], losses: Array, full: int, settings: CertifySettings
-) -> NDArray[np.intp]:
-    """What is tested, safest first: members that cost less than the full budget.
-
-    The safest is the one that the same test, run on the learning half, finds safest.
-    """
-    candidates = members[learn.costs[members] < learn.costs[full]]
-    if settings.only_front:
-        front = pareto_front(learn.costs[candidates], -losses[candidates])
-        candidates = candidates[front]
-    p_values = _over_members(
-        candidates, learn, lambda part: _p_values(learn, learn, part, settings)
-    )
-    return np.asarray(candidates[np.lexsort((candidates, losses[candidates], p_values))])
-
-
-def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
-    """One of the members that stop every question of the half alike: the full budget, else the cheapest."""
-    seen = {learn.stops[full].tobytes(): full}
-    for number in np.argsort(learn.costs, kind="stable").tolist():
-        seen.setdefault(learn.stops[number].tobytes(), number)
-    return np.sort(np.array(list(seen.values()), np.intp))
-
-
-def _needed(
-    order: NDArray[np.intp], halves: tuple[Half, Half], settings: CertifySettings
-) -> int | None:
-    """Questions after which a bet at the best constant stake would be expected to be won.
-
-    More than there are, which were not enough. The betting test never risks more than 3/4; the others
-    are about as strong as the best stake.
-    """
-    limit = _limit(settings)
-    stakes = _STAKES[_STAKES <= 0.75] if settings.loss == "signed" else _STAKES
-    growth = [0.0]
-    for number in order[:_MOST_ESTIMATED]:
-        member = np.array([number])
-        losses = np.concatenate([half.losses(member, settings.loss)[:, 0] for half in halves])
-        edge = (limit - losses) / (1.0 - limit)
-        growth.append(float(np.log1p(stakes[:, None] * edge[None, :]).mean(axis=1).max()))
-    best = max(growth)
-    if best <= 1e-9:
-        return None
-    level = settings.delta / (len(order) if settings.correction == "holm" else 1)
-    questions = int(np.ceil(2.0 * -np.log(level) / best))
-    return max(questions, sum(len(half.last) for half in halves) + 1)
-
-
-def _reason(
-    found: int, tested: int, needed: int | None, questions: int, settings: CertifySettings
-) -> str:
-    promise = f"an expected {settings.loss} loss of at most {settings.max_loss:g}"
-    if found:
-        return f"{found} of {tested} members tested keep {promise} at confidence {settings.confidence:g}"
-    if not tested:
+        rows: list[list[Value]] = [
+            [
+                *(member["loss"], member["p_value"], member["cost"]),
+                *("yes" if member["certified"] else "no", member["rule"]),
+            ]
+            for member in members_in_order(self.outcome, self.rules)
+        ]
+        notes = [f"Note: {note}" for note in self.notes]
+        title = f"Chosen: {self.policy.rule}"
         return (
-            "no member costs less than the full budget on the first half, so there was none to test"
+            Table(name="members", title=title, columns=columns, rows=rows, notes=notes, names=0),
         )
-    if needed is None:
-        return (
-            f"no member cheaper than the full budget appears to keep {promise}; more questions would "
-            "not help"
-        )
-    return (
-        f"no member cheaper than the full budget could be shown to keep {promise} at confidence "
-        f"{settings.confidence:g} with {questions} labelled questions; about {needed} "
-        "would be needed"
-    )
 
-
-def describe(outcome: Certification) -> dict[str, Any]:
-    """What a policy file and JSON say of the promise."""
-    settings, chosen = outcome.settings, outcome.chosen
-    p_value = outcome.p_values[chosen]
-    return {
-        "max_loss": settings.max_loss,
-        "confidence": settings.confidence,
-        "loss": settings.loss,
-        "correction": settings.correction,
-        "members": len(outcome.costs),
-        "duplicates": outcome.duplicates,
-        "tested": len(outcome.order),
-        "certified": int(outcome.certified.sum()),
-        "fell_back": outcome.fell_back,
-        "reason": outcome.reason,
-        "questions_needed": outcome.questions_needed,
-        "p_value": None if np.isnan(p_value) else float(p_value),
-        "loss_on_learning_half": float(outcome.learned_loss[chosen]),
-        "loss_on_testing_half": float(outcome.tested_loss[chosen]),
-    }
-
-
-def members_in_order(outcome: Certification, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The first members tested, safest first."""
-    return [
-        {
-            "rule": names[number],
-            "p_value": float(outcome.p_values[number]),
-            "certified": bool(outcome.certified[number]),
-            "loss": float(outcome.tested_loss[number]),
-            "cost": float(outcome.costs[number]),
+    def to_json(self) -> dict[str, Any]:
+        """The guarantee, then the members tested, safest first."""
+        return {
+            "rule": self.policy.rule,
+            "guarantee": dict(self.policy.guarantee),
+            "members": members_in_order(self.outcome, self.rules),
+            "notes": list(self.notes),
         }
-        for number in outcome.order[:_MOST_LISTED]
+
+
+def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> CertifiedPolicy:
+    """The cheapest member of the family whose expected loss is certified.
+
+    Raises
+    ------
+    UsageError
+        For fewer than 4 labelled questions, a family the trace cannot give, an unknown cost.
+    DataError
+        When the split is missing.
+    """
+    questions = Measures.of(traces).only_split(settings.split)
+    chosen = questions.traces
+    labelled = [
+        question
+        for question, gold in zip(chosen.question_ids, chosen.gold, strict=True)
+        if gold.answers
     ]
+    if len(labelled) < _FEWEST:
+        raise UsageError(
+            f"certified choice needs at least {_FEWEST} labelled questions in split "
+            f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
+        )
+    shuffled = np.random.default_rng(settings.seed).permutation(np.array(labelled, object))
+    middle = len(shuffled) // 2
+    learn, test = (
+        questions.only_questions(part.tolist()) for part in (shuffled[:middle], shuffled[middle:])
+    )
+    family = build_family(learn, test, settings.split, settings.family)
+    axis, halves = _halves(family, (learn, test), settings)
+    halves = (
+        halves[0],
+        _reordered(halves[1], _positions(test.traces.question_ids, shuffled[middle:])),
+    )
+    outcome = certify(*halves, family.full, settings.promise)
+    guarantee = {
+        **describe(outcome),
+        "family": settings.family.family,
+        "metric": "em" if settings.promise.loss == "wrong-stop" else settings.metric,
+        "questions": {"learn": learn.traces.n_questions, "test": test.traces.n_questions},
+        "cost": axis.name,
+        "mean_cost": float(outcome.costs[outcome.chosen]),
+        "full_budget_cost": float(outcome.costs[family.full]),
+        "seed": settings.seed,
+    }
+    return CertifiedPolicy(
+        policy=_policy(family, outcome.chosen, chosen, settings, guarantee),
+        outcome=outcome,
+        rules=family.rules,
+        cost=axis,
+        notes=(*_notes(chosen, len(labelled), outcome), *family.notes),
+    )
+
+
+def _halves(
+    family: Family, parts: tuple[Measures, Measures], settings: CertifiedSettings
+) -> tuple[CostAxis, tuple[Half, Half]]:
+    readers = {
+        f"member {number}": reads for number, reads in enumerate(dict.fromkeys(family.reads))
+    }
+    books = [part.costs(settings.cost_model) for part in parts]
+    axis = shared_axis(books, settings.cost, readers)
+    metric: Metric = "em" if settings.promise.loss == "wrong-stop" else settings.metric
+    learn, test = (
+        Half(
+            stops=stops,
+            scores=part.score(metric, settings.f1_kind),
+            last=part.traces.last_rounds,
+            costs=mean_costs(book, axis, stops, family.reads),
+        )
+        for part, book, stops in zip(
+            parts, books, (family.learn_stops, family.test_stops), strict=True
+        )
+    )
+    return axis, (learn, test)
+
+
+def _positions(ids: Sequence[str], shuffled: NDArray[np.object_]) -> NDArray[np.intp]:
+    """Where the shuffled ids stand in ``ids``."""
+    place = {question: number for number, question in enumerate(ids)}
+    return np.array([place[each] for each in shuffled], np.intp)
+
+
+def _reordered(half: Half, order: NDArray[np.intp]) -> Half:
+    return replace(
+        half, stops=half.stops[:, order], scores=half.scores[order], last=half.last[order]
+    )
+
+
+def _policy(
+    family: Family,
+    chosen: int,
+    traces: TraceSet,
+    settings: CertifiedSettings,
+    guarantee: dict[str, Any],
+) -> RulePolicy:
+    rule = family.rules[chosen]
+    needs = rule_needs(rule)
+    return RulePolicy(
+        rule=rule,
+        calibrators={name: family.calibrators[name] for name in needs.calibrated},
+        base_rates=family.base_rates if needs.base_rate else (),
+        kind="certified",
+        own_signals=tuple(each for each in family.own_signals if each in needs.signals),
+        fitted_on={
+            "source": traces.origin.source,
+            "split": settings.split,
+            "labelled": sum(guarantee["questions"].values()),
+        },
+        guarantee=guarantee,
+    )
+
+
+def _notes(chosen: TraceSet, labelled: int, outcome: Certification) -> list[str]:
+    notes = []
+    if chosen.n_questions > labelled:
+        notes.append(
+            f"{chosen.n_questions - labelled} questions without gold answers were left out"
+        )
+    short = int((chosen.last_rounds < chosen.n_rounds).sum())
+    if short:
+        notes.append(
+            f"{short} questions were recorded to fewer than {chosen.n_rounds} rounds: their full budget "
+            "is their last recorded round"
+        )
+    if outcome.duplicates:
+        notes.append(
+            f"{outcome.duplicates} members stop every question of the first half like another one "
+            "and were not tested"
+        )
+    return notes
+
+
+# --- as a method -----------------------------------------------------------------------------------
+class Certified(Method):
+    """Certified choice among what ``suffice fit`` knows; it stands above the policies it chooses from."""
+
+    name = "certified"
+    summary = "the cheapest policy of a family whose loss against the full budget is proven small"
+    source = "Angelopoulos et al. 2021"
+    about = "half of the split fits, orders and sets thresholds, the other half proves"
+    presets = ("corrected",)
+    main_field = "rule"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """Everything but the split."""
+        del preset
+        return CertifiedSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """The policy of :func:`fit_certified`."""
+        del preset, run
+        return fit_certified(measures, replace(settings, split=split)).policy
+
+    def fit_told(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Fitted:
+        """The same with the members tested."""
+        del preset
+        found = fit_certified(measures, replace(settings, split=split))
+        return Fitted(
+            policy=found.policy,
+            max_rounds=measures.traces.n_rounds,
+            lines=_told(found),
+            document=found.to_json(),
+            notes=found.notes,
+        )
+
+    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
+        """A rule with its guarantee."""
+        del file
+        return read_rule(document)
+
+
+METHOD = Certified()
+
+
+def _told(found: CertifiedPolicy) -> tuple[str, ...]:
+    promise = found.policy.guarantee
+    kept = (
+        "         so the policy takes the full budget"
+        if promise["fell_back"]
+        else f"promise  expected {promise['loss']} loss in {promise['metric']} of at most "
+        f"{promise['max_loss']:g} with probability {promise['confidence']:g}; measured "
+        f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
+    )
+    return (
+        f"rule     {found.policy.rule}",
+        f"result   {promise['reason']}",
+        kept,
+        f"cost     {promise['mean_cost']:.4g} {found.cost.label} a question, "
+        f"{promise['full_budget_cost']:.4g} at the full budget",
+        f"family   {promise['family']}: {promise['members']} members, {promise['tested']} tested "
+        f"({promise['correction']}), {promise['certified']} certified; halves of "
+        f"{promise['questions']['learn']} and {promise['questions']['test']} questions",
+        "holds    for questions drawn like these, with this model, prompt and retriever",
+        "use      suffice replay {traces} --policy {policy}",
+    )

@@ -16,10 +16,11 @@ from suffice.replay.run.results import ReplayResult
 class Guarantee:
     """A policy's promise; ``None`` where its file does not say, or says what makes no sense.
 
-    The names are those of the policy file, see :func:`~suffice.replay.choose.certified.describe`; costs are
-    means per question of the cost named ``cost``, in words ``cost_label``. ``learn`` and ``test`` are the
-    sizes of the two halves, ``source`` and ``split`` where they were drawn. ``elsewhere``: on traces
-    other than those replayed. ``more`` are terms that this version does not know.
+    The names are those of the policy file, see :func:`~suffice.replay.choose.learn_then_test.describe`;
+    costs are means per question of the cost named ``cost``, in words ``cost_label``. ``learn`` and
+    ``test`` are the sizes of the two halves, ``source`` and ``split`` where they were drawn.
+    ``elsewhere``: on traces other than those replayed. ``more`` are terms that this version does not
+    know.
     """
 
     policy: str

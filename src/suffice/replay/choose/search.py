@@ -13,7 +13,11 @@ from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads, shared_axis
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.intervals.simultaneous import Band, paired_p_values, simultaneous_bands
+from suffice.numbers.intervals.simultaneous import (
+    SimultaneousBand,
+    paired_p_values,
+    simultaneous_bands,
+)
 from suffice.numbers.tests.p_values import holm
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
@@ -29,8 +33,8 @@ from suffice.replay.choose.thresholded_signals import (
     tuning_columns,
 )
 from suffice.replay.diagnose.signal_flags import refuse_unusable
-from suffice.replay.run.candidates import candidates
 from suffice.replay.run.frontier import pareto_front
+from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.trace.rounds.table import TraceSet
 
@@ -224,7 +228,7 @@ def _rules(
     searched: _Searched,
     tune: _OnTune,
     stops: NDArray[np.int16],
-    corrected: tuple[tuple[Band, ...], Array],
+    corrected: tuple[tuple[SimultaneousBand, ...], Array],
     reads: Sequence[CostReads],
 ) -> tuple[SearchedRule, ...]:
     """Every rule with its figures on eval, in the order of tune."""
@@ -267,7 +271,7 @@ def _baseline(
     measures: Measures, held_out: RuleScorer, settings: SearchSettings
 ) -> tuple[str, Array]:
     name = settings.baseline or f"fixed-{min(3, held_out.measures.traces.n_rounds)}"
-    candidate = candidates(measures, [name])[0]
+    candidate = named_policies(measures, [name])[0]
     if candidate.policy is None:
         raise UsageError(f"baseline {name!r} is no policy a rule can be compared with; use fixed-K")
     stops = held_out.measures.stop_rounds(candidate.policy)
@@ -278,7 +282,7 @@ def _baseline(
 
 def _corrected(
     held_out: RuleScorer, family: NDArray[np.int16], baseline: Array, settings: SearchSettings
-) -> tuple[tuple[Band, ...], Array]:
+) -> tuple[tuple[SimultaneousBand, ...], Array]:
     columns: Callable[[slice], Array] = lambda part: held_out.at(  # noqa: E731
         held_out.scored.f1, family[part]
     )
@@ -296,7 +300,7 @@ def _corrected(
     return bands, holm(np.concatenate(p_values))
 
 
-def _interval(band: Band, number: int, *, naive: bool = False) -> Interval:
+def _interval(band: SimultaneousBand, number: int, *, naive: bool = False) -> Interval:
     low, high = (band.naive_low, band.naive_high) if naive else (band.low, band.high)
     return Interval(
         estimate=float(band.estimate[number]), low=float(low[number]), high=float(high[number])

@@ -11,8 +11,8 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.protocols import CalibratedPolicy, ValuePolicy
-from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.table import Table
@@ -23,7 +23,7 @@ from suffice.trace.rounds.table import TraceSet
 
 
 def transfer_notes(
-    candidates: Sequence[Candidate], fit_on: TraceSet, replayed: TraceSet
+    candidates: Sequence[NamedPolicy], fit_on: TraceSet, replayed: TraceSet
 ) -> list[str]:
     """Which candidates were fitted on split tune of ``fit_on``, and where that does not reach.
 
@@ -49,12 +49,12 @@ def transfer_notes(
     return notes + _rounds_notes(fitted, replayed.n_rounds)
 
 
-def _fitted_there(candidate: Candidate, source: str) -> bool:
+def _fitted_there(candidate: NamedPolicy, source: str) -> bool:
     fitted_on = _fitting(candidate)
     return fitted_on.get("source") == source and fitted_on.get("split") == FIT_SPLIT
 
 
-def _fitting(candidate: Candidate) -> Mapping[str, Any]:
+def _fitting(candidate: NamedPolicy) -> Mapping[str, Any]:
     """What its policy says it was fitted on; empty: nothing."""
     return {} if candidate.policy is None else candidate.policy.facts.fitted_on
 
@@ -64,7 +64,7 @@ def _keys(traces: TraceSet) -> set[tuple[str, str]]:
     return {(question.id, question.text) for question in traces.questions}
 
 
-def _rounds_notes(fitted: Sequence[Candidate], n_rounds: int) -> list[str]:
+def _rounds_notes(fitted: Sequence[NamedPolicy], n_rounds: int) -> list[str]:
     notes = []
     for each in fitted:
         if not isinstance(each.policy, CalibratedPolicy):
@@ -106,7 +106,7 @@ def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Compar
     if not names and not settings.rules:
         raise UsageError("name at least one --policy or --stop-when")
     fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
-    built = list(candidates(measures, names, settings.rules, fit_on=fit_on))
+    built = list(named_policies(measures, names, settings.rules, fit_on=fit_on))
     baseline = _include(measures, baseline, built, fit_on)
     source = measures.traces.origin.source
     if fit_on is None or fit_on.traces.origin.source != source:
@@ -134,12 +134,12 @@ def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Compar
 
 
 def _include(
-    measures: Measures, baseline: str, built: list[Candidate], fit_on: Measures | None
+    measures: Measures, baseline: str, built: list[NamedPolicy], fit_on: Measures | None
 ) -> str:
     """The baseline's name among the candidates, where it is added unless one of them is the same."""
     if baseline in (each.name for each in built):
         return baseline
-    wanted = candidates(measures, [baseline], fit_on=fit_on)[0]
+    wanted = named_policies(measures, [baseline], fit_on=fit_on)[0]
     alike = [
         each.name
         for each in built
@@ -166,7 +166,7 @@ def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str
     return measures, None, ["no split is named eval: all questions are replayed"]
 
 
-def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None) -> list[str]:
+def _in_sample_notes(built: Sequence[NamedPolicy], source: str, split: str | None) -> list[str]:
     return [
         f"{each.name} was fitted on questions it is scored on: its figures are in-sample"
         for each in built
@@ -174,7 +174,7 @@ def _in_sample_notes(built: Sequence[Candidate], source: str, split: str | None)
     ]
 
 
-def _fitted_on(candidate: Candidate, source: str, split: str | None) -> bool:
+def _fitted_on(candidate: NamedPolicy, source: str, split: str | None) -> bool:
     """Whether the policy says it was fitted on questions of this source and split (``None``: all)."""
     fitted_on = _fitting(candidate)
     splits = fitted_on.get("splits", [fitted_on.get("split")])

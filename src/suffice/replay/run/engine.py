@@ -21,8 +21,8 @@ from suffice.policies.file import policy_hash
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answer_sets import Resampling, answer_sets
-from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.frontier import Frontier, interpolate
+from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.references import (
     CLOSED_BOOK,
     ORACLES,
@@ -70,7 +70,7 @@ class _Run:
     ``at`` in ``scored``: of the stop round, except for the closed book.
     """
 
-    candidate: Candidate
+    candidate: NamedPolicy
     wanted: NDArray[np.int16]
     stops: NDArray[np.int16]
     paid: NDArray[np.float64]
@@ -94,7 +94,7 @@ def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np
 
 
 def replay(
-    traces: TraceSet | Measures, candidates: Sequence[Candidate], settings: ReplaySettings
+    traces: TraceSet | Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
 ) -> ReplayResult:
     """Score the candidates on every question of ``traces``.
 
@@ -184,7 +184,7 @@ def _beyond_notes(policies: Sequence[PolicyResult]) -> list[str]:
     ]
 
 
-def _measure_usual_signals(measures: Measures, candidates: Sequence[Candidate]) -> None:
+def _measure_usual_signals(measures: Measures, candidates: Sequence[NamedPolicy]) -> None:
     """What candidates read by its usual meaning, in one pass over the record."""
     measures.signals(
         spec
@@ -195,11 +195,11 @@ def _measure_usual_signals(measures: Measures, candidates: Sequence[Candidate]) 
     )
 
 
-def _reads(candidate: Candidate) -> CostReads:
+def _reads(candidate: NamedPolicy) -> CostReads:
     return CostReads() if candidate.policy is None else cost_reads(candidate.policy.specs)
 
 
-def _wanted(measures: Measures, candidate: Candidate, scored: Outcomes) -> NDArray[np.int16]:
+def _wanted(measures: Measures, candidate: NamedPolicy, scored: Outcomes) -> NDArray[np.int16]:
     if candidate.policy is None:
         oracle = ORACLES[candidate.name.partition("#")[0]]
         wanted = oracle(scored, measures.traces.last_rounds)
@@ -212,7 +212,7 @@ def _wanted(measures: Measures, candidate: Candidate, scored: Outcomes) -> NDArr
 
 
 def _run(
-    candidate: Candidate,
+    candidate: NamedPolicy,
     wanted: NDArray[np.int16],
     scored: Outcomes,
     last_rounds: NDArray[np.int16],
@@ -225,7 +225,7 @@ def _run(
 
 
 def _closed_book_run(
-    measures: Measures, candidate: Candidate, settings: ReplaySettings, axis: CostAxis
+    measures: Measures, candidate: NamedPolicy, settings: ReplaySettings, axis: CostAxis
 ) -> _Run:
     rounds = closed_book_rounds(measures)
     sums = closed_book_costs(rounds, settings.cost_model, axis)
@@ -378,7 +378,7 @@ def _mean_score(values: NDArray[np.float64], labelled: NDArray[np.bool_]) -> flo
     return float(values[labelled].mean()) if labelled.any() else None
 
 
-def _hash(candidate: Candidate) -> str:
+def _hash(candidate: NamedPolicy) -> str:
     if candidate.policy is not None:
         return policy_hash(candidate.policy)
     return hashlib.sha256(f"{candidate.kind}:{candidate.name}:{VERSION}".encode()).hexdigest()[:12]

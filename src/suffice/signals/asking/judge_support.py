@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from suffice.protocols import ChatModel, GenerationRequest, Message
-from suffice.signals.asking.verdicts import Verdict, add_judge_calls, asking_verdicts
+from suffice.signals.asking.verdicts import Rating, add_judge_calls, asking_verdicts
 from suffice.signals.evidence import evidence_text, one_line, seen_passages
 from suffice.signals.spec import UNDEFINED, VERDICTS, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round, Usage
@@ -83,7 +83,7 @@ def parse_rating(text: str) -> float:
     return float(found.group(1)) if found else UNDEFINED
 
 
-def judge_support(view: LoopView, model: ChatModel) -> Verdict:
+def judge_support(view: LoopView, model: ChatModel) -> Rating:
     """How well passages 1..t support the answer of round t, 1 to 5 (paper 0); high: well.
 
     One greedy call. Undefined without a call where the round has no answer or passages were not
@@ -95,9 +95,9 @@ def judge_support(view: LoopView, model: ChatModel) -> Verdict:
         When the model fails.
     """
     if not view.current.answer.strip():
-        return Verdict(value=UNDEFINED, failure="no answer to rate")
+        return Rating(value=UNDEFINED, failure="no answer to rate")
     if seen_passages(view.rounds) is None:
-        return Verdict(value=UNDEFINED, failure="the passages were not recorded")
+        return Rating(value=UNDEFINED, failure="the passages were not recorded")
     reply = model.generate(
         GenerationRequest(
             prompt=render_judge_prompt(view, api=model.api),
@@ -115,7 +115,7 @@ def judge_support(view: LoopView, model: ChatModel) -> Verdict:
         latency_s=reply.latency_s,
     )
     unparsed = f"no lone 1-5 in the reply {text[:60]!r}" if math.isnan(value) else None
-    return Verdict(value=value, usage=usage, failure=unparsed)
+    return Rating(value=value, usage=usage, failure=unparsed)
 
 
 def judged(view: LoopView, model: ChatModel) -> Round:

@@ -28,7 +28,7 @@ JUDGE_TOKENS = VERDICTS.tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Rating:
     """A rating and what it cost.
 
     ``value`` is NaN when undefined; ``usage`` holds the call: ``judge_calls``, the ``judge_`` tokens and
@@ -41,7 +41,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judging(Replies[Verdict]):
+class Judging(Replies[Rating]):
     """What a judge said."""
 
     @property
@@ -96,7 +96,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 def asking_verdicts(
-    signal: str, rate: Callable[[LoopView, ChatModel], Verdict], *, name: str, who: str
+    signal: str, rate: Callable[[LoopView, ChatModel], Rating], *, name: str, who: str
 ) -> Asking[Judging]:
     """A chat model (``--llm``) rates every round for one signal, and its calls are charged as verdicts.
 

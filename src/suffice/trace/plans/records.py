@@ -331,11 +331,6 @@ class PlanRecord:
         return sum(step.retrievals for step in self.steps)
 
     @property
-    def failed_draws(self) -> int:
-        """Steps none of whose candidates has a word; their agreement counts as 0."""
-        return sum(not any(each.text.strip() for each in step.candidates) for step in self.steps)
-
-    @property
     def usage(self) -> Usage:
         """The sum over steps and outcome; an amount that any of them does not state is unknown."""
         parts = [*(step.usage for step in self.steps), self.outcome.usage]

@@ -28,7 +28,7 @@ from suffice.trace.rounds.convert import (
     usage_from_row,
 )
 from suffice.trace.rounds.records import Usage
-from suffice.trace.rounds.schema import COLUMNS, PASSAGE, Column, TableSchema
+from suffice.trace.rounds.schema import COLUMNS, PASSAGE, TableSchema, TraceColumn
 from suffice.trace.writer import RowSet
 
 PLAN_SCHEMA_VERSION = 1
@@ -43,37 +43,41 @@ _DECISION = pa.struct(
 )
 
 _RUN = (
-    Column("task_id", pa.string(), True, "task key; with agent, retriever and seed the run's key"),
-    Column("agent", pa.string(), True, "which agent ran"),
-    Column("retriever", pa.string(), False, "which retriever it asked; null: none"),
-    Column("seed", pa.int64(), True, "of its random numbers"),
-    Column("step", pa.int16(), True, "1-based; 0 is the only row of a run that made no step"),
-    Column("goal", pa.string(), True, "what the plan is to reach"),
-    Column("context", pa.string(), False, "what is known of the situation"),
-    Column("total_steps", pa.int16(), True, "steps a plan is expected to take"),
-    Column("gold_constraints", _TEXTS, False, "hidden constraint tokens; null: unlabelled"),
-    Column("gold_passage_ids", _TEXTS, False, "the documents that carry them"),
+    TraceColumn(
+        "task_id", pa.string(), True, "task key; with agent, retriever and seed the run's key"
+    ),
+    TraceColumn("agent", pa.string(), True, "which agent ran"),
+    TraceColumn("retriever", pa.string(), False, "which retriever it asked; null: none"),
+    TraceColumn("seed", pa.int64(), True, "of its random numbers"),
+    TraceColumn("step", pa.int16(), True, "1-based; 0 is the only row of a run that made no step"),
+    TraceColumn("goal", pa.string(), True, "what the plan is to reach"),
+    TraceColumn("context", pa.string(), False, "what is known of the situation"),
+    TraceColumn("total_steps", pa.int16(), True, "steps a plan is expected to take"),
+    TraceColumn("gold_constraints", _TEXTS, False, "hidden constraint tokens; null: unlabelled"),
+    TraceColumn("gold_passage_ids", _TEXTS, False, "the documents that carry them"),
 )
 _STEP = (
-    Column("action", pa.string(), True, "EXECUTE, RETRIEVE, REPLAN, ASK or STOP; null at step 0"),
-    Column("reason", pa.string(), False, "why this action"),
-    Column("candidates", pa.list_(_CANDIDATE), False, "next steps the model proposed"),
-    Column(
+    TraceColumn(
+        "action", pa.string(), True, "EXECUTE, RETRIEVE, REPLAN, ASK or STOP; null at step 0"
+    ),
+    TraceColumn("reason", pa.string(), False, "why this action"),
+    TraceColumn("candidates", pa.list_(_CANDIDATE), False, "next steps the model proposed"),
+    TraceColumn(
         "signals", pa.map_(pa.string(), pa.float64()), False, "the step's values by name, finite"
     ),
-    Column("k", pa.int16(), False, "passages asked for; 0: no retrieval"),
-    Column("query", pa.string(), False, "what was sent to the retriever at this step"),
-    Column(
+    TraceColumn("k", pa.int16(), False, "passages asked for; 0: no retrieval"),
+    TraceColumn("query", pa.string(), False, "what was sent to the retriever at this step"),
+    TraceColumn(
         "passages", pa.list_(PASSAGE), False, "passages retrieved at this step, repeats included"
     ),
-    Column("redrawn", pa.list_(_CANDIDATE), False, "next steps drawn after the decision"),
-    Column("chosen", pa.string(), False, "the step appended to the plan"),
-    Column("dropped", pa.string(), False, "the step a REPLAN took out"),
-    Column("sampled_again", pa.int16(), False, "empty candidates that were drawn again"),
-    Column("blocked", pa.string(), False, "budget or cool-down: why no retrieval was made"),
-    Column("question", pa.string(), False, "what an ASK asked"),
-    Column("reply", pa.string(), False, "what the user answered"),
-    Column("verdict", pa.string(), False, "a model's raw word on whether it needs evidence"),
+    TraceColumn("redrawn", pa.list_(_CANDIDATE), False, "next steps drawn after the decision"),
+    TraceColumn("chosen", pa.string(), False, "the step appended to the plan"),
+    TraceColumn("dropped", pa.string(), False, "the step a REPLAN took out"),
+    TraceColumn("sampled_again", pa.int16(), False, "empty candidates that were drawn again"),
+    TraceColumn("blocked", pa.string(), False, "budget or cool-down: why no retrieval was made"),
+    TraceColumn("question", pa.string(), False, "what an ASK asked"),
+    TraceColumn("reply", pa.string(), False, "what the user answered"),
+    TraceColumn("verdict", pa.string(), False, "a model's raw word on whether it needs evidence"),
 )
 # one cost means the same in a round and in a step
 _COSTS = tuple(
@@ -89,27 +93,32 @@ _OF_A_STEP = {
     "latency_s": "wall seconds of the step",
 }
 _STEP_COSTS = tuple(
-    Column(each.name, each.type, False, _OF_A_STEP.get(each.name, each.meaning)) for each in _COSTS
+    TraceColumn(each.name, each.type, False, _OF_A_STEP.get(each.name, each.meaning))
+    for each in _COSTS
 )
 _OUTCOME = (
-    Column("plan", pa.string(), True, "the final plan; may be empty; null before the last step"),
-    Column("constraints", _TEXTS, False, "constraints the agent names"),
-    Column("decisions", pa.list_(_DECISION), False, "what it does about them"),
-    Column("response", pa.string(), False, "the raw generation"),
-    Column("attempts", pa.int16(), False, "how often it was asked for"),
-    Column("parsed", pa.string(), False, "json, repaired or salvaged; null: unreadable"),
-    Column("parse_failure", pa.string(), False, "why it could not be parsed"),
-    Column("ended", pa.string(), True, "complete, stop or max-steps; null before the last step"),
-    Column("semantic", pa.bool_(), False, "a judge's verdict on the plan; null: not judged"),
-    Column("semantic_verdict", pa.string(), False, "what the judge said"),
+    TraceColumn(
+        "plan", pa.string(), True, "the final plan; may be empty; null before the last step"
+    ),
+    TraceColumn("constraints", _TEXTS, False, "constraints the agent names"),
+    TraceColumn("decisions", pa.list_(_DECISION), False, "what it does about them"),
+    TraceColumn("response", pa.string(), False, "the raw generation"),
+    TraceColumn("attempts", pa.int16(), False, "how often it was asked for"),
+    TraceColumn("parsed", pa.string(), False, "json, repaired or salvaged; null: unreadable"),
+    TraceColumn("parse_failure", pa.string(), False, "why it could not be parsed"),
+    TraceColumn(
+        "ended", pa.string(), True, "complete, stop or max-steps; null before the last step"
+    ),
+    TraceColumn("semantic", pa.bool_(), False, "a judge's verdict on the plan; null: not judged"),
+    TraceColumn("semantic_verdict", pa.string(), False, "what the judge said"),
 )
 _OUTCOME_COSTS = tuple(
-    Column(
+    TraceColumn(
         OUTCOME_PREFIX + each.name, each.type, False, f"`{each.name}` of the final generation alone"
     )
     for each in _COSTS
 )
-PLAN_COLUMNS: tuple[Column, ...] = (*_RUN, *_STEP, *_STEP_COSTS, *_OUTCOME, *_OUTCOME_COSTS)
+PLAN_COLUMNS: tuple[TraceColumn, ...] = (*_RUN, *_STEP, *_STEP_COSTS, *_OUTCOME, *_OUTCOME_COSTS)
 PLANS = TableSchema(
     name="plan trace",
     rows="one row per run and step",

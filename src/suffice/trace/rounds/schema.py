@@ -24,7 +24,7 @@ _TOKEN = pa.struct([("token", pa.string()), ("logprob", pa.float32()), ("top", p
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TraceColumn:
     """One column of the schema."""
 
     name: str
@@ -58,7 +58,7 @@ class TableSchema:
     reader: str
     key: bytes
     version: int
-    columns: tuple[Column, ...]
+    columns: tuple[TraceColumn, ...]
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -71,44 +71,48 @@ class TableSchema:
         return pa.schema([(column.name, column.type) for column in self.columns])
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("question_id", pa.string(), True, "unique question key"),
-    Column("round", pa.int16(), True, "1-based; 0 is the closed-book answer"),
-    Column("question", pa.string(), True, "the question's text; may be empty"),
-    Column("gold_answers", pa.list_(pa.string()), False, "accepted answers; none: unlabelled"),
-    Column("gold_passage_ids", pa.list_(pa.string()), False, "supporting passages"),
-    Column("question_type", pa.string(), False, "for example bridge or 2hop"),
-    Column("split", pa.string(), False, "tune, eval or a name of the user's"),
-    Column("query", pa.string(), False, "what was sent to the retriever this round"),
-    Column("action", pa.string(), False, "what the agent generated to choose the query"),
-    Column("passages", pa.list_(PASSAGE), False, "passages added this round, in rank order"),
-    Column("answer", pa.string(), True, "the answer if the loop stopped here"),
-    Column("response", pa.string(), False, "the raw generation"),
-    Column("tokens", pa.list_(_TOKEN), False, "generated tokens with top alternatives"),
-    Column("samples", pa.list_(pa.string()), False, "stochastic answers, parsed"),
-    Column("sample_clusters", pa.list_(pa.int16()), False, "which samples mean the same"),
-    Column("verbalized_confidence", pa.float32(), False, "the model's own 1-5"),
-    Column("intermediate_answer", pa.string(), False, "answer to the round's query"),
-    Column(
+COLUMNS: tuple[TraceColumn, ...] = (
+    TraceColumn("question_id", pa.string(), True, "unique question key"),
+    TraceColumn("round", pa.int16(), True, "1-based; 0 is the closed-book answer"),
+    TraceColumn("question", pa.string(), True, "the question's text; may be empty"),
+    TraceColumn("gold_answers", pa.list_(pa.string()), False, "accepted answers; none: unlabelled"),
+    TraceColumn("gold_passage_ids", pa.list_(pa.string()), False, "supporting passages"),
+    TraceColumn("question_type", pa.string(), False, "for example bridge or 2hop"),
+    TraceColumn("split", pa.string(), False, "tune, eval or a name of the user's"),
+    TraceColumn("query", pa.string(), False, "what was sent to the retriever this round"),
+    TraceColumn("action", pa.string(), False, "what the agent generated to choose the query"),
+    TraceColumn("passages", pa.list_(PASSAGE), False, "passages added this round, in rank order"),
+    TraceColumn("answer", pa.string(), True, "the answer if the loop stopped here"),
+    TraceColumn("response", pa.string(), False, "the raw generation"),
+    TraceColumn("tokens", pa.list_(_TOKEN), False, "generated tokens with top alternatives"),
+    TraceColumn("samples", pa.list_(pa.string()), False, "stochastic answers, parsed"),
+    TraceColumn("sample_clusters", pa.list_(pa.int16()), False, "which samples mean the same"),
+    TraceColumn("verbalized_confidence", pa.float32(), False, "the model's own 1-5"),
+    TraceColumn("intermediate_answer", pa.string(), False, "answer to the round's query"),
+    TraceColumn(
         "llm_calls", pa.int16(), False, "answering calls, samples and an agent's calls included"
     ),
-    Column("sample_calls", pa.int16(), False, "of which samples"),
-    Column("judge_calls", pa.int16(), False, "calls to a judge"),
-    Column("rerank_calls", pa.int16(), False, "calls to a reranker"),
-    Column("retrievals", pa.int16(), False, "queries sent to the retriever"),
-    Column("candidate_scores", pa.list_(pa.float32()), False, "scores of all that was retrieved"),
-    Column("parse_failure", pa.string(), False, "why no answer could be parsed"),
-    Column("prompt_tokens", pa.int32(), False, "prompt tokens of the answering call"),
-    Column("cached_tokens", pa.int32(), False, "of which the server reused"),
-    Column("completion_tokens", pa.int32(), False, "generated tokens of the answering call"),
-    Column("sample_prompt_tokens", pa.int32(), False, "prompt tokens of the sample calls"),
-    Column("sample_cached_tokens", pa.int32(), False, "of which the server reused"),
-    Column("sample_completion_tokens", pa.int32(), False, "generated tokens of the samples"),
-    Column("judge_prompt_tokens", pa.int32(), False, "prompt tokens of the judge calls"),
-    Column("judge_cached_tokens", pa.int32(), False, "of which the server reused"),
-    Column("judge_completion_tokens", pa.int32(), False, "generated tokens of the judge calls"),
-    Column("latency_s", pa.float32(), False, "wall seconds of the round"),
-    Column("signals", pa.map_(pa.string(), pa.float64()), False, "per-round values by name"),
+    TraceColumn("sample_calls", pa.int16(), False, "of which samples"),
+    TraceColumn("judge_calls", pa.int16(), False, "calls to a judge"),
+    TraceColumn("rerank_calls", pa.int16(), False, "calls to a reranker"),
+    TraceColumn("retrievals", pa.int16(), False, "queries sent to the retriever"),
+    TraceColumn(
+        "candidate_scores", pa.list_(pa.float32()), False, "scores of all that was retrieved"
+    ),
+    TraceColumn("parse_failure", pa.string(), False, "why no answer could be parsed"),
+    TraceColumn("prompt_tokens", pa.int32(), False, "prompt tokens of the answering call"),
+    TraceColumn("cached_tokens", pa.int32(), False, "of which the server reused"),
+    TraceColumn("completion_tokens", pa.int32(), False, "generated tokens of the answering call"),
+    TraceColumn("sample_prompt_tokens", pa.int32(), False, "prompt tokens of the sample calls"),
+    TraceColumn("sample_cached_tokens", pa.int32(), False, "of which the server reused"),
+    TraceColumn("sample_completion_tokens", pa.int32(), False, "generated tokens of the samples"),
+    TraceColumn("judge_prompt_tokens", pa.int32(), False, "prompt tokens of the judge calls"),
+    TraceColumn("judge_cached_tokens", pa.int32(), False, "of which the server reused"),
+    TraceColumn(
+        "judge_completion_tokens", pa.int32(), False, "generated tokens of the judge calls"
+    ),
+    TraceColumn("latency_s", pa.float32(), False, "wall seconds of the round"),
+    TraceColumn("signals", pa.map_(pa.string(), pa.float64()), False, "per-round values by name"),
 )
 QUESTIONS = TableSchema(
     name="trace",

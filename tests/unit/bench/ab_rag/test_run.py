@@ -6,14 +6,13 @@ from dataclasses import replace
 import pytest
 from tests.studies.ab_rag import study_traces
 
-from suffice.bench.ab_rag.run import FORMS, StudySettings, ab_rag_study
-from suffice.bench.ab_rag.show import ab_rag_tables
+from suffice.bench.ab_rag.run import FORMS, ABRagStudySettings, ab_rag_study
 from suffice.errors import UsageError
 from suffice.replay.settings import ComparisonSettings
 from suffice.signals.registry import SIGNALS
 from suffice.testing.traces import make_record, to_trace_set
 
-SETTINGS = StudySettings(comparison=ComparisonSettings(resamples=50), taus=(0.3, 0.6, 0.7))
+SETTINGS = ABRagStudySettings(comparison=ComparisonSettings(resamples=50), taus=(0.3, 0.6, 0.7))
 
 
 def test_every_part_is_there() -> None:
@@ -75,7 +74,7 @@ def test_json_is_strict_and_the_tables_name_every_part() -> None:
     study = ab_rag_study(study_traces(), SETTINGS)
     document = json.loads(json.dumps(study.to_json(), allow_nan=False))
     assert {"policies", "selective", "tau_sweep", "signals", "not_in_record"} <= document.keys()
-    text = ab_rag_tables(study)
+    text = study.text()
     for part in ("ab-rag-corrected", "Selective prediction", "tau", "Single signals", "S3"):
         assert part in text
     lines = [line for line in text.splitlines() if not line.startswith("Note: ")]

@@ -17,7 +17,7 @@ from suffice.bench.hidden_constraints.found import (
     HiddenConstraintsStudy,
 )
 from suffice.bench.hidden_constraints.page import hidden_constraints_page
-from suffice.bench.hidden_constraints.settings import (
+from suffice.bench.hidden_constraints.runs import (
     HiddenConstraintsSettings,
 )
 

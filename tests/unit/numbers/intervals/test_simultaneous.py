@@ -9,7 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.numbers.intervals.simultaneous import Band, paired_p_values, simultaneous_bands
+from suffice.numbers.intervals.simultaneous import (
+    SimultaneousBand,
+    paired_p_values,
+    simultaneous_bands,
+)
 from suffice.numbers.tests.p_values import holm
 
 Array = NDArray[np.float64]
@@ -17,7 +21,7 @@ Array = NDArray[np.float64]
 
 def bands(
     values: Array, references: Any = (None,), resamples: int = 200, seed: int = 42
-) -> tuple[Band, ...]:
+) -> tuple[SimultaneousBand, ...]:
     return simultaneous_bands(
         values.shape[1], lambda part: values[:, part], references, resamples=resamples, seed=seed
     )

@@ -123,8 +123,15 @@ class KilledError(Exception):
     pass
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("trained_layers", [1, None])
+@pytest.mark.parametrize(
+    ("precision", "trained_layers"),
+    [
+        ("float32", 1),
+        ("bfloat16", None),
+        pytest.param("float32", None, marks=pytest.mark.slow),
+        pytest.param("bfloat16", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_training_ends_with_the_same_weights(
     short: TrainSettings, tmp_path: Path, precision: Any, trained_layers: int | None
 ) -> None:

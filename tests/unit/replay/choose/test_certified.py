@@ -1,318 +1,426 @@
-"""Certified choice on halves made by hand: losses, what is tested, in which order, and why it fell back."""
+"""Certified policies from traces: families, halves, costs, the file, and what is refused."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from suffice.errors import UsageError
-from suffice.numbers.tests.p_values import (
-    betting_p_values,
-    binomial_p_values,
-    hoeffding_bentkus_p_values,
-)
-from suffice.replay.choose.certified import (
-    Certification,
-    CertifySettings,
-    Half,
-    certify,
-    describe,
-    members_in_order,
-)
+from suffice.errors import DataError, UsageError
+from suffice.measures.measures import Measures
+from suffice.policies.file import load_policy, policy_hash, save_policy
+from suffice.replay.choose.certified import CertifiedPolicy, CertifiedSettings, fit_certified
+from suffice.replay.choose.families import FamilySettings, build_family
+from suffice.replay.choose.learn_then_test import CertifySettings
+from suffice.replay.run.engine import ReplaySettings, replay, stop_rounds
+from suffice.replay.run.named_policies import named_policies
+from suffice.signals.table import signal_table
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import QuestionRecord, Usage
+from suffice.trace.rounds.table import TraceSet
 
-ROUNDS = 5
+MARGIN = "answer_token_margin"
 
 
-def half(stops: Any, scores: Any, *, costs: Any = None, last: Any = None) -> Half:
-    stops, scores = np.asarray(stops, np.int16), np.asarray(scores, float)
-    return Half(
-        stops=stops,
-        scores=scores,
-        last=np.full(len(scores), scores.shape[1], np.int16)
-        if last is None
-        else np.asarray(last, np.int16),
-        costs=stops.mean(axis=1) if costs is None else np.asarray(costs, float),
-    )
-
-
-def world(
-    seed: int, questions: int = 300, members: int = 12, *, noise: float = 0.5
-) -> tuple[Half, Half, int]:
-    """Scores that rise with rounds; member m stops where a noisy look says so; the last never does."""
+def records(count: int = 400, *, rounds: int = 4, seed: int = 1) -> list[QuestionRecord]:
+    """Found at some round and kept; ``own`` is the user's signal, the entropy needs samples."""
     generator = np.random.default_rng(seed)
-    halves = []
-    for _ in range(2):
-        reached = generator.integers(1, ROUNDS + 2, questions)[:, None]
-        scores = (np.arange(1, ROUNDS + 1)[None, :] >= reached).astype(float)
-        stops = np.full((members, questions), ROUNDS, np.int16)
-        for member in range(members - 1):
-            look = scores + noise * generator.normal(size=scores.shape)
-            fires = look > 0.2 + 2.2 * member / members
-            stops[member] = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, ROUNDS)
-        halves.append(half(stops, scores))
-    return halves[0], halves[1], members - 1
-
-
-def settings(**given: Any) -> CertifySettings:
-    return CertifySettings(**{"max_loss": 0.1, "confidence": 0.9, **given})
-
-
-# --- losses and p-values -------------------------------------------------------------------------
-def test_losses_by_hand() -> None:
-    """Full budget 0.8, 0.5 and (two rounds recorded) 0.3; stops at rounds 1, 2 and 1."""
-    scores = [[0.2, 0.9, 0.8], [0.6, 0.1, 0.5], [1.0, 0.3, np.nan]]
-    made = half([[1, 2, 1], [3, 3, 2]], scores, last=[3, 3, 2])
-    both = np.array([0, 1])
-    drop = [[0.6, 0.0], [0.4, 0.0], [0.0, 0.0]]
-    np.testing.assert_allclose(made.losses(both, "drop"), drop)
-    signed = np.array([[0.6, 0.0], [0.4, 0.0], [-0.7, 0.0]])
-    np.testing.assert_allclose(made.losses(both, "signed"), (signed + 1) / 2)
-    right = half([[1, 1, 1, 1]], [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
-    assert right.losses(np.array([0]), "wrong-stop").ravel().tolist() == [1.0, 0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("loss", "limit", "test"),
-    [
-        ("signed", 0.55, betting_p_values),
-        ("drop", 0.1, hoeffding_bentkus_p_values),
-        ("wrong-stop", 0.1, binomial_p_values),
-    ],
-)
-@pytest.mark.parametrize("correction", ["fixed-sequence", "holm"])
-def test_each_loss_has_its_test_and_each_correction_its_rule(
-    loss: Any, limit: float, test: Any, correction: Any
-) -> None:
-    learn, tested, full = world(1)
-    asked = settings(loss=loss, correction=correction)
-    outcome = certify(learn, tested, full, asked)
-    order = outcome.order.tolist()
-    losses = tested.losses(outcome.order, loss)
-    p = (
-        betting_p_values(
-            losses,
-            limit,
-            delta=asked.delta,
-            prior_variance=learn.losses(outcome.order, loss).var(axis=0),
-            prior_weight=300.0,
+    made = []
+    for number in range(count):
+        reached = int(generator.integers(1, rounds + 1))
+        right = [t >= reached for t in range(1, rounds + 1)]
+        record = make_record(
+            f"q{number:04d}",
+            ["right" if each else f"wrong {t}" for t, each in enumerate(right)],
+            gold=["right"],
+            margins=[float(generator.normal(2.5 if each else 0.5, 0.7)) for each in right],
+            split="tune",
         )
-        if loss == "signed"
-        else test(losses, limit)
+        kept = tuple(
+            dataclasses.replace(
+                each,
+                usage=Usage(llm_calls=4, sample_calls=3),
+                signals={
+                    "own": float(found) + float(generator.normal(0, 0.3)),
+                    "normalized_entropy": float(generator.choice([0.2, 0.8])) * (not found) + 0.1,
+                },
+            )
+            for each, found in zip(record.rounds, right, strict=True)
+        )
+        made.append(dataclasses.replace(record, rounds=kept))
+    return made
+
+
+def traces(**given: Any) -> TraceSet:
+    return to_trace_set(records(**given))
+
+
+def fitted(
+    given: TraceSet, *, family: Any = None, promise: Any = None, **more: Any
+) -> CertifiedPolicy:
+    return fit_certified(
+        given,
+        CertifiedSettings(
+            promise=CertifySettings(**{"max_loss": 0.1, **(promise or {})}),
+            family=FamilySettings(**(family or {})),
+            **more,
+        ),
     )
-    np.testing.assert_allclose(outcome.p_values[outcome.order], p)
-    expected = []
-    if correction == "fixed-sequence":
-        for number, value in zip(order, p.tolist(), strict=True):
-            if value > asked.delta:
-                break
-            expected.append(number)
-    else:
-        for step, place in enumerate(np.argsort(p, kind="stable").tolist()):
-            if p[place] > asked.delta / (len(p) - step):
-                break
-            expected.append(order[place])
-    assert sorted(expected) == np.flatnonzero(outcome.certified).tolist()
-    assert 0 < len(expected) < len(order)
-    assert outcome.costs[outcome.chosen] == min(outcome.costs[expected])
-    assert not outcome.fell_back
-    untested = sorted(set(range(len(outcome.costs))) - set(order))
-    assert np.isnan(outcome.p_values[untested]).all()
 
 
-# --- what is tested ------------------------------------------------------------------------------
-@pytest.mark.parametrize("only_front", [True, False])
-def test_the_testing_half_decides_neither_what_is_tested_nor_the_order(
-    only_front: bool,
-) -> None:
-    learn, tested, full = world(2)
-    asked = settings(only_front=only_front)
-    before = certify(learn, tested, full, asked)
-    generator = np.random.default_rng(0)
-    for _ in range(10):
-        changed = dataclasses.replace(
-            tested,
-            scores=generator.random(tested.scores.shape),
-            stops=generator.integers(1, ROUNDS + 1, tested.stops.shape).astype(np.int16),
-            costs=generator.random(tested.costs.shape),
-        )
-        after = certify(learn, changed, full, asked)
-        assert after.order.tolist() == before.order.tolist()
-        np.testing.assert_array_equal(after.learned_loss, before.learned_loss)
-        assert after.tested_loss.tolist() != before.tested_loss.tolist()
+OWN: dict[str, Any] = {"signals": ("own",)}
 
 
-def test_the_front_by_hand() -> None:
-    """Costs 1..5 with losses .3, .1, .2, .1, 0: the third and the fourth are beaten."""
-    questions = 100
-    scores = np.ones((questions, ROUNDS))
-    for number, loss in enumerate((0.3, 0.1, 0.2, 0.1)):
-        scores[: int(loss * questions), number] = 0.0
-    stops = np.repeat(np.arange(1, ROUNDS + 1)[:, None], questions, axis=1)
-    made = half(stops, scores)
-    outcome = certify(made, made, 4, settings())
-    assert sorted(outcome.order.tolist()) == [0, 1]
-    assert outcome.order.tolist() == [1, 0]  # safest first
-    everyone = certify(made, made, 4, settings(only_front=False))
-    assert sorted(everyone.order.tolist()) == [0, 1, 2, 3]
-    np.testing.assert_allclose(everyone.learned_loss, [0.3, 0.1, 0.2, 0.1, 0.0], atol=1e-12)
+# --- validity ------------------------------------------------------------------------------------
+def test_the_order_of_the_ids_cannot_win_the_bet() -> None:
+    """Ids tell the losses: 60% gain by stopping (a...), 40% lose more (b...), on average 0.04 too much.
+
+    Betting in the order of the ids would win on the first kind alone, every time.
+    """
+    broken = 0
+    draws = 60
+    for draw in range(draws):
+        generator = np.random.default_rng([3, draw])
+        made = []
+        for number in range(500):
+            gains = generator.random() < 0.6
+            first, last = ("right", "wrong") if gains else ("wrong", "right")
+            moves = generator.random() < (0.2 if gains else 0.65)
+            answers = [first, last] if moves else ["other", "other"]
+            made.append(
+                make_record(
+                    f"{'a' if gains else 'b'}{number:03d}", answers, gold=["right"], split="tune"
+                )
+            )
+        found = fitted(
+            to_trace_set(made),
+            family={"family": "fixed"},
+            promise={"max_loss": 0.13, "confidence": 0.9},
+        )  # the true loss is -0.6 * 0.2 + 0.4 * 0.65 = 0.14
+        broken += not found.outcome.fell_back
+    assert broken / draws <= 0.1 + 3 * (0.1 * 0.9 / draws) ** 0.5
 
 
-def test_of_members_that_stop_alike_the_cheapest_is_tested() -> None:
-    """Member 0 reads samples and pays four times; member 2 never stops and so is the full budget."""
-    learn, tested, _ = world(3, members=4)
-    stops = [np.stack([h.stops[1], h.stops[1], h.stops[3], h.stops[3]]) for h in (learn, tested)]
-    costs = [np.array([4.0, 1.0, 1.0, 1.0]) * s.mean(axis=1) for s in stops]
-    halves = [
-        dataclasses.replace(h, stops=s, costs=c)
-        for h, s, c in zip((learn, tested), stops, costs, strict=True)
+def test_halves_are_disjoint_random_and_of_the_seed() -> None:
+    given = traces(count=101)
+    first = fitted(given, family=OWN)
+    again = fitted(given, family=OWN)
+    other = fitted(given, family=OWN, seed=7)
+    assert first.policy.guarantee["questions"] == {"learn": 50, "test": 51}
+    assert first.policy == again.policy
+    assert first.policy.guarantee["seed"] == 42
+    assert first.policy.guarantee != other.policy.guarantee
+
+
+def test_gold_of_the_testing_half_changes_p_values_only() -> None:
+    made = records()
+    given = to_trace_set(made)
+    before = fitted(given, family=OWN)
+    shuffled = np.random.default_rng(42).permutation(np.array(given.question_ids, object))
+    testing = set(shuffled[200:].tolist())
+    changed = [
+        dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=("wrong 0",)))
+        if each.question.id in testing
+        else each
+        for each in made
     ]
-    outcome = certify(halves[0], halves[1], 3, settings(max_loss=0.5))
-    assert outcome.duplicates == 2
-    assert outcome.order.tolist() == [1]
-    assert outcome.chosen == 1
+    after = fitted(to_trace_set(changed), family=OWN)
+    assert after.rules == before.rules
+    assert after.outcome.order.tolist() == before.outcome.order.tolist()
+    learned = before.outcome.learned_loss
+    np.testing.assert_array_equal(after.outcome.learned_loss, learned)
+    order = before.outcome.order
+    assert after.outcome.p_values[order].tolist() != before.outcome.p_values[order].tolist()
 
 
-def test_what_costs_no_less_than_the_full_budget_is_not_tested() -> None:
-    learn, tested, full = world(4)
-    dear = [dataclasses.replace(h, costs=np.append(h.costs[:-1] * 9, 5.0)) for h in (learn, tested)]
-    outcome = certify(dear[0], dear[1], full, settings())
-    assert len(outcome.order) == 0
-    assert outcome.fell_back
-    assert outcome.chosen == full
-    assert outcome.questions_needed is None
-    assert "no member costs less than the full budget" in outcome.reason
-    json.dumps([describe(outcome), members_in_order(outcome, ["x"] * 12)], allow_nan=False)
+def test_calibrators_are_those_of_the_first_half() -> None:
+    made = records()
+    given = to_trace_set(made)
+    family: dict[str, Any] = {"family": "thresholds", "rule": f"calibrated({MARGIN}) > ?"}
+    found = fitted(given, family=family)
+    assert "calibrated" in found.policy.rule
+    shuffled = np.random.default_rng(42).permutation(np.array(given.question_ids, object))
+    learn = to_trace_set([each for each in made if each.question.id in set(shuffled[:200])])
+    test = to_trace_set([each for each in made if each.question.id in set(shuffled[200:])])
+    built = build_family(learn, test, "tune", FamilySettings(**family))
+    assert dict(found.policy.calibrators) == dict(built.calibrators)
 
 
-def test_a_small_half_can_certify_a_member_that_gains_much() -> None:
-    """40 questions cannot show by betting that a loss of exactly 0 is below 0.01; a gain they can."""
-    generator = np.random.default_rng(6)
-    halves = []
-    for _ in range(2):
-        scores = np.stack([generator.random(40) < 0.9, generator.random(40) < 0.2], axis=1) * 1.0
-        halves.append(half([[1] * 40, [2] * 40], scores))
-    outcome = certify(halves[0], halves[1], 1, CertifySettings(max_loss=0.01))
-    assert betting_p_values(np.full((40, 1), 0.5), 0.505)[0] > 0.5
-    assert outcome.chosen == 0
-    assert not outcome.fell_back
+# --- families ------------------------------------------------------------------------------------
+def test_fixed_is_every_number_of_rounds() -> None:
+    found = fitted(traces(), family={"family": "fixed"}, promise={"max_loss": 0.35})
+    assert found.rules == tuple(f"round >= {k}" for k in (1, 2, 3, 4))
+    assert found.policy.rule == "round >= 3"  # loses a quarter of the questions
+    assert found.policy.guarantee["mean_cost"] == 3.0
+    assert found.policy.guarantee["full_budget_cost"] == 4.0
 
 
-def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
-    """On the second half the member that looked safest fails; the next would have passed."""
-    learn, tested, full = world(7)
-    order = certify(learn, tested, full, settings()).order
-    bad = tested.stops.copy()
-    bad[order[0]] = 1
-    outcome = certify(learn, dataclasses.replace(tested, stops=bad), full, settings())
-    assert outcome.order.tolist() == order.tolist()
-    assert (outcome.p_values[order[1:]] <= 0.1).any()
-    assert outcome.fell_back
-    by_holm = certify(
-        learn, dataclasses.replace(tested, stops=bad), full, settings(correction="holm")
+def test_members_stop_where_their_rules_do() -> None:
+    """Every member of the rule family, on the half that its maps were not fitted on."""
+    made = records(count=60)
+    learn, test = to_trace_set(made[:30]), to_trace_set(made[30:])
+    family = build_family(
+        learn,
+        test,
+        "tune",
+        FamilySettings(signals=("own", "answer_stable", f"calibrated({MARGIN})"), levels=3),
     )
-    assert not by_holm.fell_back
+    counts = [len([r for r in family.rules if "own" in r and " " not in r.replace(" > ", ">")])]
+    assert counts == [3]
+    named = named_policies(test, [], [rule for rule in family.rules if "calibrated" not in rule])
+    by_rule = {each.name: each for each in named}
+    for number, rule in enumerate(family.rules):
+        if rule in by_rule:
+            policy = by_rule[rule].policy
+            assert policy is not None
+            assert stop_rounds(policy, test).tolist() == family.test_stops[number].tolist()
+            assert stop_rounds(policy, learn).tolist() == family.learn_stops[number].tolist()
+    assert sum("calibrated" in rule for rule in family.rules) > 3
+    assert family.rules[family.full] == "round >= 4"
+    assert (family.test_stops[family.full] == 4).all()
 
 
-# --- falling back --------------------------------------------------------------------------------
-def needed(max_loss: float, loss: Any = "signed") -> int | None:
-    learn, tested, full = world(8, questions=40)
-    return certify(
-        learn, tested, full, CertifySettings(max_loss=max_loss, loss=loss)
-    ).questions_needed
+def test_how_many_members() -> None:
+    """c1 + c2 + c3 singles, and every pair over two signals twice, for AND and OR."""
+    made = records(count=60)
+    halves = to_trace_set(made[:30]), to_trace_set(made[30:])
+    names = ("own", MARGIN, "answer_stable")
+    for most, expected in ((1, 3 + 3 + 1), (2, 7 + 2 * (9 + 3 + 3)), (3, 7 + 30 + 2 * 9), (9, 55)):
+        family = build_family(
+            *halves, "tune", FamilySettings(signals=names, levels=3, max_signals=most)
+        )
+        assert len(family.rules) == expected + 4
+        assert family.learn_stops.shape == (expected + 4, 30)
 
 
-@pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
-def test_a_laxer_promise_needs_fewer_questions(loss: Any) -> None:
-    found = [needed(each, loss) for each in (0.005, 0.01, 0.02, 0.03, 0.05, 0.07)]
-    known = [each for each in found if each is not None]
-    assert len(known) >= 3
-    assert known == sorted(known, reverse=True)
-    assert all(each > 80 for each in known)  # so many there were, and they were too few
+def test_too_many_members_are_refused_before_they_are_listed() -> None:
+    names = ("own", MARGIN, "answer_stable", "overlap", "normalized_entropy")
+    with pytest.raises(UsageError, match="more than 200000; name fewer --signals"):
+        fitted(traces(), family={"signals": names[:2], "levels": 2000, "max_signals": 9})
 
 
-def test_falling_back_says_why() -> None:
-    learn, tested, full = world(9, questions=40)
-    outcome = certify(learn, tested, full, CertifySettings(max_loss=0.05))
-    assert outcome.fell_back
-    assert outcome.chosen == full
-    assert outcome.questions_needed is not None
-    assert f"with 80 labelled questions; about {outcome.questions_needed}" in outcome.reason
-    told = describe(outcome)
-    assert told["p_value"] is None
-    assert told["certified"] == 0
-    assert told["loss_on_testing_half"] == pytest.approx(0.0, abs=1e-12)
-    json.dumps(told, allow_nan=False)
+def test_a_signal_that_reads_samples_pays_for_them() -> None:
+    """Entropy alone would stop as well as ``own``, at four calls a round."""
+    found = fitted(traces(), family={"signals": ("own", "normalized_entropy"), "max_signals": 1})
+    costs = dict(zip(found.rules, found.outcome.costs, strict=True))
+    entropy = [rule for rule in costs if "entropy" in rule]
+    assert entropy
+    given = traces()
+    for rule in entropy:
+        policy = named_policies(given, [], [rule])[0].policy
+        assert policy is not None
+        assert costs[rule] == pytest.approx(4 * stop_rounds(policy, given).mean())
+    assert "entropy" not in found.policy.rule
+    in_rounds = fitted(
+        traces(), family={"signals": ("normalized_entropy",), "max_signals": 1}, cost="rounds"
+    )
+    assert "entropy" in in_rounds.policy.rule
+    assert in_rounds.policy.guarantee["cost"] == "rounds"
 
 
-def test_where_more_questions_would_not_help_it_says_so() -> None:
-    """Stopping at once loses half of the questions."""
-    scores = np.tile([0.0, 1.0], (50, 1))
-    scores[:25, 0] = 1.0
-    made = half([[1] * 50, [2] * 50], scores)
-    outcome = certify(made, made, 1, settings())
-    assert outcome.fell_back
-    assert outcome.questions_needed is None
-    assert "more questions would not help" in outcome.reason
+def test_signals_of_its_own_are_kept_in_the_file(tmp_path: Path) -> None:
+    found = fitted(traces(), family=OWN)
+    assert found.policy.own_signals == ("own",)
+    assert "own >" in found.policy.rule
+    read = load_policy(save_policy(found.policy, tmp_path / "p.json", max_rounds=4))
+    assert read.policy == found.policy
+    assert read.max_rounds == 4
 
 
-def test_enough_questions_are_about_what_was_said() -> None:
-    """A wrong-stop loss of 0 at 0.05 needs log(20) / -log(0.95) = 59 questions a half."""
-    scores = np.ones((30, 2))
-    made = half([[1] * 30, [2] * 30], scores)
-    asked = CertifySettings(max_loss=0.05, loss="wrong-stop")
-    said = certify(made, made, 1, asked).questions_needed
-    assert said is not None
-    assert 118 <= said <= 122
-    for size, passes in ((said // 2 + 1, True), (50, False)):
-        more = half([[1] * size, [2] * size], np.ones((size, 2)))
-        assert certify(more, more, 1, asked).fell_back is not passes
+def test_by_default_all_that_varies_and_does_not_know_later_rounds() -> None:
+    """A recorded signal equal to the next round's margin is left out, and that is said."""
+    made = []
+    for record in records(count=120):
+        table = signal_table(to_trace_set([record]), [MARGIN]).signal(MARGIN)[0]
+        rounds = tuple(
+            dataclasses.replace(
+                each,
+                signals={
+                    **each.signals,
+                    "peek": float(table[t + 1]) if t + 1 < len(table) else math.nan,
+                    "still": 0.5,
+                },
+            )
+            for t, each in enumerate(record.rounds)
+        )
+        made.append(dataclasses.replace(record, rounds=rounds))
+    found = fitted(to_trace_set(made))
+    assert not any("peek" in rule or "still" in rule for rule in found.rules)
+    assert any("own" in rule for rule in found.rules)
+    assert any("'peek'" in note and "later rounds" in note for note in found.notes)
+    for name, said in (("peek", "knows later rounds"), ("still", "is 0.5 in every round")):
+        with pytest.raises(UsageError, match=said):
+            fitted(to_trace_set(made), family={"signals": (name,)})
+
+
+def test_a_signal_at_its_bound_leaves_the_fixed_budgets() -> None:
+    """19 of 20 values are 1, the greatest overlap there is: no quantile can be passed."""
+    made = []
+    for number, record in enumerate(records(count=80)):
+        rounds = tuple(
+            dataclasses.replace(each, signals={"overlap": 1.0 if number % 20 or t else 0.5})
+            for t, each in enumerate(record.rounds)
+        )
+        rounds = tuple(dataclasses.replace(each, passages=None) for each in rounds)
+        made.append(dataclasses.replace(record, rounds=rounds))
+    found = fitted(to_trace_set(made), family={"signals": ("overlap",)})
+    assert found.rules == tuple(f"round >= {k}" for k in (1, 2, 3, 4))
+    assert any("no quantile of overlap" in note for note in found.notes)
+
+
+# --- records that are not tidy -------------------------------------------------------------------
+def test_questions_of_different_lengths_lose_against_their_own_last_round() -> None:
+    made = [
+        dataclasses.replace(each, rounds=each.rounds[:2]) if number % 3 == 0 else each
+        for number, each in enumerate(records())
+    ]
+    found = fitted(to_trace_set(made), family={"family": "fixed"}, promise={"max_loss": 0.35})
+    assert any("134 questions were recorded to fewer than 4 rounds" in note for note in found.notes)
+    given = to_trace_set(made)
+    scored = Measures(given).scores()
+    rows = np.arange(given.n_questions)
+    stops = stop_rounds(found.policy, given)
+    loss = (scored.f1[rows, given.last_rounds - 1] - scored.f1[rows, stops - 1]).mean()
+    halves = found.outcome.learned_loss, found.outcome.tested_loss
+    chosen = found.outcome.chosen
+    assert loss == pytest.approx((halves[0][chosen] + halves[1][chosen]) / 2)
+
+
+def test_unlabelled_questions_are_left_out_and_counted() -> None:
+    made = [
+        dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=()))
+        if number % 4 == 0
+        else each
+        for number, each in enumerate(records())
+    ]
+    found = fitted(to_trace_set(made), family=OWN)
+    assert any("100 questions without gold answers were left out" in n for n in found.notes)
+    assert sum(found.policy.guarantee["questions"].values()) == 300
+    assert found.policy.fitted_on["labelled"] == 300
+
+
+@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
+def test_four_labelled_questions_are_the_fewest() -> None:
+    found = fitted(traces(count=4), family={"family": "fixed"})
+    assert found.outcome.fell_back
+    assert found.policy.rule == "round >= 4"
+    with pytest.raises(UsageError, match=r"at least 4 labelled questions in split 'tune'.*found 3"):
+        fitted(traces(count=3), family={"family": "fixed"})
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"max_loss": 0.0}, "no sample can show"),
-        ({"max_loss": -0.1}, "no sample can show"),
-        ({"max_loss": 1.0}, "nothing to certify"),
-        ({"max_loss": float("nan")}, "above 0 and below 1"),
-        ({"confidence": 0.0}, "confidence must lie above 0 and below 1"),
-        ({"confidence": 1.0}, "confidence must lie above 0 and below 1"),
-        ({"confidence": float("nan")}, "confidence must lie above 0 and below 1"),
-        ({"loss": "big"}, "unknown 'big'"),
-        ({"correction": "none"}, "unknown 'none'"),
+        ({"family": {"family": "all"}}, "unknown family 'all'; known: rule, thresholds, fixed"),
+        ({"family": {"levels": 0}}, "at least 1"),
+        ({"family": {"signals": ()}}, "name at least one signal"),
+        ({"family": {"signals": ("own", "own")}}, "named twice"),
+        ({"family": {"signals": ("nothing",)}}, "unknown signal 'nothing'"),
+        ({"family": {"family": "thresholds", "rule": "answer_stable"}}, "exactly one"),
+        ({"family": {"family": "thresholds", "thresholds": ()}}, "no threshold"),
+        ({"family": {"family": "thresholds", "thresholds": (0.5, 1.5)}}, "can never hold"),
+        ({"cost": "usd"}, "no prices were given"),
+        ({"metric": "bleu"}, "unknown metric 'bleu'"),
+        ({"metric": "acc", "promise": {"loss": "wrong-stop"}}, "leave out --metric acc"),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        settings(**given)
+        fitted(traces(count=40), **given)
 
 
-def test_the_document_of_a_choice_is_strict() -> None:
-    learn, tested, full = world(1)
-    outcome: Certification = certify(learn, tested, full, settings())
-    listed = members_in_order(outcome, [f"m{n}" for n in range(12)])
-    assert [each["rule"] for each in listed] == [f"m{n}" for n in outcome.order]
-    assert describe(outcome)["tested"] == len(outcome.order)
-    json.dumps([listed, describe(outcome)], allow_nan=False)
+def test_a_missing_split_is_named() -> None:
+    with pytest.raises(DataError, match="splits found: tune"):
+        fitted(traces(count=10), split="dev")
 
 
-def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    learn, tested, full = world(1)
-    before = certify(learn, tested, full, settings(only_front=False))
-    monkeypatch.setattr("suffice.replay.choose.certified._BLOCK_CELLS", 700)
-    after = certify(learn, tested, full, settings(only_front=False))
-    np.testing.assert_allclose(after.p_values, before.p_values)
-    assert after.chosen == before.chosen
+def test_rules_over_the_round_alone() -> None:
+    found = fitted(
+        traces(),
+        family={"family": "thresholds", "rule": "round >= ?", "thresholds": (1.0, 3.0)},
+        promise={"max_loss": 0.35},
+    )
+    assert found.policy.rule == "round >= 3"
+    rates = fitted(
+        traces(),
+        family={"family": "thresholds", "rule": "base_rate() > ?", "thresholds": (0.6,)},
+        promise={"max_loss": 0.35},
+    )
+    assert rates.policy.rule in {"base_rate() > 0.6", "round >= 3"}
 
 
-def test_halves_are_not_changed() -> None:
-    learn, tested, full = world(1)
-    copies: list[NDArray[Any]] = [learn.scores.copy(), tested.stops.copy()]
-    certify(learn, tested, full, settings())
-    np.testing.assert_array_equal(learn.scores, copies[0])
-    np.testing.assert_array_equal(tested.stops, copies[1])
+# --- the policy ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("max_loss", [0.1, 1e-6])
+def test_it_is_named_certified_also_when_it_fell_back(max_loss: float, tmp_path: Path) -> None:
+    found = fitted(traces(), family=OWN, promise={"max_loss": max_loss})
+    assert found.outcome.fell_back == (max_loss < 0.01)
+    file = save_policy(found.policy, tmp_path / "p.json", max_rounds=4)
+    given = traces(seed=2)
+    result = replay(
+        given,
+        named_policies(given, [str(file), "fixed-4"]),
+        ReplaySettings(baseline="fixed-4", resamples=5),
+    )
+    assert [each.name for each in result.policies] == ["certified", "fixed-4"]
+    if found.outcome.fell_back:
+        assert result.policies[0].f1 == result.policies[1].f1
+        assert result.policies[0].mean_rounds == 4.0
+    else:
+        assert result.policies[0].mean_rounds < 3.5
+
+
+def test_the_file_keeps_the_promise_and_the_hash_ignores_it(tmp_path: Path) -> None:
+    found = fitted(traces(), family=OWN)
+    file = save_policy(found.policy, tmp_path / "p.json")
+    document = json.loads(file.read_text(), parse_constant=pytest.fail)
+    assert document["kind"] == "certified"
+    assert document["guarantee"] == dict(found.policy.guarantee)
+    assert document["guarantee"]["max_loss"] == 0.1
+    assert document["guarantee"]["fell_back"] is False
+    assert 0 < document["guarantee"]["p_value"] <= 0.05
+    read = load_policy(file).policy
+    assert policy_hash(read) == policy_hash(found.policy)
+    other = dataclasses.replace(found.policy, guarantee={})
+    assert policy_hash(other) == policy_hash(found.policy)
+    moved = dataclasses.replace(found.policy, rule="own > 9")
+    assert policy_hash(moved) != policy_hash(found.policy)
+
+
+# --- real traces ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("family", ["fixed", "thresholds", "rule"])
+@pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
+def test_every_family_on_real_rounds(
+    data_folder: Path, family: str, loss: Any, tmp_path: Path
+) -> None:
+    """49 labelled questions prove nothing: all fall back, and say how many would be needed."""
+    qwen = read_traces(data_folder / "traces" / "hotpotqa_qwen1.5b.parquet")
+    found = fitted(qwen, family={"family": family}, promise={"max_loss": 0.02, "loss": loss})
+    assert found.outcome.fell_back
+    assert found.policy.rule == "round >= 5"
+    needed = found.policy.guarantee["questions_needed"]
+    assert needed is None or needed > 49
+    json.dumps(found.to_json(), allow_nan=False)
+    assert load_policy(save_policy(found.policy, tmp_path)).policy == found.policy
+
+
+def test_three_routes(data_folder: Path) -> None:
+    """Stopping when the answer repeats loses nothing there, and 3,000 questions show it."""
+    routes = read_traces(data_folder / "traces" / "routes_llama8b_dev.parquet")
+    for family in ("rule", "thresholds"):
+        found = fitted(
+            routes,
+            family={"family": family, "rule": "answer_stable and answer_similarity_seq > ?"},
+            promise={"max_loss": 0.02},
+            cost="rounds",
+        )
+        assert not found.outcome.fell_back
+        assert found.policy.guarantee["mean_cost"] < 2.7
+    fixed = fitted(routes, family={"family": "fixed"}, promise={"max_loss": 0.02}, cost="rounds")
+    assert fixed.outcome.fell_back
+    assert "more questions would not help" in fixed.outcome.reason

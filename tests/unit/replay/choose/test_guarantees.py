@@ -7,8 +7,8 @@ from typing import Any
 
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose.guarantees import Guarantee, guarantees
-from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import NamedPolicy
 from suffice.testing.traces import make_record, to_trace_set
 
 
@@ -16,8 +16,8 @@ def read(terms: dict[str, Any], fitted_on: dict[str, Any]) -> tuple[Guarantee, .
     policy = RulePolicy(rule="round >= 2", guarantee=terms, fitted_on=fitted_on)
     traces = to_trace_set([make_record("q", ["a", "a"], gold=["a"])])
     built = [
-        Candidate(name="p", kind="certified", preset=None, policy=policy),
-        Candidate(name="plain", kind="rule", preset=None, policy=RulePolicy(rule="round >= 1")),
+        NamedPolicy(name="p", kind="certified", preset=None, policy=policy),
+        NamedPolicy(name="plain", kind="rule", preset=None, policy=RulePolicy(rule="round >= 1")),
     ]
     return guarantees(replay(traces, built, ReplaySettings(baseline="p", resamples=5)))
 

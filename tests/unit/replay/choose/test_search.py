@@ -15,8 +15,8 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.replay.choose.search import search
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
-from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
@@ -327,7 +327,7 @@ def test_six_signals(form: str, count: int) -> None:
 
 
 def replayed(traces: TraceSet, rules: list[str]) -> list[Any]:
-    named = candidates(traces, ["fixed-1"], rules)
+    named = named_policies(traces, ["fixed-1"], rules)
     result = replay(
         traces.only_split("eval"), named, ReplaySettings(baseline="fixed-1", resamples=2)
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.replay.run.candidates import Candidate
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import NamedPolicy
 from suffice.testing.traces import make_record, to_trace_set
 
 
 def told(policy: RulePolicy, *answers: str) -> ReportData:
     traces = to_trace_set([make_record("q", answers, gold=["none"])])
-    candidate = Candidate(name="p", kind=policy.kind, preset=None, policy=policy)
+    candidate = NamedPolicy(name="p", kind=policy.kind, preset=None, policy=policy)
     result = replay(traces, [candidate], ReplaySettings(baseline="p", resamples=10))
     return report_data(traces, result)
 

@@ -20,8 +20,8 @@ from suffice.pipelines.live.controller import Controller
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import StopPolicy
-from suffice.replay.run.candidates import Candidate, candidates
 from suffice.replay.run.engine import ReplaySettings, replay, stop_rounds
+from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.scoring import accuracy, exact_match, f1_score
 from suffice.testing.traces import make_record, question_records, to_trace_set
@@ -62,7 +62,7 @@ def live_stop(policy: StopPolicy, record: QuestionRecord) -> int | None:
     return None
 
 
-def twin_stop(each: Candidate, record: QuestionRecord, budget: int) -> tuple[int, bool]:
+def twin_stop(each: NamedPolicy, record: QuestionRecord, budget: int) -> tuple[int, bool]:
     """(round taken, whether a later one was wanted)."""
     last = len(record.rounds)
     gold = record.gold.answers
@@ -97,7 +97,9 @@ def twin_calls(usage: Usage, samples: int, *, sampled: bool, judged: bool) -> in
     return None if usage.judge_calls is None else calls + usage.judge_calls
 
 
-def twin_costs(each: Candidate, record: QuestionRecord, any_samples: bool) -> list[dict[str, Any]]:
+def twin_costs(
+    each: NamedPolicy, record: QuestionRecord, any_samples: bool
+) -> list[dict[str, Any]]:
     rows = []
     for finished in record.rounds:
         usage, drawn = finished.usage, len(finished.samples or ())
@@ -155,7 +157,9 @@ def twin_derived(row: dict[str, Any], own_prompt: int | None) -> dict[str, Any]:
     }
 
 
-def check_against_twin(found: PolicyResult, each: Candidate, records: list[QuestionRecord]) -> None:
+def check_against_twin(
+    found: PolicyResult, each: NamedPolicy, records: list[QuestionRecord]
+) -> None:
     budget = max(len(record.rounds) for record in records)
     stops = [twin_stop(each, record, budget) for record in records]
     assert found.stops.tolist() == [stop for stop, _ in stops]
@@ -219,7 +223,7 @@ def run(
     rules: tuple[str, ...],
     model: CostModel | None = None,
 ) -> tuple[Any, ReplayResult]:
-    built = candidates(traces, names, rules)
+    built = named_policies(traces, names, rules)
     settings = ReplaySettings(baseline=built[0].name, cost_model=model or CostModel())
     return built, replay(traces, built, settings)
 
@@ -321,7 +325,7 @@ def test_any_known_cost_can_be_the_axis(name: str) -> None:
     first = make_record("a", ["x", "x", "x"], gold=["x"])
     second = make_record("b", ["y", "x", "x"], gold=["x"])
     traces = to_trace_set([first, second])
-    built = candidates(traces, ["fixed-1", "oracle-em"])
+    built = named_policies(traces, ["fixed-1", "oracle-em"])
     result = replay(traces, built, ReplaySettings(baseline="fixed-1", cost=name))
     per_round = {
         "prompt_tokens": (100, 200, 300),
@@ -356,7 +360,7 @@ def test_an_axis_weighs_what_a_policy_reads() -> None:
     ]
     record = dataclasses.replace(make_record("a", [], gold=["y"]), rounds=tuple(rounds))
     traces = to_trace_set([record])
-    built = candidates(traces, ["fixed-2"], ["self_consistency > 0.5 and round == 2"])
+    built = named_policies(traces, ["fixed-2"], ["self_consistency > 0.5 and round == 2"])
     gains = {}
     for name in ("rounds", "prompt_tokens"):
         result = replay(traces, built, ReplaySettings(baseline="fixed-2", cost=name))
@@ -371,7 +375,7 @@ def test_an_axis_that_is_not_recorded_is_refused() -> None:
     record = make_record("a", ["x", "y"], gold=["y"])
     short = (record.rounds[0], dataclasses.replace(record.rounds[1], usage=Usage(llm_calls=1)))
     traces = to_trace_set([dataclasses.replace(record, rounds=short)])
-    built = candidates(traces, ["fixed-1"])
+    built = named_policies(traces, ["fixed-1"])
     for name, said in {
         "retrievals": "fixed-k: cost 'retrievals' is unknown: memory has no column 'retrievals'; known",
         "cached_tokens": "column 'cached_tokens' is null in 1 of 2 rounds of memory, first in round 2 "
@@ -389,7 +393,7 @@ def test_an_axis_unknown_for_one_policy_names_it() -> None:
         for each in make_record("a", ["x", "y"], gold=["y"]).rounds
     )
     traces = to_trace_set([dataclasses.replace(make_record("a", []), rounds=rounds)])
-    built = candidates(traces, ["fixed-1"], ["judge_support > 3"])
+    built = named_policies(traces, ["fixed-1"], ["judge_support > 3"])
     with pytest.raises(
         UsageError, match=r"judge_support > 3: cost 'llm_calls' is unknown.*judge_calls"
     ):
@@ -403,7 +407,7 @@ def test_the_document_states_the_cost_and_what_priced_it() -> None:
         for r in record.rounds
     )
     traces = to_trace_set([dataclasses.replace(record, rounds=rounds)])
-    built = candidates(traces, ["fixed-1"])
+    built = named_policies(traces, ["fixed-1"])
     plain = replay(traces, built, ReplaySettings(baseline="fixed-1"))
     document = plain.to_json(per_question=True)
     assert (document["cost"], document["prices"]) == ("llm_calls", None)
@@ -435,9 +439,9 @@ def test_rounds_past_the_record_are_counted_and_noted() -> None:
 
 def test_policies_with_their_own_settings_do_not_share_signals() -> None:
     made = [make_record("a", ["no idea", "no idea", "Oslo"], gold=["Oslo"])]
-    usual = Candidate(name="1", kind="rule", preset=None, policy=RulePolicy(rule="not abstained"))
+    usual = NamedPolicy(name="1", kind="rule", preset=None, policy=RulePolicy(rule="not abstained"))
     mine = RulePolicy(rule="not abstained", abstention=("no idea",))
-    both = [usual, Candidate(name="2", kind="rule", preset=None, policy=mine)]
+    both = [usual, NamedPolicy(name="2", kind="rule", preset=None, policy=mine)]
     result = replay(to_trace_set(made), both, ReplaySettings(baseline="1"))
     assert [each.stops.tolist() for each in result.policies] == [[1], [3]]
     assert stop_rounds(mine, to_trace_set(made)).tolist() == [3]
@@ -447,7 +451,7 @@ def test_policies_with_their_own_settings_do_not_share_signals() -> None:
 def test_an_unknown_baseline_is_refused() -> None:
     traces = to_trace_set([make_record("a", ["x"])])
     with pytest.raises(UsageError, match="baseline 'fixed-3' is not among fixed-1"):
-        replay(traces, candidates(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-3"))
+        replay(traces, named_policies(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-3"))
 
 
 def test_unlabelled_questions_are_replayed_but_not_scored() -> None:
@@ -469,7 +473,7 @@ def test_unlabelled_questions_are_replayed_but_not_scored() -> None:
 
 def test_f1_kind_changes_f1_alone() -> None:
     traces = to_trace_set([make_record("a", ["yes indeed"], gold=["yes"])])
-    built = candidates(traces, ["fixed-1"])
+    built = named_policies(traces, ["fixed-1"])
     kinds: list[Any] = ["hotpotqa", "squad"]
     hotpotqa, squad = (
         replay(traces, built, ReplaySettings(baseline="fixed-1", f1_kind=kind)).policies[0]

@@ -13,8 +13,8 @@ import pytest
 from tests.html_reader import Page
 
 from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import named_policies
 from suffice.report.page.report import render_report
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Usage
@@ -279,7 +279,7 @@ def test_a_report_of_real_traces(qwen_traces: Path) -> None:
     names = ["fixed-1", "fixed-3", "fixed-5", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
     chosen = traces.only_split("eval")
     settings = ReplaySettings(baseline="fixed-3", split="eval")
-    data = report_data(chosen, replay(chosen, candidates(traces, names), settings))
+    data = report_data(chosen, replay(chosen, named_policies(traces, names), settings))
     page = Page.of(render_report(data))
     assert {tag for tag, _ in page.tags} <= TAGS
     document = json.loads(page.raw["application/json"])

@@ -13,8 +13,8 @@ from tests.studies.micp import sampled_records
 
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.replay.diagnose.question_histories import report_data
-from suffice.replay.run.candidates import candidates
 from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import named_policies
 from suffice.report.draw.marks import marked
 from suffice.report.page.report import render_report
 from suffice.report.sections.answer_sets import answer_sets_section
@@ -89,7 +89,7 @@ def test_what_the_filter_keeps_is_shown() -> None:
 def test_a_report_without_sets_has_no_such_section() -> None:
     traces = to_trace_set(RECORDS)
     result = replay(
-        traces, candidates(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-1", resamples=5)
+        traces, named_policies(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-1", resamples=5)
     )
     assert answer_sets_section(marked(result)) is None
     text = render_report(report_data(traces, result))

@@ -6,9 +6,10 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from suffice.errors import UsageError
+from suffice.options import Option
 from suffice.trace.plans.records import PlanGold, PlanTask
 from suffice.trace.rounds.records import Passage
 
@@ -115,11 +116,20 @@ class BenchmarkSettings:
         When a number is outside its range.
     """
 
-    seed: int = 42
+    seed: Annotated[
+        int,
+        Option(name="benchmark-seed", metavar="S", at_least=0, help="of tasks and documents"),
+    ] = 42
     tasks: int = 50
     hard_small: int = 20
     documents: int = 450
-    gap: float = DEFAULT_GAP
+    gap: Annotated[
+        float,
+        Option(
+            metavar="G",
+            help="how far the documents that matter are from their task in words, in [0, 1]",
+        ),
+    ] = DEFAULT_GAP
 
     def __post_init__(self) -> None:
         for name in ("seed", "tasks", "hard_small", "documents"):

@@ -3,97 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from suffice.bench.hidden_constraints.checker import CHECKER, satisfies
+from suffice.bench.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from suffice.bench.hidden_constraints.found import (
     HiddenConstraintsStudy,
     Recall,
     StepTrace,
     Variant,
+    study_notes,
 )
-from suffice.bench.hidden_constraints.judge import Agreement, agreement
+from suffice.bench.hidden_constraints.judge import Agreement, LLMJudge, agreement
 from suffice.bench.hidden_constraints.oracle import oracle_rank
-from suffice.bench.hidden_constraints.run_plan import (
+from suffice.bench.hidden_constraints.page import hidden_constraints_page
+from suffice.bench.hidden_constraints.runs import (
+    REGIMES,
     VANILLA,
+    HiddenConstraintsSettings,
     Players,
     built_retrievers,
+    gate_agent,
     jobs_of,
     published_gate,
     run_document,
     variants,
 )
 from suffice.bench.hidden_constraints.scores import Board, contrasts, step_trace
-from suffice.bench.hidden_constraints.settings import (
-    HiddenConstraintsSettings,
-)
+from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
+from suffice.bench.study import ModelAccess, Options, Request, Study
+from suffice.errors import InternalError, UsageError
+from suffice.options import Option
+from suffice.pipelines.models import connect_detector, connect_encoder
+from suffice.pipelines.planning.agent import PlanningSettings
 from suffice.pipelines.planning.controls import GATED
 from suffice.pipelines.planning.recorder import UNREADABLE, PlanRecorderSettings, record_plans
 from suffice.pipelines.record.session import Progress, RecordSummary
+from suffice.policies.file import load_policy
+from suffice.policies.gate.policy import GatePolicy
+from suffice.policies.gate.settings import MARKERS, GateSettings
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever, Verdict
+from suffice.replay.run.answer_sets import Resampling
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
-
-
-def study_notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> HiddenConstraintsStudy:
-    """The study with its notes."""
-    return replace(study, notes=tuple(_notes(study, summary)))
-
-
-def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[str]:
-    settings = study.settings
-    if GATED in settings.agents:
-        for each in published_gate(settings).unreachable:
-            yield f"the published gate: {each}"
-    for name, gate in settings.gates.items():
-        for each in gate.unreachable:
-            yield f"the gate {name}: {each}"
-    cells = (*study.cells, *(each.cell for each in study.variants))
-    failed = sum(cell.failed for cell in cells)
-    if failed:
-        kept = "; their reasons are in plans/failures.jsonl, and running the same again tries them again"
-        yield f"{failed} runs failed and enter no mean" + (kept if settings.folder else "")
-    if summary.recorded == 0 and summary.failed == 0:
-        yield "nothing was run anew: all runs were recorded before"
-    yield from _of_the_model(study)
-    for asked in study.recalls:
-        found = [cell.mean("covered") for cell in study.cells if cell.retriever == asked.retriever]
-        if found and not any(found):
-            yield (
-                f"with {asked.retriever} no run retrieved a document that carries its constraint: semantic "
-                "success is what a plan gets right unread"
-            )
-    if study.contrasts and failed:
-        yield "tasks without a run of every agent and retriever are left out of all differences"
-
-
-def _of_the_model(study: HiddenConstraintsStudy) -> Iterator[str]:
-    leaked = [c for c in study.cells if c.agent == VANILLA and (c.mean("proxy") or 0.0) > 0.0]
-    if leaked:
-        yield (
-            f"{VANILLA} names {leaked[0].mean('proxy'):.0%} of the tokens without ever retrieving: they leak"
-        )
-    malformed = [cell.mean("malformed") or 0.0 for cell in study.cells]
-    if malformed and max(malformed) > 0.0:
-        worst = max(study.cells, key=lambda cell: cell.mean("malformed") or 0.0)
-        yield (
-            f"the final JSON could not be read in up to {max(malformed):.0%} of the runs "
-            f"({worst.agent}, {worst.retriever or 'no retriever'}); the steps as drafted are judged there"
-        )
-    judged = study.agreement
-    if judged is not None and judged.unreadable:
-        yield f"{judged.unreadable} verdicts of the judge could not be read and count as not satisfied"
-    if study.settings.seeds == 1:
-        yield "one seed: no interval over seeds"
-
 
 _RECALL_AT = (1, 5, 10)
 _PLANS = "plans"
@@ -193,7 +152,7 @@ def _found(
     tasks = made.subset(settings.subset)[: settings.limit]
     seeds = range(settings.seed, settings.seed + settings.seeds)
     board = Board.of(plans.records, tasks, seeds)
-    draws = (settings.resamples, settings.seed)
+    draws = Resampling(resamples=settings.resamples, seed=settings.seed)
     cells = tuple(
         board.cell(agent, retriever, seeds=settings.seeds, draws=draws)
         for agent, retriever in _asked(settings)
@@ -273,7 +232,7 @@ def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
 
 
 def _variants(
-    settings: HiddenConstraintsSettings, board: Board, draws: tuple[int, int]
+    settings: HiddenConstraintsSettings, board: Board, draws: Resampling
 ) -> Iterator[Variant]:
     asked = variants(settings)
     retriever = settings.retrievers[0]
@@ -335,3 +294,140 @@ def _parsed(record: PlanRecord) -> Literal["json"] | None:
     """``None`` where the recorder noted that the judge's reply could not be read."""
     said = record.outcome.verdict
     return None if said is not None and said.startswith(UNREADABLE) else "json"
+
+
+# --- the command ----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a command says beside the settings: files and servers."""
+
+    encoder_model: Annotated[
+        str | None, Option(metavar="M", help="the embedding server's model name")
+    ] = None
+    gate: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="FILE",
+            repeats=True,
+            help="a gate's policy file, as 'suffice fit gate' writes it, for one more agent named after the "
+            "file and a hash of its numbers; may be given several times",
+        ),
+    ] = ()
+    judge: Annotated[
+        str | None,
+        Option(
+            metavar="URL",
+            help="a server's base URL, 'embedded', or 'checker' (words of the requirement in the plan, no "
+            "model); default: the planning model, of 'scripted' the checker",
+        ),
+    ] = None
+    judge_model: Annotated[
+        str | None,
+        Option(metavar="M", help="that server's model name, or a GGUF file for 'embedded'"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.judge_model is not None and self.judge in (None, CHECKER):
+            raise UsageError("--judge-model goes with --judge URL or --judge embedded")
+
+    @property
+    def gates(self) -> dict[str, GateSettings]:
+        """Gates by the name of their file, or of their folder, with a hash of their numbers."""
+        gates: dict[str, GateSettings] = {}
+        for path in self.gate:
+            policy = load_policy(path).policy
+            if not isinstance(policy, GatePolicy):
+                raise UsageError(
+                    f"--gate {path} holds a policy of kind {policy.kind!r}, and a gate is wanted; fit one "
+                    "with 'suffice fit gate PLANS --out gate.json'"
+                )
+            place = Path(path)
+            stem = place.resolve().parent.name if place.name == _WHOLE else place.stem
+            gates[gate_agent(stem, policy.settings)] = policy.settings
+        return gates
+
+
+_SCRIPTED = "scripted"
+_WHOLE = "policy.json"  # the main file of a policy that is a folder
+
+
+def _run(request: Request) -> HiddenConstraintsStudy | None:
+    models = request.model
+    if models is None:
+        raise InternalError("the experiment asks a model")
+    asked: Asked = request.read(Asked)
+    settings: HiddenConstraintsSettings = request.read(
+        HiddenConstraintsSettings, gates=asked.gates, folder=request.folder
+    )
+    made = generate(settings.benchmark)
+    who = _experimenters(models, asked, settings, made)
+    if request.folder is None:
+        request.say("without --out nothing is kept: if this is interrupted, it starts anew")
+    line = request.progress("runs finished")
+
+    def progress(now: Progress) -> None:
+        line.show(now.finished, now.planned, failed=now.failed)
+
+    return hidden_constraints_study(who, settings, progress, benchmark=made)
+
+
+def _experimenters(
+    models: ModelAccess, asked: Asked, settings: HiddenConstraintsSettings, made: Benchmark
+) -> Experimenters:
+    scripted = models.llm == _SCRIPTED  # which knows this benchmark
+    model = (
+        models.cached(ScriptedPlanner(made))
+        if scripted
+        else models.connect(models.llm, models.model)
+    )
+    judge: Judge
+    if asked.judge == CHECKER or (asked.judge is None and scripted):
+        judge, judge_name = CheckerJudge.of(task.constraint for task in made.tasks), CHECKER
+    else:
+        named = asked.judge
+        judge = LLMJudge(model if named is None else models.connect(named, asked.judge_model))
+        judge_name = judge.name
+    dense = any(REGIMES[name].retriever in ("dense", "hybrid") for name in settings.retrievers)
+    return Experimenters(
+        model=model,
+        judge=judge,
+        judge_name=judge_name,
+        encoder=connect_encoder(settings.encoder, asked.encoder_model) if dense else None,
+        detector=None if settings.detector == MARKERS else connect_detector(settings.detector),
+    )
+
+
+def _failure(study: HiddenConstraintsStudy, folder: Path | None) -> str | None:
+    cells = (*study.cells, *(variant.cell for variant in study.variants))
+    if not any(cell.failed for cell in cells):
+        return None
+    if folder is None:
+        return "some runs failed; with --out their reasons are kept, and running again retries them"
+    return f"some runs failed, see {folder / _PLANS}; run again to retry them"
+
+
+_BENCHMARK = ("subset", "limit")
+STUDY = Study(
+    description="Runs planning agents with every retriever on generated cloud tasks, each with one "
+    "constraint that 1 to 3 documents of the corpus carry, and judges the plans: semantic and proxy "
+    "success, documents read, coverage, recall, what retrieval allows and what control saves, "
+    "ablations and thresholds of the gate, and paired differences. With --out it can be gone on with: "
+    "run the same again, perhaps with more agents, retrievers, seeds or experiments.",
+    options=(
+        Options(settings=HiddenConstraintsSettings, without=(*_BENCHMARK, "detector")),
+        Options(settings=Asked, only=("encoder_model", "gate")),
+        Options(settings=HiddenConstraintsSettings, title="benchmark", only=_BENCHMARK),
+        Options(settings=BenchmarkSettings, title="benchmark"),
+        Options(settings=PlanningSettings, title="planning"),
+        Options(settings=HiddenConstraintsSettings, title="planning", only=("detector",)),
+        Options(settings=Asked, title="judge", only=("judge", "judge_model")),
+    ),
+    run=_run,
+    asks_model=True,
+    out="write hidden_constraints.json, hidden_constraints.html (a page with the figures), the benchmark "
+    "(tasks.jsonl, documents.jsonl) and every plan (DIR/plans); without it nothing is kept and an "
+    "interrupted experiment starts anew",
+    page=hidden_constraints_page,
+    wrote="; the plans are in {folder}/plans",
+    failure=_failure,
+)

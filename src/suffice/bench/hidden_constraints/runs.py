@@ -1,4 +1,4 @@
-"""The runs of the hidden-constraint experiment: which agent, retriever and seed on which task."""
+"""What the hidden-constraint experiment runs: its settings, and the runs that these ask for."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 from suffice._version import VERSION
-from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
+from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from suffice.bench.hidden_constraints.oracle import OracleRetriever
-from suffice.bench.hidden_constraints.settings import (
-    REGIMES,
-    HiddenConstraintsSettings,
-)
-from suffice.errors import SufficeWarning
+from suffice.errors import SufficeWarning, UsageError
+from suffice.options import Option, read_names
 from suffice.pipelines.models import reranker_name
-from suffice.pipelines.planning.agent import PlanningAgent
-from suffice.pipelines.planning.controls import GATED, AgentControl, agent_control, gated
+from suffice.pipelines.planning.agent import PlanningAgent, PlanningSettings
+from suffice.pipelines.planning.controls import AGENTS, GATED, AgentControl, agent_control, gated
 from suffice.pipelines.planning.recorder import PlanJob
 from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateSettings
+from suffice.policies.gate.settings import MARKERS, GateSettings
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Retriever
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
@@ -35,6 +32,178 @@ from suffice.retrieval.retrievers import (
 )
 from suffice.trace.rounds.records import Passage
 
+EXPERIMENTS = ("main", "ablations", "sweep")
+Subset = Literal["hard", "hard-small"]
+SUBSETS: tuple[Subset, ...] = get_args(Subset)
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """A retriever, and how many documents agents ask it for; a gate's most documents grow to it."""
+
+    retriever: str
+    k: int
+
+
+REGIMES: Mapping[str, Regime] = {
+    "tfidf": Regime("tfidf", 6),
+    "dense": Regime("dense", 6),
+    "dense-30": Regime("dense", 30),
+    "hybrid": Regime("hybrid", 6),
+    "oracle": Regime("oracle", 6),
+}
+"""By the name of ``--retrievers``; ``dense-30`` is the paper's "improved" one."""
+
+
+def read_agents(text: str) -> tuple[str, ...]:
+    """Agents by name, or all."""
+    return tuple(AGENTS) if text == "all" else read_names(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenConstraintsSettings:
+    """What is run.
+
+    Parameters
+    ----------
+    benchmark
+        How tasks and documents are generated.
+    subset
+        ``hard``: all tasks; ``hard-small``: the shorter ones.
+    limit
+        Only the first tasks of it; ``None``: all.
+    agents, retrievers
+        Of :data:`suffice.pipelines.planning.controls.AGENTS` and :data:`REGIMES`. ``vanilla`` runs once.
+    seeds, seed
+        How many times everything is drawn, and the first seed; each next one is 1 more.
+    experiments
+        Of :data:`EXPERIMENTS`. Ablations and sweep run the gate with the first retriever and seed.
+    gates
+        Gates besides the published one, by the name of their agent.
+    encoder
+        What the encoder of dense vectors is called.
+    detector
+        What the gates call who finds contradictions; ``markers`` is the published one.
+    planning
+        How plans are drafted.
+    resamples
+        Bootstrap draws over tasks.
+    folder
+        Keeps everything, so that the experiment can be gone on with.
+    """
+
+    benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
+    subset: Annotated[Subset, Option(help="which tasks (default: hard, all of them)")] = "hard"
+    limit: Annotated[
+        int | None,
+        Option(metavar="N", at_least=1, help="only the first N tasks of the subset (default: all)"),
+    ] = None
+    agents: Annotated[
+        tuple[str, ...],
+        Option(metavar="A,B,...", parse=read_agents, help=f"of {', '.join(AGENTS)} (default: all)"),
+    ] = tuple(AGENTS)
+    retrievers: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="A,B,...",
+            help=f"of {', '.join(REGIMES)}; dense-30 gives 30 documents, the others 6",
+        ),
+    ] = ("tfidf", "dense", "hybrid", "oracle")
+    seeds: Annotated[int, Option(metavar="N", at_least=1, help="how often all is drawn")] = 3
+    seed: Annotated[
+        int,
+        Option(
+            at_least=0,
+            help="of the first draws, each next one's is 1 more, and of the resampling",
+        ),
+    ] = 42
+    experiments: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="A,B,...",
+            help=f"of {', '.join(EXPERIMENTS)}; ablations and sweep run the published gate with the first "
+            "retriever in the first seed (default: all)",
+        ),
+    ] = EXPERIMENTS
+    gates: Mapping[str, GateSettings] = field(default_factory=dict)
+    encoder: Annotated[
+        str,
+        Option(metavar="E", help="of the dense and hybrid retrievers, as in 'suffice record'"),
+    ] = "minilm"
+    detector: Annotated[
+        str,
+        Option(
+            metavar="NAME_OR_PATH",
+            help="what finds contradictions: markers (the published words), learned (a small head on "
+            "MiniLM), a head's .safetensors file, or an entailment cross-encoder by folder or name",
+        ),
+    ] = MARKERS
+    planning: PlanningSettings = field(default_factory=PlanningSettings)
+    resamples: Annotated[
+        int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
+    ] = 1000
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("agents", tuple(AGENTS)),
+            ("retrievers", tuple(REGIMES)),
+            ("experiments", EXPERIMENTS),
+        ):
+            given = getattr(self, name)
+            unknown = [one for one in given if one not in known]
+            if unknown or not given:
+                found = f"found {unknown[0]!r}" if unknown else "found none"
+                raise UsageError(f"--{name} must be of {', '.join(known)}; {found}")
+            if len(set(given)) < len(given):
+                raise UsageError(f"--{name} names one twice: {', '.join(given)}")
+        if "main" not in self.experiments:
+            raise UsageError(
+                "--experiments must hold main: ablations and sweep are compared with its gate"
+            )
+        if self.experiments != ("main",) and GATED not in self.agents:
+            raise UsageError(
+                f"ablations and sweep are compared with {GATED}; add it to --agents, or type "
+                "--experiments main"
+            )
+        if self.subset not in SUBSETS:
+            raise UsageError(f"--subset must be one of {', '.join(SUBSETS)}, found {self.subset!r}")
+        self._check_gates()
+        for name in ("seeds", "resamples", "limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, found {value}")
+
+    def _check_gates(self) -> None:
+        for name, gate in self.gates.items():
+            if gate.detector != self.detector:
+                raise UsageError(
+                    f"the gate {name} goes by the detector {gate.detector!r}, and the experiment by "
+                    f"{self.detector!r}; type --detector {gate.detector}"
+                )
+            if name in AGENTS:
+                raise UsageError(f"a gate may not be called {name!r}, as an agent is")
+
+    def to_json(self) -> dict[str, Any]:
+        """What a figure needs to say of it."""
+        return {
+            "benchmark": asdict(self.benchmark),
+            "subset": self.subset,
+            "limit": self.limit,
+            "agents": list(self.agents),
+            "retrievers": list(self.retrievers),
+            "seeds": self.seeds,
+            "seed": self.seed,
+            "experiments": list(self.experiments),
+            "encoder": self.encoder,
+            "detector": self.detector,
+            "gates": sorted(self.gates),
+            "planning": asdict(self.planning),
+            "resamples": self.resamples,
+        }
+
+
+# --- the runs -------------------------------------------------------------------------------------
 VANILLA = "vanilla"
 ORACLE = "oracle"
 TAUS = ((0.1, 0.3), (0.2, 0.4), (0.3, 0.5), (0.4, 0.6), (0.5, 0.7), (0.7, 0.9))

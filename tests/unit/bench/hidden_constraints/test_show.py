@@ -10,17 +10,16 @@ from tests.studies.hidden_constraints import (
     made_study,
 )
 
-from suffice.bench.hidden_constraints.settings import (
+from suffice.bench.hidden_constraints.runs import (
     HiddenConstraintsSettings,
 )
-from suffice.bench.hidden_constraints.table import (
-    hidden_constraints_tables,
-    tables_of,
+from suffice.bench.hidden_constraints.show import (
+    figures_of,
 )
 
 
 def test_every_table_is_there_and_fits() -> None:
-    text = hidden_constraints_tables(made_study())
+    text = made_study().text()
     for part in (
         "Success, in percent.",
         "What it took, a task.",
@@ -50,7 +49,7 @@ def row(text: str, *starts: str) -> list[str]:
 
 
 def test_figures_stand_where_they_belong() -> None:
-    text = hidden_constraints_tables(made_study())
+    text = made_study().text()
     assert "2.0 +-4.3 [0.0, 10.0]" in text
     assert row(text, "Success", "- ")[:4] == ["-", "vanilla", "2.0", "+-4.3"]
     assert row(text, "What it took", "dense ")[:5] == [
@@ -91,18 +90,18 @@ def test_a_small_study_has_no_empty_table() -> None:
         agreement=None,
         notes=(),
     )
-    titles = [each.title.split()[0] for each in tables_of(study)]
+    titles = [each.title.split()[0] for each in figures_of(study)]
     assert titles == ["Success,", "What", "Coverage:", "Retrieval", "Retrieval", "Costs"]
-    assert "nan" not in hidden_constraints_tables(study)
+    assert "nan" not in study.text()
 
 
 def test_one_seed_has_no_spread() -> None:
     made = made_study()
     cell = replace(made.cells[0], measures={"semantic": about(0.5, None, most=1.0)})
-    text = hidden_constraints_tables(replace(made, cells=(cell, *made.cells[1:])))
+    text = replace(made, cells=(cell, *made.cells[1:])).text()
     assert row(text, "Success", "- ") == ["-", "vanilla", "50.0", "[42.0,", "58.0]", "-", "-"]
 
 
 def test_hostile_names_stay_text() -> None:
     made = replace(made_study(), model="a\x1b[31m", notes=("b\x1b[0m",))
-    assert "\x1b" not in hidden_constraints_tables(made)
+    assert "\x1b" not in made.text()

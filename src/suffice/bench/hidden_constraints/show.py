@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from suffice.bench.hidden_constraints.found import Cell, Estimate, HiddenConstraintsStudy
+from suffice.bench.hidden_constraints.found import AgentFigures, HiddenConstraintsStudy, TaskMean
 from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.results.formats import UNKNOWN, counted, percent
 from suffice.results.markup import visible
-from suffice.results.table import Cell as Shown
-from suffice.results.table import Column, Table, Value
+from suffice.results.table import Cell, Column, Table, Value
 
 ORACLE = "oracle"
 _SCORES = ("semantic", "proxy", "grounded_proxy")
@@ -20,22 +19,19 @@ _RETRIEVER = Column(name="retriever", most=16, once=True)
 _AGENT = Column(name="agent", most=16)
 
 
-def hidden_constraints_tables(study: HiddenConstraintsStudy) -> str:
-    """Every table under its title; without colour codes or a final line feed."""
-    said = [
-        *(() if study.agreement is None else (agreed(study.agreement),)),
-        *(f"Note: {note}" for note in study.notes),
-        explained(study),
-    ]
-    tables = (
-        Table(name="study", title=f"Hidden constraints: {of_what(study)}"),
-        *tables_of(study),
-        *(Table(name="words", title=text) for text in said),
-    )
-    return "\n\n".join(table.text() for table in tables)
-
-
 def tables_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
+    """Every table that has rows, what the study is before and what its figures are after them."""
+    said = [*(() if study.agreement is None else (agreed(study.agreement),)), explained(study)]
+    notes = [f"Note: {note}" for note in study.notes]
+    return (
+        Table(name="study", title=f"Hidden constraints: {of_what(study)}"),
+        *figures_of(study),
+        *([Table(name="notes", notes=notes)] if notes else []),
+        *(Table(name="explanation", title=text) for text in said),
+    )
+
+
+def figures_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
     """The tables that have rows."""
     tables = (
         _estimates(study, "Success, in percent.", _SCORES),
@@ -80,12 +76,12 @@ def explained(study: HiddenConstraintsStudy) -> str:
     )
 
 
-def estimate(found: Estimate | None, *, scale: float = 1.0, digits: int = 2) -> str:
+def estimate(found: TaskMean | None, *, scale: float = 1.0, digits: int = 2) -> str:
     """A mean with what the seeds and what the tasks say of it.
 
     >>> from suffice.numbers.intervals.bootstrap import Interval
     >>> interval = Interval(estimate=6.5, low=5.25, high=8.0)
-    >>> estimate(Estimate(mean=6.5, clustered=interval, seed_half_width=0.5))
+    >>> estimate(TaskMean(mean=6.5, clustered=interval, seed_half_width=0.5))
     '6.50 +-0.50 [5.25, 8.00]'
     """
     if found is None:
@@ -98,7 +94,7 @@ def estimate(found: Estimate | None, *, scale: float = 1.0, digits: int = 2) -> 
     return f"{scale * found.mean:z.{digits}f}{spread} [{low}, {high}]"
 
 
-def percent_estimate(found: Estimate | None) -> str:
+def percent_estimate(found: TaskMean | None) -> str:
     """The same of a share, in percent."""
     return estimate(found, scale=100.0, digits=1)
 
@@ -116,7 +112,7 @@ def agreed(found: Agreement) -> str:
 
 
 # --- tables ---------------------------------------------------------------------------------------
-def _cells(study: HiddenConstraintsStudy) -> Iterator[tuple[tuple[str, str], Cell]]:
+def _cells(study: HiddenConstraintsStudy) -> Iterator[tuple[tuple[str, str], AgentFigures]]:
     """Cells with their names, by the retriever in the order asked for."""
     for retriever in (None, *study.settings.retrievers):
         for cell in study.cells:
@@ -128,7 +124,7 @@ def _of_cells(
     study: HiddenConstraintsStudy,
     name: str,
     title: str,
-    *columns: tuple[Column, Callable[[Cell], Value]],
+    *columns: tuple[Column, Callable[[AgentFigures], Value]],
 ) -> Table:
     """A table with a row a cell."""
     return Table(
@@ -152,13 +148,13 @@ def _estimates(study: HiddenConstraintsStudy, title: str, measures: Sequence[str
     short = {"grounded_proxy": "grounded proxy", "documents_read": "documents"}
     shares = measures == _SCORES
 
-    def value(measure: str) -> Callable[[Cell], Value]:
-        def of(cell: Cell) -> Value:
+    def value(measure: str) -> Callable[[AgentFigures], Value]:
+        def of(cell: AgentFigures) -> Value:
             measured = cell.measures.get(measure)
             if measured is None:
                 return None
             shown = percent_estimate(measured) if shares else estimate(measured)
-            return Shown(measured.clustered, shown)
+            return Cell(measured.clustered, shown)
 
         return of
 
@@ -330,6 +326,6 @@ def _costs(study: HiddenConstraintsStudy) -> Table:
         (Column(name="runs", kind="count"), lambda cell: cell.runs),
         (
             Column(name="failed", kind="count"),
-            lambda cell: cell.failed if cell.failed else Shown(0, ""),
+            lambda cell: cell.failed if cell.failed else Cell(0, ""),
         ),
     )

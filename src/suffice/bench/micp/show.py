@@ -1,20 +1,181 @@
-"""The evaluation of MiCP as one page: coverage, rounds and retention against target, with bands."""
+"""The evaluation of MiCP as tables, and as one page with its figures: bands over divisions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
-from suffice.bench.micp.found import BASELINE, WAYS, MiCPStudy, MiCPTraces
-from suffice.bench.micp.table import OURS, named, of_what, target
+from suffice.bench.micp.found import BASELINE, WAYS, MiCPCell, MiCPStudy, MiCPTraces, Way
 from suffice.bench.repetitions import Band, band, percent_band
+from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.method import Preset
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
 from suffice.report.page.frame import study_page
 from suffice.report.page.section import Block, Chart, columns, folded, listed, plain, stacked
-from suffice.results.formats import percent
+from suffice.results.formats import counted, percent
 from suffice.results.markup import Html, data_table, element, join, visible
+from suffice.results.table import Cell, Column, Table, Value
 
+OURS: Way = "composite"
+_ROUNDS = Column(name="rounds", kind="number", digits=2, interval=True)
+_COVERAGE = Column(name="coverage", head="coverage %", kind="percent", interval=True)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+def tables_of(study: MiCPStudy) -> tuple[Table, ...]:
+    """Of every trace set: ways to divide the budget, coverage against target, the passage filter."""
+    explained = Table(
+        name="explanation",
+        title="In brackets: least and greatest over divisions of the same questions, a band and no "
+        "confidence interval. Exact: 95% interval (Clopper and Pearson) of what the first division's "
+        "thresholds cover; the promise is about the mean over calibrations. Low objectives are good.",
+    )
+    return (*(table for traces in study.traces for table in _tables_of(study, traces)), explained)
+
+
+def _tables_of(study: MiCPStudy, traces: MiCPTraces) -> Iterator[Table]:
+    presets = study.settings.presets
+    yield Table(name="record", title=f"{named(traces)}: {of_what(study, traces)}")
+    yield from (_ways(study, traces, preset) for preset in presets)
+    yield from (_against_target(study, traces, preset) for preset in presets)
+    if traces.retention:
+        yield _filter(study, traces)
+    if traces.notes:
+        yield Table(name="notes", notes=[f"Note: {note}" for note in traces.notes])
+
+
+def named(traces: MiCPTraces) -> str:
+    """The file's name and, where the record states it, the pipeline."""
+    record = traces.record
+    pipeline = "" if record.pipeline is None else f" ({visible(record.pipeline)})"
+    return f"{visible(PurePath(record.source).name)}{pipeline}"
+
+
+def of_what(study: MiCPStudy, traces: MiCPTraces) -> str:
+    """Questions, rounds and divisions of a trace set in a sentence."""
+    record, seeds, parts = traces.record, study.settings, traces.parts
+    last = seeds.seed + seeds.divisions - 1
+    which = f"seed {seeds.seed}" if seeds.divisions == 1 else f"seeds {seeds.seed} to {last}"
+    return (
+        f"{counted(len(record.question_ids), 'labelled question')}, {parts[0]:,} to optimise, "
+        f"{parts[1]:,} to calibrate on, {parts[2]:,} to test; {record.rounds} rounds of "
+        f"{record.samples} samples; {counted(seeds.divisions, 'random division')} ({which})."
+    )
+
+
+def target(alpha: float) -> str:
+    """1 - alpha in percent.
+
+    >>> target(0.29)
+    '71'
+    """
+    return f"{100 * (1 - alpha):.6g}"
+
+
+_TARGET = Column(name="target", head="target %", kind="percent")
+
+
+def _target(alpha: float) -> Cell:
+    return Cell(1 - alpha, target(alpha))
+
+
+def _ways(study: MiCPStudy, traces: MiCPTraces, preset: Preset) -> Table:
+    alpha = study.settings.shown
+    measures = ("coverage", "mean_rounds", "set_size", "answer_rate", "objective")
+    cells = [traces.cell(alpha, preset, way) for way in WAYS]
+    return Table(
+        name=f"{preset}, ways",
+        title=f"{preset.capitalize()}, alpha {alpha:g}: by what the error budget is divided for.",
+        columns=[
+            Column(name="way", head="budget for"),
+            _COVERAGE,
+            _ROUNDS,
+            Column(name="set_size", head="set size", kind="number", digits=1, interval=True),
+            Column(
+                name="answer_rate", head="answer rate %", kind="percent", digits=0, interval=True
+            ),
+            Column(name="objective", kind="number", digits=2, interval=True),
+        ],
+        rows=[(cell.way, *(cell.band(measure) for measure in measures)) for cell in cells],
+    )
+
+
+def _against_target(study: MiCPStudy, traces: MiCPTraces, preset: Preset) -> Table:
+    rows = []
+    for alpha in study.settings.alphas:
+        ours, without = traces.cell(alpha, preset, OURS), traces.cell(alpha, preset, BASELINE)
+        rows.append(
+            (
+                _target(alpha),
+                ours.band("coverage"),
+                _exact(ours),
+                ours.band("mean_rounds"),
+                ours.band("set_size").mean,
+                without.band("coverage"),
+                without.band("set_size").mean,
+            )
+        )
+    return Table(
+        name=f"{preset}, coverage",
+        title=f"{preset.capitalize()}: coverage against target, budget divided for {OURS}.",
+        columns=[
+            _TARGET,
+            _COVERAGE,
+            Column(
+                name="exact",
+                head=f"seed {study.settings.seed} exact",
+                kind="percent",
+                interval=True,
+            ),
+            _ROUNDS,
+            Column(name="set_size", head="set size", kind="number", digits=2),
+            Column(name="no_stop", head="no stop: coverage", kind="percent", interval=True),
+            Column(name="no_stop_set_size", head="set size", kind="number", digits=2),
+        ],
+        rows=rows,
+    )
+
+
+def _exact(cell: MiCPCell) -> Cell:
+    first = cell.divisions[0]
+    low, high = first.exact
+    return Cell(
+        Interval(estimate=first.coverage, low=low, high=high), f"[{percent(low)}, {percent(high)}]"
+    )
+
+
+def _filter(study: MiCPStudy, traces: MiCPTraces) -> Table:
+    promised = {"published": "passages kept", "corrected": "all kept"}
+    other = {"published": ("all", "all kept"), "corrected": ("passages", "passages")}
+    presets = study.settings.presets
+    table_columns = [_TARGET]
+    for preset in presets:
+        head = f"{preset}: {promised[preset]}"
+        table_columns += [
+            Column(name=f"{preset}_promised", head=head, kind="percent", interval=True),
+            Column(name=f"{preset}_{other[preset][0]}", head=other[preset][1], kind="percent"),
+            Column(name=f"{preset}_shown", head="shown", kind="percent"),
+        ]
+    cells = {(cell.alpha, cell.preset): cell for cell in traces.retention}
+    rows = []
+    for alpha in study.settings.alphas:
+        row: list[Value] = [_target(alpha)]
+        for preset in presets:
+            cell = cells[alpha, preset]
+            rest = (cell.band(other[preset][0]), cell.band("shown"))
+            row += [cell.promised, *(None if one is None else one.mean for one in rest)]
+        rows.append(row)
+    return Table(
+        name="passage filter",
+        title="The passage filter, in percent: right passages kept (mean over questions), questions that "
+        "keep all of theirs, and passages still shown. Each preset promises its first column.",
+        columns=table_columns,
+        rows=rows,
+    )
+
+
+# --- page -----------------------------------------------------------------------------------------
 _COLOURS = {"published": "output", "corrected": "adaptive"}
 
 

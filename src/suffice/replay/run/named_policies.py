@@ -26,7 +26,7 @@ from suffice.trace.rounds.table import TraceSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class NamedPolicy:
     """A policy under its name; ``policy`` is ``None`` for an oracle and for the closed book.
 
     ``max_rounds`` is the budget its file states: a controller stops there, and so does the replay.
@@ -39,13 +39,13 @@ class Candidate:
     max_rounds: int | None = None
 
 
-def candidates(
+def named_policies(
     traces: TraceSet | Measures,
     names: Sequence[str],
     rules: Sequence[str] = (),
     *,
     fit_on: TraceSet | Measures | None = None,
-) -> tuple[Candidate, ...]:
+) -> tuple[NamedPolicy, ...]:
     """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
 
     Parameters
@@ -72,7 +72,7 @@ def candidates(
     return _numbered(built)
 
 
-def _numbered(built: list[Candidate]) -> tuple[Candidate, ...]:
+def _numbered(built: list[NamedPolicy]) -> tuple[NamedPolicy, ...]:
     seen: Counter[str] = Counter()
     numbered = []
     for each in built:
@@ -83,14 +83,14 @@ def _numbered(built: list[Candidate]) -> tuple[Candidate, ...]:
     return tuple(numbered)
 
 
-def _named(measures: Measures, fitting: Measures, name: str) -> Candidate:
+def _named(measures: Measures, fitting: Measures, name: str) -> NamedPolicy:
     if name == CLOSED_BOOK:
-        return Candidate(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
+        return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
-        return Candidate(name=name, kind="oracle", preset=None, policy=None)
+        return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
     ready = unfitted_policy(name)
     if ready is not None:
-        return Candidate(name=name, kind=ready.kind, preset=None, policy=ready)
+        return NamedPolicy(name=name, kind=ready.kind, preset=None, policy=ready)
     found = method_and_preset(name)
     if found is not None:
         method, preset = found
@@ -99,10 +99,10 @@ def _named(measures: Measures, fitting: Measures, name: str) -> Candidate:
         else:
             fitting = measures
         fitted = fit_method(method.name, fitting, preset, FIT_SPLIT)
-        return Candidate(name=name, kind=fitted.kind, preset=preset, policy=fitted)
+        return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted)
     if names_policy_file(name):
         file = load_policy(name)
-        return Candidate(
+        return NamedPolicy(
             name=file.policy.facts.name or file.policy.kind,
             kind=file.policy.kind,
             preset=file.policy.preset,
@@ -127,7 +127,7 @@ def _require_splits(traces: TraceSet, what: str, method: Method) -> None:
         )
 
 
-def _rule(measures: Measures, rule: str, fitting: Measures) -> Candidate:
+def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
     needs = rule_needs(rule)
     own = tuple(
         name
@@ -151,4 +151,4 @@ def _rule(measures: Measures, rule: str, fitting: Measures) -> Candidate:
             )
         data = fit_data(fitting, needs.signals, split=FIT_SPLIT)
     policy = fit_rule(rule, data, own_signals=own)
-    return Candidate(name=rule, kind=policy.kind, preset=None, policy=policy)
+    return NamedPolicy(name=rule, kind=policy.kind, preset=None, policy=policy)

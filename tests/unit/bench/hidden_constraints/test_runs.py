@@ -9,7 +9,8 @@ import pytest
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 from suffice.bench.hidden_constraints.oracle import OracleRetriever
-from suffice.bench.hidden_constraints.run_plan import (
+from suffice.bench.hidden_constraints.runs import (
+    HiddenConstraintsSettings,
     Players,
     gate_agent,
     jobs_of,
@@ -17,7 +18,6 @@ from suffice.bench.hidden_constraints.run_plan import (
     variants,
 )
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
-from suffice.bench.hidden_constraints.settings import HiddenConstraintsSettings
 from suffice.errors import SufficeWarning, UsageError
 from suffice.pipelines.planning.controls import AGENTS
 from suffice.policies.gate.settings import GateSettings

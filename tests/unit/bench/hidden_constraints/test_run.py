@@ -8,11 +8,11 @@ import pytest
 from suffice.bench.hidden_constraints.checker import CheckerJudge
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
-from suffice.bench.hidden_constraints.found import Cell, HiddenConstraintsStudy
+from suffice.bench.hidden_constraints.found import AgentFigures, HiddenConstraintsStudy
 from suffice.bench.hidden_constraints.judge import LLMJudge
+from suffice.bench.hidden_constraints.run import Experimenters, hidden_constraints_study
+from suffice.bench.hidden_constraints.runs import HiddenConstraintsSettings
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
-from suffice.bench.hidden_constraints.settings import HiddenConstraintsSettings
-from suffice.bench.hidden_constraints.study import Experimenters, hidden_constraints_study
 from suffice.errors import UsageError
 from suffice.protocols import Generation, GenerationRequest
 from suffice.trace.plans.file import read_plans
@@ -63,7 +63,7 @@ def studied(made: Benchmark, **changes: Any) -> HiddenConstraintsStudy:
     return found
 
 
-def cell(study: HiddenConstraintsStudy, agent: str, retriever: str | None) -> Cell:
+def cell(study: HiddenConstraintsStudy, agent: str, retriever: str | None) -> AgentFigures:
     [found] = [each for each in study.cells if (each.agent, each.retriever) == (agent, retriever)]
     return found
 

@@ -1,0 +1,318 @@
+"""Certified choice on halves made by hand: losses, what is tested, in which order, and why it fell back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.numbers.tests.p_values import (
+    betting_p_values,
+    binomial_p_values,
+    hoeffding_bentkus_p_values,
+)
+from suffice.replay.choose.learn_then_test import (
+    Certification,
+    CertifySettings,
+    Half,
+    certify,
+    describe,
+    members_in_order,
+)
+
+ROUNDS = 5
+
+
+def half(stops: Any, scores: Any, *, costs: Any = None, last: Any = None) -> Half:
+    stops, scores = np.asarray(stops, np.int16), np.asarray(scores, float)
+    return Half(
+        stops=stops,
+        scores=scores,
+        last=np.full(len(scores), scores.shape[1], np.int16)
+        if last is None
+        else np.asarray(last, np.int16),
+        costs=stops.mean(axis=1) if costs is None else np.asarray(costs, float),
+    )
+
+
+def world(
+    seed: int, questions: int = 300, members: int = 12, *, noise: float = 0.5
+) -> tuple[Half, Half, int]:
+    """Scores that rise with rounds; member m stops where a noisy look says so; the last never does."""
+    generator = np.random.default_rng(seed)
+    halves = []
+    for _ in range(2):
+        reached = generator.integers(1, ROUNDS + 2, questions)[:, None]
+        scores = (np.arange(1, ROUNDS + 1)[None, :] >= reached).astype(float)
+        stops = np.full((members, questions), ROUNDS, np.int16)
+        for member in range(members - 1):
+            look = scores + noise * generator.normal(size=scores.shape)
+            fires = look > 0.2 + 2.2 * member / members
+            stops[member] = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, ROUNDS)
+        halves.append(half(stops, scores))
+    return halves[0], halves[1], members - 1
+
+
+def settings(**given: Any) -> CertifySettings:
+    return CertifySettings(**{"max_loss": 0.1, "confidence": 0.9, **given})
+
+
+# --- losses and p-values -------------------------------------------------------------------------
+def test_losses_by_hand() -> None:
+    """Full budget 0.8, 0.5 and (two rounds recorded) 0.3; stops at rounds 1, 2 and 1."""
+    scores = [[0.2, 0.9, 0.8], [0.6, 0.1, 0.5], [1.0, 0.3, np.nan]]
+    made = half([[1, 2, 1], [3, 3, 2]], scores, last=[3, 3, 2])
+    both = np.array([0, 1])
+    drop = [[0.6, 0.0], [0.4, 0.0], [0.0, 0.0]]
+    np.testing.assert_allclose(made.losses(both, "drop"), drop)
+    signed = np.array([[0.6, 0.0], [0.4, 0.0], [-0.7, 0.0]])
+    np.testing.assert_allclose(made.losses(both, "signed"), (signed + 1) / 2)
+    right = half([[1, 1, 1, 1]], [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+    assert right.losses(np.array([0]), "wrong-stop").ravel().tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "limit", "test"),
+    [
+        ("signed", 0.55, betting_p_values),
+        ("drop", 0.1, hoeffding_bentkus_p_values),
+        ("wrong-stop", 0.1, binomial_p_values),
+    ],
+)
+@pytest.mark.parametrize("correction", ["fixed-sequence", "holm"])
+def test_each_loss_has_its_test_and_each_correction_its_rule(
+    loss: Any, limit: float, test: Any, correction: Any
+) -> None:
+    learn, tested, full = world(1)
+    asked = settings(loss=loss, correction=correction)
+    outcome = certify(learn, tested, full, asked)
+    order = outcome.order.tolist()
+    losses = tested.losses(outcome.order, loss)
+    p = (
+        betting_p_values(
+            losses,
+            limit,
+            delta=asked.delta,
+            prior_variance=learn.losses(outcome.order, loss).var(axis=0),
+            prior_weight=300.0,
+        )
+        if loss == "signed"
+        else test(losses, limit)
+    )
+    np.testing.assert_allclose(outcome.p_values[outcome.order], p)
+    expected = []
+    if correction == "fixed-sequence":
+        for number, value in zip(order, p.tolist(), strict=True):
+            if value > asked.delta:
+                break
+            expected.append(number)
+    else:
+        for step, place in enumerate(np.argsort(p, kind="stable").tolist()):
+            if p[place] > asked.delta / (len(p) - step):
+                break
+            expected.append(order[place])
+    assert sorted(expected) == np.flatnonzero(outcome.certified).tolist()
+    assert 0 < len(expected) < len(order)
+    assert outcome.costs[outcome.chosen] == min(outcome.costs[expected])
+    assert not outcome.fell_back
+    untested = sorted(set(range(len(outcome.costs))) - set(order))
+    assert np.isnan(outcome.p_values[untested]).all()
+
+
+# --- what is tested ------------------------------------------------------------------------------
+@pytest.mark.parametrize("only_front", [True, False])
+def test_the_testing_half_decides_neither_what_is_tested_nor_the_order(
+    only_front: bool,
+) -> None:
+    learn, tested, full = world(2)
+    asked = settings(only_front=only_front)
+    before = certify(learn, tested, full, asked)
+    generator = np.random.default_rng(0)
+    for _ in range(10):
+        changed = dataclasses.replace(
+            tested,
+            scores=generator.random(tested.scores.shape),
+            stops=generator.integers(1, ROUNDS + 1, tested.stops.shape).astype(np.int16),
+            costs=generator.random(tested.costs.shape),
+        )
+        after = certify(learn, changed, full, asked)
+        assert after.order.tolist() == before.order.tolist()
+        np.testing.assert_array_equal(after.learned_loss, before.learned_loss)
+        assert after.tested_loss.tolist() != before.tested_loss.tolist()
+
+
+def test_the_front_by_hand() -> None:
+    """Costs 1..5 with losses .3, .1, .2, .1, 0: the third and the fourth are beaten."""
+    questions = 100
+    scores = np.ones((questions, ROUNDS))
+    for number, loss in enumerate((0.3, 0.1, 0.2, 0.1)):
+        scores[: int(loss * questions), number] = 0.0
+    stops = np.repeat(np.arange(1, ROUNDS + 1)[:, None], questions, axis=1)
+    made = half(stops, scores)
+    outcome = certify(made, made, 4, settings())
+    assert sorted(outcome.order.tolist()) == [0, 1]
+    assert outcome.order.tolist() == [1, 0]  # safest first
+    everyone = certify(made, made, 4, settings(only_front=False))
+    assert sorted(everyone.order.tolist()) == [0, 1, 2, 3]
+    np.testing.assert_allclose(everyone.learned_loss, [0.3, 0.1, 0.2, 0.1, 0.0], atol=1e-12)
+
+
+def test_of_members_that_stop_alike_the_cheapest_is_tested() -> None:
+    """Member 0 reads samples and pays four times; member 2 never stops and so is the full budget."""
+    learn, tested, _ = world(3, members=4)
+    stops = [np.stack([h.stops[1], h.stops[1], h.stops[3], h.stops[3]]) for h in (learn, tested)]
+    costs = [np.array([4.0, 1.0, 1.0, 1.0]) * s.mean(axis=1) for s in stops]
+    halves = [
+        dataclasses.replace(h, stops=s, costs=c)
+        for h, s, c in zip((learn, tested), stops, costs, strict=True)
+    ]
+    outcome = certify(halves[0], halves[1], 3, settings(max_loss=0.5))
+    assert outcome.duplicates == 2
+    assert outcome.order.tolist() == [1]
+    assert outcome.chosen == 1
+
+
+def test_what_costs_no_less_than_the_full_budget_is_not_tested() -> None:
+    learn, tested, full = world(4)
+    dear = [dataclasses.replace(h, costs=np.append(h.costs[:-1] * 9, 5.0)) for h in (learn, tested)]
+    outcome = certify(dear[0], dear[1], full, settings())
+    assert len(outcome.order) == 0
+    assert outcome.fell_back
+    assert outcome.chosen == full
+    assert outcome.questions_needed is None
+    assert "no member costs less than the full budget" in outcome.reason
+    json.dumps([describe(outcome), members_in_order(outcome, ["x"] * 12)], allow_nan=False)
+
+
+def test_a_small_half_can_certify_a_member_that_gains_much() -> None:
+    """40 questions cannot show by betting that a loss of exactly 0 is below 0.01; a gain they can."""
+    generator = np.random.default_rng(6)
+    halves = []
+    for _ in range(2):
+        scores = np.stack([generator.random(40) < 0.9, generator.random(40) < 0.2], axis=1) * 1.0
+        halves.append(half([[1] * 40, [2] * 40], scores))
+    outcome = certify(halves[0], halves[1], 1, CertifySettings(max_loss=0.01))
+    assert betting_p_values(np.full((40, 1), 0.5), 0.505)[0] > 0.5
+    assert outcome.chosen == 0
+    assert not outcome.fell_back
+
+
+def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
+    """On the second half the member that looked safest fails; the next would have passed."""
+    learn, tested, full = world(7)
+    order = certify(learn, tested, full, settings()).order
+    bad = tested.stops.copy()
+    bad[order[0]] = 1
+    outcome = certify(learn, dataclasses.replace(tested, stops=bad), full, settings())
+    assert outcome.order.tolist() == order.tolist()
+    assert (outcome.p_values[order[1:]] <= 0.1).any()
+    assert outcome.fell_back
+    by_holm = certify(
+        learn, dataclasses.replace(tested, stops=bad), full, settings(correction="holm")
+    )
+    assert not by_holm.fell_back
+
+
+# --- falling back --------------------------------------------------------------------------------
+def needed(max_loss: float, loss: Any = "signed") -> int | None:
+    learn, tested, full = world(8, questions=40)
+    return certify(
+        learn, tested, full, CertifySettings(max_loss=max_loss, loss=loss)
+    ).questions_needed
+
+
+@pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
+def test_a_laxer_promise_needs_fewer_questions(loss: Any) -> None:
+    found = [needed(each, loss) for each in (0.005, 0.01, 0.02, 0.03, 0.05, 0.07)]
+    known = [each for each in found if each is not None]
+    assert len(known) >= 3
+    assert known == sorted(known, reverse=True)
+    assert all(each > 80 for each in known)  # so many there were, and they were too few
+
+
+def test_falling_back_says_why() -> None:
+    learn, tested, full = world(9, questions=40)
+    outcome = certify(learn, tested, full, CertifySettings(max_loss=0.05))
+    assert outcome.fell_back
+    assert outcome.chosen == full
+    assert outcome.questions_needed is not None
+    assert f"with 80 labelled questions; about {outcome.questions_needed}" in outcome.reason
+    told = describe(outcome)
+    assert told["p_value"] is None
+    assert told["certified"] == 0
+    assert told["loss_on_testing_half"] == pytest.approx(0.0, abs=1e-12)
+    json.dumps(told, allow_nan=False)
+
+
+def test_where_more_questions_would_not_help_it_says_so() -> None:
+    """Stopping at once loses half of the questions."""
+    scores = np.tile([0.0, 1.0], (50, 1))
+    scores[:25, 0] = 1.0
+    made = half([[1] * 50, [2] * 50], scores)
+    outcome = certify(made, made, 1, settings())
+    assert outcome.fell_back
+    assert outcome.questions_needed is None
+    assert "more questions would not help" in outcome.reason
+
+
+def test_enough_questions_are_about_what_was_said() -> None:
+    """A wrong-stop loss of 0 at 0.05 needs log(20) / -log(0.95) = 59 questions a half."""
+    scores = np.ones((30, 2))
+    made = half([[1] * 30, [2] * 30], scores)
+    asked = CertifySettings(max_loss=0.05, loss="wrong-stop")
+    said = certify(made, made, 1, asked).questions_needed
+    assert said is not None
+    assert 118 <= said <= 122
+    for size, passes in ((said // 2 + 1, True), (50, False)):
+        more = half([[1] * size, [2] * size], np.ones((size, 2)))
+        assert certify(more, more, 1, asked).fell_back is not passes
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"max_loss": 0.0}, "no sample can show"),
+        ({"max_loss": -0.1}, "no sample can show"),
+        ({"max_loss": 1.0}, "nothing to certify"),
+        ({"max_loss": float("nan")}, "above 0 and below 1"),
+        ({"confidence": 0.0}, "confidence must lie above 0 and below 1"),
+        ({"confidence": 1.0}, "confidence must lie above 0 and below 1"),
+        ({"confidence": float("nan")}, "confidence must lie above 0 and below 1"),
+        ({"loss": "big"}, "unknown 'big'"),
+        ({"correction": "none"}, "unknown 'none'"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        settings(**given)
+
+
+def test_the_document_of_a_choice_is_strict() -> None:
+    learn, tested, full = world(1)
+    outcome: Certification = certify(learn, tested, full, settings())
+    listed = members_in_order(outcome, [f"m{n}" for n in range(12)])
+    assert [each["rule"] for each in listed] == [f"m{n}" for n in outcome.order]
+    assert describe(outcome)["tested"] == len(outcome.order)
+    json.dumps([listed, describe(outcome)], allow_nan=False)
+
+
+def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    learn, tested, full = world(1)
+    before = certify(learn, tested, full, settings(only_front=False))
+    monkeypatch.setattr("suffice.replay.choose.learn_then_test._BLOCK_CELLS", 700)
+    after = certify(learn, tested, full, settings(only_front=False))
+    np.testing.assert_allclose(after.p_values, before.p_values)
+    assert after.chosen == before.chosen
+
+
+def test_halves_are_not_changed() -> None:
+    learn, tested, full = world(1)
+    copies: list[NDArray[Any]] = [learn.scores.copy(), tested.stops.copy()]
+    certify(learn, tested, full, settings())
+    np.testing.assert_array_equal(learn.scores, copies[0])
+    np.testing.assert_array_equal(tested.stops, copies[1])
