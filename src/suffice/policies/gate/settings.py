@@ -261,6 +261,31 @@ def unreachable(settings: GateSettings) -> tuple[Unreachable, ...]:
     """Actions that no SC, CD and DR in [0, 1] and no history of retrievals leads to, with reasons.
 
     With the ``markers`` CD is 0 or 1, else anything between.
+
+    Examples
+    --------
+    The published gate has c = sigmoid(-R), R = (1 - SC) + 2 CD + DR. Without a conflict R lies in
+    [0, 2], so c in [sigmoid(-2), sigmoid(0)] = [0.119, 0.5]; with one R lies in [2, 4], c in
+    [0.018, 0.119]. RETRIEVE (c <= 0.25) is within reach, EXECUTE (c >= 0.75) is not:
+
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     gate = GateSettings.published(tau_stop=0.2)
+    >>> [str(found) for found in unreachable(gate)]
+    ['EXECUTE can never be chosen: confidence is at most 0.5, below tau_high 0.75']
+
+    STOP (c <= 0.2) is within reach only where a retrieval can be blocked: otherwise every c <= 0.25
+    retrieves. Nor is there a REPLAN then, since each conflict has c <= 0.119:
+
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     gate = GateSettings.published(tau_stop=0.2, budget=None)
+    >>> [found.action.value for found in unreachable(gate)]
+    ['REPLAN', 'EXECUTE', 'STOP']
+
+    An intercept of 2 shifts c to [sigmoid(0), sigmoid(2)] = [0.5, 0.881] without a conflict; EXECUTE
+    comes within reach, and so does STOP at c <= 0.6:
+
+    >>> unreachable(GateSettings(risk=RiskModel(intercept=2.0), tau_stop=0.6))
+    ()
     """
     model, kappa = settings.risk, settings.kappa
     graded = settings.detector != MARKERS
