@@ -1,7 +1,8 @@
-"""A small encoder with random weights, as a folder that transformers reads."""
+"""Small networks with random weights and the words they know, as folders that transformers reads."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ SMALL: dict[str, Any] = {
     "intermediate_size": 24,
     "max_position_embeddings": 96,
 }
+LONGEST_PAIR = 32
 
 
 def vocabulary() -> list[str]:
@@ -29,34 +31,65 @@ def vocabulary() -> list[str]:
     return [*SPECIAL, *sorted(words - {"a"})]
 
 
-def save_tokenizer(folder: Path, words: list[str], *, pair: bool = True) -> None:
+def word_tokenizer(words: Sequence[str], *, pair: bool = True) -> Any:
+    """A tokenizer of whole words, which begin as ``SPECIAL`` does; ``pair``: with marks about texts."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
 
     tokens = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
     tokens.normalizer = normalizers.Lowercase()
     tokens.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     if pair:
         tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokens
+
+
+def save_tokenizer(
+    folder: Path, words: Sequence[str], *, pair: bool = True, types: bool = True, **settings: Any
+) -> None:
+    """``types``: tells which of two texts a token is of."""
+    from transformers import PreTrainedTokenizerFast
+
     names = {"unk_token": "[UNK]", "pad_token": "[PAD]"}
     if pair:
         names |= {"cls_token": "[CLS]", "sep_token": "[SEP]"}
     kinds = ["input_ids", "token_type_ids", "attention_mask"]
     PreTrainedTokenizerFast(
-        tokenizer_object=tokens,
-        model_input_names=kinds if pair else [kinds[0], kinds[2]],
+        tokenizer_object=word_tokenizer(words, pair=pair),
+        model_input_names=kinds if pair and types else [kinds[0], kinds[2]],
         **names,
+        **settings,
     ).save_pretrained(folder)
 
 
-def save_encoder(folder: Path, kind: str = "Bert", *, seed: int = 0, **config: Any) -> None:
+def make_network(
+    words: Sequence[str], kind: str = "Bert", *, head: str = "Model", seed: int = 0, **config: Any
+) -> Any:
+    """A network of transformers with weights that follow from the seed alone."""
     import torch
     import transformers
 
-    words = vocabulary()
-    save_tokenizer(folder, words)
     given = {"vocab_size": len(words), "pad_token_id": 0, **SMALL, **config}
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         built = getattr(transformers, f"{kind}Config")(**given)
-        getattr(transformers, f"{kind}Model")(built).save_pretrained(folder)
+        return getattr(transformers, f"{kind}{head}")(built).eval()
+
+
+def save_encoder(folder: Path, kind: str = "Bert", *, seed: int = 0, **config: Any) -> None:
+    words = vocabulary()
+    save_tokenizer(folder, words)
+    make_network(words, kind, seed=seed, **config).save_pretrained(folder)
+
+
+def save_scorer(folder: Path, words: Sequence[str], *, seed: int = 0, **config: Any) -> Path:
+    """A BERT of small layers that scores pairs of at most 32 tokens."""
+    save_tokenizer(folder, words, model_max_length=LONGEST_PAIR)
+    scorer = make_network(
+        words,
+        head="ForSequenceClassification",
+        seed=seed,
+        max_position_embeddings=LONGEST_PAIR,
+        **config,
+    )
+    scorer.save_pretrained(folder)
+    return folder

@@ -1400,7 +1400,7 @@ def api_cases() -> Iterator[Case]:
 def documented(value: Any) -> Any:
     """A value of the API: its JSON document where it has one, and its representation."""
     found: dict[str, Any] = {"repr": repr(value)[:20_000]}
-    to_json = getattr(value, "to_json", None)
+    to_json = getattr(value, "to_json", getattr(value, "document", None))
     if callable(to_json):
         found["to_json"] = to_json()
     return found
@@ -1529,8 +1529,10 @@ def api_costs() -> object:
 def priced(model: str) -> object:
     """A model's prices."""
     import suffice
+    from suffice.results.as_json import as_json
 
-    return documented(suffice.prices_of(model))
+    prices = suffice.prices_of(model)
+    return {"repr": repr(prices), "to_json": as_json(prices)}
 
 
 def api_monitors() -> object:

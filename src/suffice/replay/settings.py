@@ -273,7 +273,16 @@ class DiagnosisSettings:
     """
 
     signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
-    policies: Policies = ()
+    policies: Annotated[
+        tuple[str, ...],
+        Option(
+            name="policy",
+            metavar="P",
+            repeats=True,
+            help="a policy to break down by type and confidence, as for replay (default: every "
+            "fixed-K); may be given several times",
+        ),
+    ] = ()
     rules: Rules = ()
     confidence: Annotated[
         str | None,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiny_encoder import make_network
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.embedded_reranker import EmbeddedReranker
@@ -39,21 +40,17 @@ QUERY = "which mill?"
 
 @pytest.fixture(scope="module")
 def network() -> Any:
-    transformers = pytest.importorskip("transformers", reason="the extra 'rerank' is missing")
-    import torch
-
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS),
+    pytest.importorskip("transformers", reason="the extra 'rerank' is missing")
+    return make_network(
+        WORDS,
+        head="ForSequenceClassification",
         hidden_size=WIDTH,
         num_hidden_layers=LAYERS,
-        num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=LENGTH,
         num_labels=1,
         initializer_range=0.3,
     )
-    return transformers.BertForSequenceClassification(config).eval()
 
 
 def write_gguf(network: Any, path: Path, *, ranks: bool = True) -> Path:

@@ -1,14 +1,28 @@
-"""Agreement of candidates: the definition by hand, and its ends."""
+"""Candidates: their agreement by hand, and contradiction by markers, over a plan and over answers."""
 
 from __future__ import annotations
 
 import math
+import re
+import time
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.signals.candidates import agreement, candidate_agreement, token_set
+from suffice.protocols import ContradictionDetector
+from suffice.signals.candidates import (
+    _STOP_WORDS,
+    MARKER_PHRASES,
+    MARKER_WORDS,
+    MarkerDetector,
+    agreement,
+    candidate_agreement,
+    contradiction,
+    marker_conflict,
+    token_set,
+)
 from suffice.trace.rounds.records import LoopView, Round
 
 texts = st.lists(st.sampled_from(["tls", "TLS", "port", "80", "deny,"]), max_size=5).map(" ".join)
@@ -53,3 +67,126 @@ def test_as_a_signal_it_reads_the_samples_of_the_last_round() -> None:
     for missing in (None, ()):
         view = LoopView("q", (*rounds, Round(answer="x", samples=missing)))
         assert math.isnan(candidate_agreement(view))
+
+
+WORDS = [
+    *("open", "Port", "80", "the", "do", "NOT", "don't", "Can’t", "never", "conflicts", "with"),
+    *("mutually", "exclusive", "do_not_log_004", "x's", "step", ",", "."),
+]
+marked_texts = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        *("do NOT open port 80", "Don't open port 80", "don’t open port 80", "never open port 80"),
+        *(
+            "cannot open port 80",
+            "Can't open port 80",
+            "port 80 is INCOMPATIBLE",
+            "dont open it: 80",
+        ),
+        *("this conflicts with port 80", "port 80 and tls are Mutually\nExclusive", "mustn't: 80"),
+    ],
+)
+def test_one_marked_text_and_a_shared_word(marked: str) -> None:
+    assert marker_conflict("Open port 80", marked) == 1.0
+    assert marker_conflict(marked, "Open port 80") == 1.0
+    assert marker_conflict("Attach the disk", marked) == 0.0
+    assert marker_conflict(marked, "Never open port 80") == 0.0
+    assert marker_conflict(marked, "") == 0.0
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        *(
+            "note port 80",
+            "knot at port 80",
+            "without port 80",
+            "no port 80",
+            "resolve the conflict 80",
+        ),
+        *("exclusive use of port 80", "enforce do_not_open_80 on port 80", "block port 80"),
+    ],
+)
+def test_no_marker_no_conflict(plain: str) -> None:
+    assert marker_conflict("Open port 80", plain) == 0.0
+    assert marker_conflict("Do not open port 80", plain) == 1.0
+
+
+def test_stop_words_and_markers_are_not_shared_content() -> None:
+    assert marker_conflict("Do this with the step", "Do not do that with the step") == 0.0
+    assert marker_conflict("It conflicts with that", "with conflicts") == 0.0
+
+
+def test_a_name_is_one_word() -> None:
+    assert marker_conflict("Set disable_http_002", "never set_disable_http_002") == 0.0
+    assert marker_conflict("Use DISABLE_HTTP_002", "not disable_http_002") == 1.0
+
+
+def slow(step: str, candidate: str) -> float:
+    """The definition, word by word."""
+
+    def words(text: str) -> list[str]:
+        return re.findall(r"\w+(?:['’]\w+)*", text.casefold())
+
+    def marks(word: str) -> bool:
+        return word in MARKER_WORDS or word.endswith(("n't", "n’t"))
+
+    def marked(text: str) -> bool:
+        joined = " ".join(text.casefold().split())
+        phrase = any(re.search(rf"\b{each}\b", joined) for each in MARKER_PHRASES)
+        return phrase or any(map(marks, words(text)))
+
+    in_phrases = set(" ".join(MARKER_PHRASES).split())
+    shared = [
+        word
+        for word in words(step)
+        if word in words(candidate)
+        and not marks(word)
+        and word not in _STOP_WORDS
+        and word not in in_phrases
+    ]
+    return 1.0 if marked(step) != marked(candidate) and shared else 0.0
+
+
+@given(st.lists(st.tuples(marked_texts, marked_texts), max_size=6))
+def test_the_detector_is_the_definition_in_either_order(pairs: list[tuple[str, str]]) -> None:
+    detector = MarkerDetector()
+    assert isinstance(detector, ContradictionDetector)
+    found = detector.contradictions(pairs)
+    assert found.dtype == np.float64
+    assert found.tolist() == [slow(*pair) for pair in pairs]
+    assert found.tolist() == [marker_conflict(*pair) for pair in pairs]
+    turned = detector.contradictions([(second, first) for first, second in pairs])
+    assert turned.tolist() == found.tolist()
+
+
+def test_a_decision_of_two_candidates_and_six_steps_is_fast() -> None:
+    plan = [
+        f"Create subnet {n} in the shared network, do not attach a gateway, and note it in the record"
+        for n in range(6)
+    ]
+    candidates = ["Enable the balancer with an HTTPS listener for subnet 3"] * 2
+    detector = MarkerDetector()
+    best = math.inf
+    for _ in range(200):
+        started = time.perf_counter()
+        detector.contradictions([(step, each) for each in candidates for step in plan])
+        best = min(best, time.perf_counter() - started)
+    assert best < 100e-6
+
+
+def view(*answers: str) -> LoopView:
+    return LoopView("q", tuple(Round(answer=each) for each in answers))
+
+
+def test_as_a_signal_it_compares_the_last_two_answers() -> None:
+    assert contradiction(view("Oslo")) == 0.0
+    assert contradiction(view("Oslo", "not Oslo")) == 1.0
+    assert contradiction(view("not Oslo", "Oslo")) == 1.0
+    assert contradiction(view("Oslo", "Oslo")) == 0.0
+    assert contradiction(view("not Oslo", "Paris", "Oslo")) == 0.0
+    for undefined in (view(""), view("Oslo", " "), view("", "Oslo")):
+        assert math.isnan(contradiction(undefined))

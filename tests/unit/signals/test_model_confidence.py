@@ -1,4 +1,4 @@
-"""Where the answer begins among the tokens, and how far ahead its tokens lie."""
+"""How sure the model is: its answer's tokens, all its tokens, and its own rating."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from suffice.signals.model_confidence import (
     MARGIN_MEDIAN,
     MARGIN_MIN,
     MARGIN_P10,
+    TOKEN_PROBABILITY,
+    VERBALIZED_CONFIDENCE,
     answer_tokens,
     token_margin,
 )
@@ -128,3 +130,36 @@ def test_only_the_current_round_counts() -> None:
     current = Round(answer="", tokens=(token("Answer: B", 2.0),))
     assert ANSWER_TOKEN_MARGIN(LoopView("q", (earlier, current))) == 2.0
     assert math.isnan(ANSWER_TOKEN_MARGIN(LoopView("q", (earlier, Round(answer="B")))))
+
+
+def value(*logprobs: float) -> float:
+    tokens = tuple(Token("x", logprob) for logprob in logprobs)
+    return TOKEN_PROBABILITY(LoopView("q", (Round(answer="x", tokens=tokens),)))
+
+
+def test_the_mean_is_of_probabilities_not_of_their_logs() -> None:
+    # exp(mean log) would be 0.5; the log-probabilities carry float32's precision.
+    assert value(0.0, math.log(0.25)) == pytest.approx(0.625, abs=1e-7)
+
+
+def test_ends() -> None:
+    assert value(0.0) == 1.0
+    assert value(-math.inf) == 0.0
+    assert value() == 0.0
+    assert value(1e-6) == 1.0  # a server's rounding
+
+
+def test_undefined_when_not_recorded() -> None:
+    assert math.isnan(TOKEN_PROBABILITY(LoopView("q", (Round(answer="x"),))))
+
+
+@pytest.mark.parametrize("rating", [1.0, 3.0, 5.0])
+def test_a_rating_is_taken_as_it_stands(rating: float) -> None:
+    view = LoopView("q", (Round(answer="x", verbalized_confidence=rating),))
+    assert VERBALIZED_CONFIDENCE(view) == rating
+
+
+@pytest.mark.parametrize("rating", [None, 0.0, 0.99, 5.01, 10.0, -3.0, math.nan, math.inf])
+def test_anything_else_is_undefined_not_three(rating: float | None) -> None:
+    view = LoopView("q", (Round(answer="x", verbalized_confidence=rating),))
+    assert math.isnan(VERBALIZED_CONFIDENCE(view))

@@ -65,13 +65,19 @@ def computed(traces: Path, capsys: pytest.CaptureFixture[str], *more: str) -> di
 
 
 def test_the_command_lists_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["signals", "--list"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(registry.SIGNALS)
-    assert lines[-1].endswith(
-        "how plain the answer is, 1-5 [computed with --llm; charges judge_calls]"
-    )
+    assert main(["signals", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["signals"]
+    assert [row["signal"] for row in listed] == list(registry.SIGNALS)
+    assert listed[-1] == {
+        "signal": "toy",
+        "meaning": "how plain the answer is, 1-5",
+        "direction": "high",
+        "needs": "",
+        "charges": "judge_calls",
+        "computed": "--llm",
+    }
+    assert main(["signals", "--list"]) == 0
+    assert "how plain the answer is" in capsys.readouterr().out
 
 
 def test_without_a_model_it_is_skipped_with_what_to_type(

@@ -183,8 +183,9 @@ def _fits(study: StopRAGStudy) -> Table:
     ]
     return Table(
         name="trainings",
-        title="Every training: questions trained on, states in the loss of those before the last, training "
-        "steps and seconds, states cut to the window, milliseconds to value a state on this machine.",
+        title="Every training: questions trained on, states in the loss of those before the last, questions "
+        "validated on, training steps and seconds, states cut to the window, milliseconds to value a state "
+        "on this machine.",
         columns=[
             Column(name="variant", head=""),
             Column(name="seed", kind="number", digits=0),
@@ -193,6 +194,7 @@ def _fits(study: StopRAGStudy) -> Table:
             Column(name="threshold", kind="number", digits=3, signed=True),
             Column(name="questions", head="train on", kind="count"),
             Column(name="states"),
+            Column(name="validated", kind="count"),
             Column(name="steps", kind="count"),
             Column(name="seconds", kind="number", digits=0),
             Column(name="cut", head="cut %", kind="percent"),
@@ -207,6 +209,7 @@ def _fits(study: StopRAGStudy) -> Table:
                 fit.threshold,
                 fit.trajectories,
                 f"{fit.informative:,}/{fit.decisions:,}",
+                fit.validated,
                 fit.steps,
                 Cell(fit.seconds, f"{fit.seconds:.0f}"),
                 fit.truncated,
@@ -227,7 +230,7 @@ def stop_rag_page(study: StopRAGStudy) -> str:
         _frontier(study),
         _differences(study),
         folded("Every policy and seed", element("div", _every_run(study), class_="rules")),
-        folded("Every training", element("div", _every_training(study), class_="rules")),
+        folded("Every training", element("div", _fits(study).html(), class_="rules")),
         listed(map(visible, study.notes)),
     ]
     return study_page(
@@ -307,19 +310,12 @@ def _differences(study: StopRAGStudy) -> Chart:
         none=(0.0, "no difference"),
         x_name="points of F1",
     )
-    table = columns(
-        "Differences of F1 in points",
-        study.contrasts,
-        ("F1 of, minus", _pair),
-        ("difference [95%]", lambda each: points(each.interval)),
-        ("all at once [95%]", simultaneous),
-    )
     return Chart(
         heading=heading,
         pictures=[forest(chart)],
         caption="Points of F1, paired by question, averaged over seeds. Thick: the 95% interval of each; "
         "thin: those that hold for all at once. Right of the line the first is better.",
-        table=table,
+        table=_contrasts(study).html(),
     )
 
 
@@ -351,20 +347,4 @@ def _every_run(study: StopRAGStudy) -> Html:
         ("calls", lambda row: decimal(row[1].llm_calls)),
         ("precision %", lambda row: percent(row[1].precision)),
         ("recall %", lambda row: percent(row[1].recall)),
-    )
-
-
-def _every_training(study: StopRAGStudy) -> Html:
-    return columns(
-        "Every training",
-        [(each.name, fit) for each in study.of_kind("learned") for fit in each.fits],
-        ("training", lambda row: f"{row[0]}, seed {row[1].seed}"),
-        ("threshold", lambda row: f"{row[1].threshold:+.3f}"),
-        ("trajectories", lambda row: f"{row[1].trajectories:,}"),
-        ("states in the loss", lambda row: f"{row[1].informative:,} of {row[1].decisions:,}"),
-        ("validated on", lambda row: f"{row[1].validated:,}"),
-        ("steps", lambda row: f"{row[1].steps:,}"),
-        ("seconds", lambda row: f"{row[1].seconds:.0f}"),
-        ("states cut %", lambda row: percent(row[1].truncated)),
-        ("ms a state", lambda row: milliseconds(row[1].state_seconds)),
     )

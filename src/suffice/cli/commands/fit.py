@@ -271,19 +271,21 @@ def _refuse_unknown(method: Method, arguments: argparse.Namespace) -> None:
     flag = next((word for word in words if word.startswith("--")), None)
     if flag is None:
         raise UsageError(f"{arguments.unread[0]!r} is one word too many; see 'suffice fit --help'")
-    owners = []
-    for name in names():
-        other = None if name == method.name else _method(name)
-        for settings in () if other is None else _types(other):
+    owners: dict[str, str] = {}
+    for other in filter(None, map(_method, names())):
+        for settings in () if other.name == method.name else _types(other):
             for option in field_options(settings):
                 if option.flag == flag and option.option.goes_with:
                     raise UsageError(f"{flag} goes {said_with(option)}; leave it out")
                 if option.flag == flag:
-                    owners.append(name)
+                    on_plans = settings not in map(other.settings, other.presets)
+                    owners.setdefault(
+                        other.name, f"'fit {other.name}'{' on plan traces' * on_plans}"
+                    )
     help_named = f"see 'suffice fit {method.name} --help'"
     if not owners:
         raise UsageError(f"there is no option {flag}; {help_named}")
-    where = " or ".join(f"'fit {name}'" for name in dict.fromkeys(owners))
+    where = " or ".join(owners.values())
     takes = sorted(_options(method.settings(arguments.preset)))
     said = f"takes {', '.join(takes)}" if takes else "takes no options"
     raise UsageError(

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.cli.options import add_json, add_model, add_traces, connect_model, open_traces
-from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
+from suffice.cli.options import add_model, add_traces, connect_model, open_traces
+from suffice.cli.output import INTERRUPTED, ProgressLine, add_format, print_json, print_result, say
 from suffice.cli.retrieval_options import add_clustering
 from suffice.errors import UsageError
 from suffice.pipelines.models import connect_encoder, connect_reranker
+from suffice.results.table import Column, Table
 from suffice.retrieval.pairs.nli import NliCrossEncoder
 from suffice.retrieval.pairs.training_record import trained_on
 from suffice.signals.asking.meaning_clusters import (
@@ -23,7 +24,6 @@ from suffice.signals.asking.meaning_clusters import (
 )
 from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.signals.registry import SIGNALS, askings
-from suffice.signals.spec import SignalSpec
 from suffice.signals.store import SignalModels, StoredSignals, with_signals
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_trace_set
@@ -49,7 +49,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a .parquet file, or a directory that gets one",
     )
     parser.add_argument(
-        "--list", action=_List, help="list all signals, with what each charges, and end"
+        "--list",
+        action=_List,
+        nargs=0,
+        default=False,
+        help="list all signals, with what each needs and charges, and end",
     )
     parser.add_argument("--only", metavar="A,B", help="just these signals")
     parser.add_argument(
@@ -76,34 +80,53 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a three-label cross-encoder that sentence-transformers saved",
     )
     add_model(parser, default=None)
-    add_json(parser)
+    add_format(parser)
     parser.set_defaults(run=run)
 
 
 class _List(argparse.Action):
-    """Print a line for every signal and end."""
+    """Asks for the list, beside which nothing is required."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:  # noqa: A002 - argparse's name
-        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        width = max(map(len, SIGNALS))
-        for name, spec in SIGNALS.items():
-            print(f"{name:{width}}  {spec.summary}{_cost(spec)}")
-        parser.exit()
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any
+    ) -> None:
+        namespace.list = True
+        for action in parser._actions:  # noqa: SLF001 - argparse has no other way
+            action.required = False
 
 
-def _cost(spec: SignalSpec) -> str:
-    """What it needs and charges, in brackets."""
-    facts = [f"needs {' and '.join(spec.needs)}"] if spec.needs else []
-    facts += [f"computed with {spec.asks}"] if spec.asks else []
-    facts += ["recorded by a loop or a policy"] if spec.recorded_only and not spec.asks else []
-    facts += [f"charges {charge.calls}" for charge in spec.charges]
-    return f" [{'; '.join(facts)}]" if facts else ""
+def _listed() -> Table:
+    """Every signal with what it needs and charges."""
+    columns = (
+        Column(name="signal"),
+        Column(name="meaning"),
+        Column(name="direction", drop=1),
+        Column(name="needs", drop=1),
+        Column(name="charges"),
+        Column(name="computed", head="computed by"),
+    )
+    rows = [
+        (
+            name,
+            spec.summary,
+            spec.direction,
+            " ".join(spec.needs),
+            " ".join(charge.calls for charge in spec.charges),
+            spec.asks or ("a loop or a policy" if spec.recorded_only else "the record"),
+        )
+        for name, spec in SIGNALS.items()
+    ]
+    return Table(name="signals", columns=columns, rows=rows)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute, write, and list what was skipped and why."""
+    if arguments.list:
+        table = _listed()
+        print_result(arguments, [table], lambda: {"signals": table.to_arrow().to_pylist()})
+        return 0
+    if arguments.format not in ("text", "json"):
+        raise UsageError(f"--format {arguments.format} goes with --list only; leave it out")
     _check_clustering(arguments)
     only = _only(arguments)
     traces = open_traces(arguments, say, keep_unknown=True)
@@ -126,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     stored = with_signals(traces, only, models=models, on_progress=progress)
     written = write_trace_set(stored.traces, arguments.out)
     told = [*_told(stored, clustered)]
-    if arguments.json:
+    if arguments.format == "json":
         print_json(_document(stored, written, told))
     else:
         _print(stored, written, told)

@@ -96,6 +96,10 @@ class Comparison(Tabular):
         """Those of the replay."""
         return self.result.tables()
 
+    def to_json(self) -> dict[str, Any]:
+        """That of the replay."""
+        return self.result.to_json()
+
 
 def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:
     """Replay what the settings name, in the order given, then the baseline if it is not among them."""

@@ -300,6 +300,8 @@ def test_certified_refuses(
         ("nothing", [], "'tasr', 'certified'"),
         ("tasr", ["--max-loss", "0.1"], "--max-loss goes with 'fit certified' only"),
         ("tasr", ["--family", "fixed"], "--family goes with 'fit certified' only"),
+        ("tasr", ["--ask-cost", "1"], "--ask-cost goes with 'fit gate' on plan traces only"),
+        ("tasr", ["--failure-loss", "3"], "--failure-loss goes with 'fit gate' only"),
         ("margin-alone", ["--signals", "own"], "--signals goes with --family rule only"),
         ("tasr", ["--preset", "published", "--calibrator", "platt"], "use the corrected preset"),
         ("tasr", ["--split", "dev"], "splits found: eval, tune"),

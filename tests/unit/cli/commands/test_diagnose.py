@@ -61,6 +61,14 @@ def test_options_reach_the_diagnosis(traces: Path, capsys: pytest.CaptureFixture
     assert {each["confidence"] for each in found["selective"]} == {"answer_token_margin"}
 
 
+def test_help_says_which_policies_are_broken_down(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["diagnose", "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "a policy to break down by type and confidence" in printed
+    assert "(default: every fixed-K)" in printed
+
+
 def test_tables_are_printed(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", str(traces), "--bootstrap", "20"]) == 0
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The budgeted loop: what each round shows, where its certainty comes from, and that replay is live."""
+"""The loops over one ranking: what each round shows, holds and costs, and what a passage filter leaves."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ import pytest
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.pipelines.live.controller import Controller
-from suffice.pipelines.loops.ranked import BudgetedPipeline, BudgetedSettings, settle_certainty
+from suffice.pipelines.loops.ranked import (
+    BudgetedPipeline,
+    BudgetedSettings,
+    CumulativePipeline,
+    CumulativeSettings,
+    settle_certainty,
+)
+from suffice.pipelines.loops.registry import make_pipeline
 from suffice.pipelines.record.recorder import RecorderSettings, Task, record
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Certainty, StopPolicy
+from suffice.protocols import Certainty, PassageFilter, StopPolicy
 from suffice.replay.run.engine import stop_rounds
-from suffice.retrieval.retrievers import OwnParagraphs
+from suffice.retrieval.retrievers import OwnParagraphs, pooled_passages
 from suffice.signals.asking.reranking import rerank_variance
 from suffice.signals.model_confidence import token_probability
 from suffice.testing.encoders import HashingEncoder
@@ -259,3 +266,198 @@ def test_the_live_loop_stops_where_replay_says(tmp_path: Path, *, logprobs: bool
             assert len(live.rounds) == expected[each.question.id]
             stops.add(len(live.rounds))
     assert stops == {1, 2, 3, 4}
+
+
+PASSAGES = tuple(
+    Passage(id=name, title=name, text=f"{name} is a town on the river {name}a.")
+    for name in ("Ardel", "Borel", "Cadel", "Dorel")
+)
+CADEL = Question(id="q", text="On which river is Cadel?")
+
+
+def cumulative_rounds(model: ScriptedModel, **settings: int) -> list[Round]:
+    loop = CumulativePipeline(model, CumulativeSettings(**settings))  # type: ignore[arg-type]
+    return list(loop.rounds(CADEL, OwnParagraphs(PASSAGES)))
+
+
+def test_one_more_passage_a_round_best_first() -> None:
+    model = ScriptedModel()
+    found = cumulative_rounds(model, rounds=3)
+    assert [len(each.passages or ()) for each in found] == [1, 1, 1]
+    shown = [each.passages[0].id for each in found if each.passages]
+    assert shown[0] == "Cadel"
+    assert len(set(shown)) == 3
+    for number, request in enumerate(model.requests):
+        assert str(request.prompt).count(" is a town on the river ") == number + 1
+        assert (request.temperature, request.n, request.top_logprobs) == (0.0, 1, 5)
+
+
+def test_the_query_and_its_scores_belong_to_the_round_that_retrieved() -> None:
+    first, second = cumulative_rounds(ScriptedModel(), rounds=2)
+    assert (first.query, first.usage.retrievals) == (CADEL.text, 1)
+    assert first.candidate_scores is not None
+    assert len(first.candidate_scores) == len(PASSAGES)
+    assert list(first.candidate_scores) == sorted(first.candidate_scores, reverse=True)
+    assert (second.query, second.candidate_scores, second.usage.retrievals) == (None, None, 0)
+
+
+def test_it_ends_when_no_passage_is_left() -> None:
+    assert len(cumulative_rounds(ScriptedModel(), rounds=9)) == len(PASSAGES)
+
+
+def test_samples_are_drawn_and_paid_apart() -> None:
+    model = ScriptedModel()
+    found = cumulative_rounds(model, rounds=2, samples=3)
+    for each in found:
+        assert len(each.samples or ()) == 3
+        usage = each.usage
+        assert (usage.llm_calls, usage.sample_calls) == (4, 3)
+        assert usage.prompt_tokens is not None
+        assert usage.sample_completion_tokens is not None
+    seeds = [request.seed for request in model.requests if request.n == 3]
+    assert len(set(seeds)) == 2
+    again = ScriptedModel()
+    cumulative_rounds(again, rounds=2, samples=3)
+    assert [request.seed for request in again.requests if request.n == 3] == seeds
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "failure"),
+    [
+        ("Answer: Cadela\nConfidence: 4", "Cadela", None),
+        ("Answer:\nConfidence: 4", "", "empty answer line"),
+        ("", "", "empty reply"),
+        ("Confidence: 2", "", "no answer line"),
+    ],
+)
+def test_a_parse_failure_is_an_empty_answer_with_its_reason(
+    reply: str, answer: str, failure: str | None
+) -> None:
+    (found,) = cumulative_rounds(ScriptedModel([reply] * 4), rounds=1)
+    assert (found.answer, found.parse_failure, found.response) == (answer, failure, reply)
+
+
+def test_pooling_keeps_one_text_an_id() -> None:
+    other = Passage(id="Ardel", title="Ardel", text="another Ardel")
+    pooled = pooled_passages([PASSAGES, (PASSAGES[0], other), (other,)])
+    assert [each.id for each in pooled] == ["Ardel", "Borel", "Cadel", "Dorel", "Ardel~2"]
+    assert pooled[-1].text == "another Ardel"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rounds": 0}, {"samples": -1}, {"seed": -1}, {"max_tokens": 0}]
+)
+def test_cumulative_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
+    ((name, value),) = settings.items()
+    with pytest.raises(UsageError, match=f"{name} must be at least .*, found {value}"):
+        CumulativeSettings(**settings)  # type: ignore[arg-type]
+
+
+def test_the_closed_book_shows_nothing_and_is_paid() -> None:
+    model = ScriptedModel(["Answer: Cadela\nConfidence: 2"])
+    loop = CumulativePipeline(model, CumulativeSettings(samples=3, judge=True))
+    found = loop.closed_book(CADEL)
+    assert (found.answer, found.verbalized_confidence) == ("Cadela", 2.0)
+    assert (found.passages, found.query, found.samples) == ((), None, None)
+    usage = found.usage
+    assert (usage.llm_calls, usage.sample_calls, usage.retrievals, usage.judge_calls) == (
+        1,
+        0,
+        0,
+        0,
+    )
+    assert usage.prompt_tokens is not None
+    assert usage.latency_s is not None
+    (request,) = model.requests
+    assert CADEL.text in str(request.prompt)
+    assert "is a town" not in str(request.prompt)
+    assert (request.temperature, request.top_logprobs) == (0.0, 5)
+
+
+def test_a_judge_rates_each_round_over_its_passages_so_far() -> None:
+    model = ScriptedModel(["Answer: a", "3", "Answer: b", "maybe"])
+    loop = CumulativePipeline(model, CumulativeSettings(rounds=2, judge=True))
+    first, second = loop.rounds(CADEL, OwnParagraphs(PASSAGES))
+    assert first.signals == {"judge_support": 3.0}
+    assert math.isnan(second.signals["judge_support"])
+    assert [each.usage.judge_calls for each in (first, second)] == [1, 1]
+    assert [each.usage.llm_calls for each in (first, second)] == [1, 1]
+    asked = [str(request.prompt).rpartition("Evidence:")[2] for request in model.requests]
+    assert [prompt.count(" is a town on the river ") for prompt in asked] == [1, 1, 2, 2]
+    assert asked[3].endswith("Answer: b\nRating:")
+
+
+WHICH = Question(id="q", text="Which fact?")
+SCORES = (9.0, 1.0, 8.0, 2.0, 7.0, 3.0)
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    score: float
+
+    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [each for each in passages if (each.score or 0.0) >= self.score]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Passages p0, p1, ... with these scores, in this order."""
+
+    scores: tuple[float, ...] = SCORES
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        return [
+            Passage(id=f"p{at}", title=f"Page {at}", text=f"Fact {at}", score=score)
+            for at, score in enumerate(self.scores[:k])
+        ]
+
+
+def run(
+    settings: Any, least: float | None, source: Scored | None = None
+) -> tuple[list[Round], ScriptedModel]:
+    model = ScriptedModel()
+    passage_filter = None if least is None else AtLeast(least)
+    loop = make_pipeline(model, settings, None, passage_filter)
+    return list(loop.rounds(WHICH, source or Scored())), model
+
+
+def ids(rounds: list[Round]) -> list[list[str]]:
+    return [[each.id for each in finished.passages or ()] for finished in rounds]
+
+
+@pytest.mark.parametrize(
+    ("settings", "least", "expected"),
+    [
+        (CumulativeSettings(rounds=3), None, [["p0"], ["p1"], ["p2"]]),
+        (CumulativeSettings(rounds=3), 2.5, [["p0"], ["p2"], ["p4"]]),
+        (CumulativeSettings(rounds=9), 6.5, [["p0"], ["p2"], ["p4"]]),  # three are left
+        (CumulativeSettings(rounds=9), math.inf, [[]]),
+        (BudgetedSettings(start=2, step=2), 2.0, [["p0", "p2"], ["p3", "p4"], ["p5"]]),
+        (BudgetedSettings(start=2, step=2), math.inf, [[]]),
+    ],
+)
+def test_the_ranking_is_filtered_and_then_shown_from_its_head(
+    settings: Any, least: float | None, expected: list[list[str]]
+) -> None:
+    rounds, model = run(settings, least)
+    assert ids(rounds) == expected
+    assert rounds[0].candidate_scores == tuple(sorted(SCORES, reverse=True))
+    shown = [each for finished in expected for each in finished]
+    evidence = str(model.requests[-1].prompt).rpartition("Evidence:")[2]
+    assert evidence.count("Fact ") == len(shown)
+    assert all(f"[Page {name[1:]}]" in evidence for name in shown)
+
+
+def test_with_nothing_left_the_prompt_says_so() -> None:
+    rounds, model = run(CumulativeSettings(), math.inf)
+    assert rounds[0].answer
+    assert "Evidence:\n(no passage)\nQuestion: Which fact?" in str(model.requests[0].prompt)
+
+
+def test_where_nothing_was_found_there_is_no_round() -> None:
+    for least in (None, 2.0):
+        assert run(CumulativeSettings(), least, Scored(()))[0] == []
+
+
+def test_what_keeps_passages_is_a_filter() -> None:
+    assert isinstance(AtLeast(1.0), PassageFilter)

@@ -1,4 +1,4 @@
-"""What every loop says of the calls it takes, against the calls it makes."""
+"""Which loop settings make, and what every loop says of its calls, against those it makes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,19 @@ from typing import Any
 import pytest
 
 from suffice.datasets.registry import load
+from suffice.pipelines.loops.follow_up import (
+    ChainPipeline,
+    ChainSettings,
+    IterativePipeline,
+    IterativeSettings,
+)
+from suffice.pipelines.loops.ranked import (
+    BudgetedPipeline,
+    BudgetedSettings,
+    CumulativePipeline,
+    CumulativeSettings,
+)
+from suffice.pipelines.loops.react import ReactPipeline, ReactSettings
 from suffice.pipelines.loops.registry import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import ScriptedModel
@@ -65,3 +78,19 @@ def test_an_agent_makes_no_more_calls_than_it_says(verdicts: bool) -> None:
         if not verdicts:
             assert counted(rounds) == made
     assert len(spare) > 1
+
+
+def test_settings_make_their_loop() -> None:
+    kinds = {
+        "cumulative": (CumulativeSettings, CumulativePipeline),
+        "budgeted": (BudgetedSettings, BudgetedPipeline),
+        "iterative": (IterativeSettings, IterativePipeline),
+        "chain": (ChainSettings, ChainPipeline),
+        "react": (ReactSettings, ReactPipeline),
+    }
+    assert list(LOOPS) == list(kinds)
+    for name, (settings, pipeline) in kinds.items():
+        assert LOOPS[name] is settings
+        made = make_pipeline(ScriptedModel(), settings())
+        assert isinstance(made, pipeline)
+        assert made.settings.pipeline == name

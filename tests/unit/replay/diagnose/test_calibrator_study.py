@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from tests.reports import gathered
 
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
@@ -24,6 +25,7 @@ from suffice.replay.diagnose.calibrator_study import (
     calibrator_study,
 )
 from suffice.replay.run.engine import at_stop, stop_rounds
+from suffice.results.formats import fraction, percent
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
@@ -187,3 +189,15 @@ def test_recorded_traces(qwen_traces: Path) -> None:
         assert found[kind].eval.delta_brier.high < 0
         assert found[kind].f1.estimate < found["isotonic"].f1.estimate
     assert study.notes[0].startswith("better probabilities do not make the better rule here")
+
+
+def test_a_row_a_kind_in_both_tables() -> None:
+    study = gathered().parts["calibrators"]
+    probabilities, rules = (table.text().splitlines() for table in study.tables())
+    for each in study.results:
+        line = next(row for row in probabilities if row.startswith(f"{each.kind} "))
+        assert fraction(each.eval.brier.estimate) in line
+        line = next(row for row in rules if row.startswith(f"{each.kind} "))
+        assert percent(each.f1.estimate) in line
+    assert study.rule in " ".join(rules)
+    assert all(len(line) <= 100 for line in (*probabilities, *rules))

@@ -71,6 +71,12 @@ def test_order_is_that_given_then_the_baseline() -> None:
     assert found.policies[-1].delta_f1.estimate == 0.0
 
 
+def test_the_document_of_a_comparison_is_that_of_its_replay() -> None:
+    made = compare(traces("eval"), ComparisonSettings(policies=("fixed-2",), resamples=5))
+    assert made.to_json() == made.result.to_json()
+    assert set(made.to_json()) >= FIELDS
+
+
 def test_a_baseline_among_them_is_not_repeated() -> None:
     found = compared(traces("eval"), "fixed-3", "fixed-1", baseline="fixed-1")
     assert names(found) == ["fixed-3", "fixed-1"]

@@ -1,3 +1,5 @@
+"""Pictures hold what they are asked to: axes, boxes and text."""
+
 from __future__ import annotations
 
 import math
@@ -5,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from suffice.report.draw.svg import BADGE_RADIUS, Box, Scale, place_badges, ticks
+from suffice.report.draw.svg import BADGE_RADIUS, FRAME, Box, Scale, enclosing, place_badges, ticks
 
-FRAME = Box(46, 34, 448, 310)
+BOX = Box(46, 34, 448, 310)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +49,12 @@ def test_badges_stay_inside_and_apart_even_where_points_crowd(seed: int) -> None
     spread = [tuple(generator.uniform((60, 50), (430, 290))) for _ in range(6)]
     points = [(float(x), float(y)) for x, y in crowd + spread]
     whiskers = [((x, max(40, y - 60)), (x, min(300, y + 60))) for x, y in points]
-    places = place_badges(FRAME, points, whiskers)
+    places = place_badges(BOX, points, whiskers)
     for x, y in places:
-        assert FRAME.left <= x - BADGE_RADIUS
-        assert x + BADGE_RADIUS <= FRAME.right
-        assert FRAME.top <= y - BADGE_RADIUS
-        assert y + BADGE_RADIUS <= FRAME.bottom
+        assert BOX.left <= x - BADGE_RADIUS
+        assert x + BADGE_RADIUS <= BOX.right
+        assert BOX.top <= y - BADGE_RADIUS
+        assert y + BADGE_RADIUS <= BOX.bottom
     for number, place in enumerate(places):
         others = places[:number]
         assert all(math.dist(place, other) >= 2 * BADGE_RADIUS for other in others)
@@ -60,5 +62,25 @@ def test_badges_stay_inside_and_apart_even_where_points_crowd(seed: int) -> None
 
 
 def test_equal_points_get_different_places() -> None:
-    places = place_badges(FRAME, [(200.0, 150.0)] * 5, [])
+    places = place_badges(BOX, [(200.0, 150.0)] * 5, [])
     assert len(set(places)) == 5
+
+
+def test_every_value_lies_inside_the_frame_and_up_is_more() -> None:
+    axes = enclosing([1.05, 4.6], [0.231, 0.557])
+    assert FRAME.left < axes.x(1.05) < axes.x(4.6) < FRAME.right
+    assert FRAME.top < axes.y(0.557) < axes.y(0.231) < FRAME.bottom
+
+
+def test_one_value_still_has_axes() -> None:
+    axes = enclosing([2.0], [0.5])
+    drawn = "".join(axes.drawn("rounds", "F1, %"))
+    assert FRAME.top < axes.y(0.5) < FRAME.bottom
+    assert ">40</text>" in drawn
+    assert ">rounds</text>" in drawn
+
+
+def test_shares_are_in_percent_and_others_are_not() -> None:
+    axes = enclosing([0.0, 1.0], [2.5, 3.5])
+    assert ">3.5</text>" in "".join(axes.drawn("x", "y", shares=False))
+    assert ">350</text>" in "".join(axes.drawn("x", "y"))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.tiny_encoder import word_tokenizer
 
 from suffice.datasets.generated import generate
 from suffice.errors import DataError, MissingExtra, UsageError
@@ -22,7 +23,7 @@ from suffice.testing.conformance import check_encoder
 from suffice.trace.rounds.tokens import passage_text
 
 pytest.importorskip("onnxruntime", reason="the extra 'dense' is not installed")
-tokenizers = pytest.importorskip("tokenizers", reason="the extra 'dense' is not installed")
+pytest.importorskip("tokenizers", reason="the extra 'dense' is not installed")
 
 TEXTS = ["a red boat", "an old tree by the lake, seen from the far side", "", "who built it?"]
 
@@ -161,20 +162,11 @@ TABLE = np.random.default_rng(0).normal(size=(len(WORDS), 6)).astype(np.float32)
 TABLE[4] *= 40  # a word whose size coarsens eight bits for everything beside it
 
 
-def tokens(path: Path) -> None:
-    made = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
-    )
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    made.save(str(path))
-
-
 def save(folder: Path, **settings: Any) -> Path:
     """A folder with an encoder; other files by name with ``__`` for a folder."""
     folder.mkdir(exist_ok=True)
     (folder / "model.onnx").write_bytes(onnx_model(TABLE))
-    tokens(folder / "tokenizer.json")
+    word_tokenizer(WORDS).save(str(folder / "tokenizer.json"))
     for name, content in settings.items():
         path = folder / f"{name.replace('__', '/')}.json"
         path.parent.mkdir(exist_ok=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiny_encoder import save_scorer
 
 from suffice.errors import BackendError, MissingExtra, UsageError
 from suffice.protocols import Reranker
@@ -131,7 +132,15 @@ def test_without_the_extra_the_install_line_is_told() -> None:
 def test_an_untrained_network_saved_to_a_folder(tmp_path: Path) -> None:
     """Its scores are the logits: what the library gives, taken back through the sigmoid."""
     library = pytest.importorskip("sentence_transformers", reason="the extra 'rerank' is missing")
-    folder = _tiny(tmp_path)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "mill", "one", "two", "three", "four", "title"]
+    folder = save_scorer(
+        tmp_path,
+        words,
+        num_hidden_layers=1,
+        intermediate_size=16,
+        num_labels=1,
+        initializer_range=0.5,
+    )
     pairs = [("mill?", "Mill one two"), ("mill?", " one two three four")]
     shares = library.CrossEncoder(str(folder)).predict(pairs, show_progress_bar=False)
     found = {each.id: each for each in CrossEncoderReranker.load(folder).rerank("mill?", PASSAGES)}
@@ -142,33 +151,3 @@ def test_an_untrained_network_saved_to_a_folder(tmp_path: Path) -> None:
     alone = CrossEncoderReranker.load(folder, batch_size=1).rerank("mill?", PASSAGES)
     for each in alone:
         assert each.rerank_score == pytest.approx(found[each.id].rerank_score, abs=1e-4)
-
-
-def _tiny(folder: Path) -> Path:
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
-
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "mill", "one", "two", "three", "four", "title"]
-    tokens = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
-    tokens.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    names = {"unk": "[UNK]", "pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]"}
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokens,
-        model_max_length=32,
-        **{f"{name}_token": token for name, token in names.items()},
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=32,
-        num_labels=1,
-        initializer_range=0.5,
-    )
-    BertForSequenceClassification(config).save_pretrained(folder)
-    return folder

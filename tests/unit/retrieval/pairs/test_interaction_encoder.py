@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiny_encoder import make_network, save_tokenizer
 
 from suffice.errors import DataError, UsageError
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
@@ -27,35 +28,17 @@ PAIRS = [
 
 def write_bert(folder: Path, *, types: int = 2, marks: bool = True) -> Path:
     """An encoder with random weights and ten words."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "mill", "one", "two", "three", "four", "title"]
-    tokens = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
-    tokens.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokens,
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        model_input_names=inputs if marks else [inputs[0], inputs[2]],
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
+    save_tokenizer(folder, words, types=marks)
+    network = make_network(
+        words,
         num_hidden_layers=1,
-        num_attention_heads=2,
         intermediate_size=16,
         max_position_embeddings=32,
         type_vocab_size=types,
         initializer_range=0.5,
     )
-    BertModel(config).save_pretrained(folder)
+    network.save_pretrained(folder)
     return folder
 
 

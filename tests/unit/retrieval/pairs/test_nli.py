@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiny_encoder import save_scorer
 
 from suffice.errors import BackendError, MissingExtra, UsageError
 from suffice.protocols import ContradictionDetector, Entailment
@@ -135,37 +136,10 @@ def test_without_the_library_the_error_names_the_extra() -> None:
         NliCrossEncoder.load("any")
 
 
-def tiny(folder: Path, labels: dict[int, str]) -> Path:
-    """A BERT of two small layers with random weights, saved as sentence-transformers saves one."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(3)
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *["red", "blue", "mill", "sea", "old", "who", "built", "it"],
-    ]
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(words))
-    transformers.BertTokenizerFast(
-        vocab={word: i for i, word in enumerate(words)}, model_max_length=32
-    ).save_pretrained(folder)
-    config = transformers.BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        id2label=labels,
-        label2id={label: i for i, label in labels.items()},
-        initializer_range=0.4,
-    )
-    transformers.BertForSequenceClassification(config).save_pretrained(folder)
-    return folder
+WORDS = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *("red", "blue", "mill", "sea", "old", "who", "built", "it"),
+]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -174,7 +148,16 @@ def test_random_weights_through_the_real_library(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
-    folder = tiny(tmp_path / "m", LABELS)
+    folder = save_scorer(
+        tmp_path,
+        WORDS,
+        seed=3,
+        num_hidden_layers=2,
+        intermediate_size=32,
+        id2label=LABELS,
+        label2id={label: i for i, label in LABELS.items()},
+        initializer_range=0.4,
+    )
     pairs = [
         ("red mill", "who built it"),
         ("old blue sea sea sea", "red"),

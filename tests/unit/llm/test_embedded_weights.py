@@ -1,3 +1,5 @@
+"""Where the weights of the embedded model lie; needs no extra, unlike the model itself."""
+
 from __future__ import annotations
 
 import hashlib

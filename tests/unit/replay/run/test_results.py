@@ -1,14 +1,14 @@
+"""A replay as people read it."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from tests.reports import build_report, oslo_records
 
-from suffice.replay.diagnose.question_histories import ReportData
-from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.records import Gold
 
-Build = Callable[..., ReportData]
 LONG_RULE = "answer_stable and not abstained and round >= 2 or round >= 3 and answer_stable"
 
 
@@ -21,8 +21,8 @@ def cells(table: str, name: str) -> list[str]:
     )
 
 
-def test_every_figure_is_the_results(records: list[QuestionRecord], build_report: Build) -> None:
-    result = build_report(records, ["fixed-1", "fixed-3", "tasr", "oracle-f1"]).result
+def test_every_figure_is_the_results() -> None:
+    result = build_report(oslo_records(), ["fixed-1", "fixed-3", "tasr", "oracle-f1"]).result
     table = result.text(200)
     for each in result.policies[1:]:
         assert each.em is not None
@@ -47,20 +47,16 @@ def test_every_figure_is_the_results(records: list[QuestionRecord], build_report
         ]
 
 
-def test_the_baseline_is_marked_and_compared_with_nothing(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    table = build_report(records).result.text()
+def test_the_baseline_is_marked_and_compared_with_nothing() -> None:
+    table = build_report(oslo_records()).result.text()
     assert "(baseline)" in cells(table, "fixed-1")
     assert table.count("(baseline)") == 1
     assert "against fixed-1" in table
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
-def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(
-    records: list[QuestionRecord], build_report: Build, width: int
-) -> None:
-    result = build_report(records, ["fixed-1", "fixed-2"], [LONG_RULE]).result
+def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(width: int) -> None:
+    result = build_report(oslo_records(), ["fixed-1", "fixed-2"], [LONG_RULE]).result
     table = result.text(width)
     body = table.partition("\n\n")[0].splitlines()
     assert max(map(len, body)) <= width
@@ -71,42 +67,36 @@ def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(
         assert "F1" in body[0]
 
 
-def test_long_rules_are_cut_in_the_middle_and_given_in_full(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    table = build_report(records, ["fixed-1"], [LONG_RULE]).result.text()
+def test_long_rules_are_cut_in_the_middle_and_given_in_full() -> None:
+    table = build_report(oslo_records(), ["fixed-1"], [LONG_RULE]).result.text()
     short = f"{LONG_RULE[:11]}...{LONG_RULE[-10:]}"
     assert table.splitlines()[4].startswith(short)
     assert f"{short} is in full: {LONG_RULE}" in table.splitlines()
 
 
-def test_notes_come_last_a_line_each(records: list[QuestionRecord], build_report: Build) -> None:
-    table = build_report(records, notes=["first note", "second\x1b[31m"]).result.text()
+def test_notes_come_last_a_line_each() -> None:
+    table = build_report(oslo_records(), notes=["first note", "second\x1b[31m"]).result.text()
     assert table.splitlines()[-2:] == ["Note: first note", "Note: second[U+001B][31m"]
 
 
-def test_without_gold_answers_scores_are_unknown(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    bare = [replace(record, gold=Gold()) for record in records]
+def test_without_gold_answers_scores_are_unknown() -> None:
+    bare = [replace(record, gold=Gold()) for record in oslo_records()]
     table = build_report(bare, ["fixed-1", "fixed-2"]).result.text()
     assert cells(table, "fixed-2") == ["-", "-", "-", "2.00", "2.00", "300", "-", "-", "-", "-"]
     assert "No question has gold answers" in table
     assert "(baseline)" not in table
 
 
-def test_one_policy_is_a_table_too(records: list[QuestionRecord], build_report: Build) -> None:
-    lines = build_report(records, ["fixed-2"]).result.text().splitlines()
+def test_one_policy_is_a_table_too() -> None:
+    lines = build_report(oslo_records(), ["fixed-2"]).result.text().splitlines()
     assert lines[2] == "-" * len(lines[2])
     assert lines[3].startswith("fixed-2")
     assert lines[4] == ""
 
 
-def test_the_cost_asked_for_has_a_column_that_stays(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
+def test_the_cost_asked_for_has_a_column_that_stays() -> None:
     """fixed-2 sees 300 prompt tokens at 0.5 USD a million."""
-    table = build_report(records, ["fixed-1", "fixed-2"], cost="usd").result.text(60)
+    table = build_report(oslo_records(), ["fixed-1", "fixed-2"], cost="usd").result.text(60)
     head, below = (line.split() for line in table.splitlines()[:2])
     assert "price" in head
     column = below.index("USD")
@@ -115,13 +105,11 @@ def test_the_cost_asked_for_has_a_column_that_stays(
     assert "at equal price" in " ".join(table.split())
 
 
-def test_a_cost_that_has_a_column_gets_no_second_one(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    plain = build_report(records).result.text()
+def test_a_cost_that_has_a_column_gets_no_second_one() -> None:
+    plain = build_report(oslo_records()).result.text()
     for name in ("llm_calls", "rounds"):
-        again = build_report(records, cost=name).result.text()
+        again = build_report(oslo_records(), cost=name).result.text()
         assert again.partition("\n\n")[0].splitlines()[:3] == plain.splitlines()[:3]
-    tokens = build_report(records, cost="prompt_tokens").result.text(60)
+    tokens = build_report(oslo_records(), cost="prompt_tokens").result.text(60)
     assert tokens.splitlines()[0].split().count("prompt") == 1
     assert "prompt tokens" not in tokens.partition("Left out for width:")[2].partition(".")[0]
