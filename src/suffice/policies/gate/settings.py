@@ -171,10 +171,13 @@ class GateSettings:
                 raise UsageError(f"{name} must be at least {low}, found {value!r}")
         if self.order not in ORDERS:
             raise UsageError(f"order must be one of {', '.join(ORDERS)}, found {self.order!r}")
-        found = self.unreachable
+        never = self.unreachable
         # Algorithm 1 has no STOP: a gate without tau_stop leaves it out on purpose
-        if any(each.action is not PlanAction.STOP or self.tau_stop is not None for each in found):
-            warnings.warn("; ".join(map(str, found)), SufficeWarning, stacklevel=3)
+        if any(
+            unreached.action is not PlanAction.STOP or self.tau_stop is not None
+            for unreached in never
+        ):
+            warnings.warn("; ".join(map(str, never)), SufficeWarning, stacklevel=3)
 
     @classmethod
     def published(cls, **changes: Any) -> GateSettings:
@@ -300,13 +303,13 @@ def unreachable(settings: GateSettings) -> tuple[Unreachable, ...]:
             model.confidence(model.contradiction * least),
             closed=not graded or kappa < 0.0 or model.contradiction == 0.0,
         )
-    found = {
+    reasons = {
         PlanAction.RETRIEVE: _no_retrieve(settings, calm, conflict),
         PlanAction.REPLAN: _no_replan(settings, conflict),
         PlanAction.EXECUTE: _no_execute(settings, calm),
         **_no_rest(settings, calm),
     }
-    return tuple(Unreachable(action, why) for action, why in found.items() if why is not None)
+    return tuple(Unreachable(action, why) for action, why in reasons.items() if why is not None)
 
 
 def _always_conflict(settings: GateSettings) -> str:
@@ -321,7 +324,7 @@ def _no_retrieve(settings: GateSettings, calm: _Span | None, conflict: _Span | N
     if settings.budget == 0:
         return "the retrieval budget is 0"
     spans = [calm] if settings.order == "replan-first" else [calm, conflict]
-    lows = [each.low for each in spans if each is not None]
+    lows = [span.low for span in spans if span is not None]
     if not lows:
         return _always_conflict(settings)
     if min(lows) > settings.tau_low:
