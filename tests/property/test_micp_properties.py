@@ -253,12 +253,16 @@ def test_a_fitted_policy_replays_as_it_runs(
 def parts(count: int) -> FitParts:
     """Questions to fit on, five samples a round."""
     return FitParts(
-        optimize=Measures(traces(sampled_records(count, splits=("optimize",), seed=1), "o")),
-        calibrate=Measures(traces(sampled_records(count, splits=("calibrate",), seed=2), "c")),
+        optimize=Measures(
+            renamed_traces(sampled_records(count, splits=("optimize",), seed=1), "o")
+        ),
+        calibrate=Measures(
+            renamed_traces(sampled_records(count, splits=("calibrate",), seed=2), "c")
+        ),
     )
 
 
-def traces(records: list[QuestionRecord], prefix: str) -> TraceSet:
+def renamed_traces(records: list[QuestionRecord], prefix: str) -> TraceSet:
     return to_trace_set(
         [
             replace(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.numbers import auroc as module
 from suffice.numbers.auroc import ResampledAuroc
-from suffice.replay.diagnose.signal_correlation import spearman
+from suffice.replay.diagnose.signal_diagnostics import spearman
 from suffice.replay.diagnose.signal_separation import ResampledD, Rows
 
 VALUES = st.one_of(st.sampled_from([0.0, 1.0, 2.5, -3.0]), st.floats(-1e6, 1e6, width=32))

@@ -1,4 +1,7 @@
-"""What a kind of policy is to its file: how it is read, and what lies beside."""
+"""What a kind of policy is to its file: how it is read, and what lies beside.
+
+All that loading a policy needs of a kind; what fitting needs besides is :mod:`suffice.policies.method`.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.builders import of_rounds
 
 from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices, PriceTier
@@ -18,10 +19,6 @@ from suffice.errors import UsageError
 from suffice.testing.traces import make_record, question_records, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round, Usage
 from suffice.trace.rounds.table import TraceSet
-
-
-def traces(*rounds: Round) -> TraceSet:
-    return to_trace_set([dataclasses.replace(make_record("q", ["x"]), rounds=rounds)])
 
 
 def paid(found: TraceSet, model: CostModel | None = None, **reads: bool) -> dict[str, Any]:
@@ -36,43 +33,45 @@ def a_round(samples: int | None = None, **usage: Any) -> Round:
 
 
 def test_sample_calls_are_paid_by_who_reads_samples() -> None:
-    found = traces(a_round(3, llm_calls=4, sample_calls=3), a_round(0, llm_calls=1, sample_calls=0))
+    found = of_rounds(
+        a_round(3, llm_calls=4, sample_calls=3), a_round(0, llm_calls=1, sample_calls=0)
+    )
     assert paid(found)["llm_calls"] == [1.0, 1.0]
     assert paid(found, samples=True)["llm_calls"] == [4.0, 1.0]
 
 
 def test_sample_calls_are_inferred_where_unknown() -> None:
     """As many as samples were recorded, if that leaves an answering call."""
-    found = traces(a_round(5, llm_calls=6), a_round(None, llm_calls=1), a_round(0, llm_calls=2))
+    found = of_rounds(a_round(5, llm_calls=6), a_round(None, llm_calls=1), a_round(0, llm_calls=2))
     assert paid(found)["llm_calls"] == [1.0, 1.0, 2.0]
     assert paid(found, samples=True)["llm_calls"] == [6.0, 1.0, 2.0]
 
 
 def test_every_call_is_paid_where_the_samples_are_the_answers() -> None:
     """Three samples from three calls: the answer is one of them."""
-    found = traces(a_round(3, llm_calls=3), a_round(3, llm_calls=1))
+    found = of_rounds(a_round(3, llm_calls=3), a_round(3, llm_calls=1))
     assert paid(found)["llm_calls"] == [3.0, 1.0]
-    assert paid(traces(a_round(None, llm_calls=3)))["llm_calls"] == [3.0]
+    assert paid(of_rounds(a_round(None, llm_calls=3)))["llm_calls"] == [3.0]
 
 
 def test_a_stated_count_beats_the_inferred() -> None:
-    found = traces(a_round(5, llm_calls=6, sample_calls=2), a_round(5, llm_calls=6))
+    found = of_rounds(a_round(5, llm_calls=6, sample_calls=2), a_round(5, llm_calls=6))
     assert paid(found)["llm_calls"] == [4.0, 1.0]
 
 
 def test_verdicts_are_paid_by_who_reads_them() -> None:
-    found = traces(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1, judge_calls=0))
+    found = of_rounds(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1, judge_calls=0))
     assert paid(found)["llm_calls"] == [1.0, 1.0]
     assert paid(found, verdicts=True)["llm_calls"] == [3.0, 1.0]
     # a verdict of unknown cost is not free
-    partly = traces(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1))
+    partly = of_rounds(a_round(llm_calls=1, judge_calls=2), a_round(llm_calls=1))
     assert paid(partly)["llm_calls"] == [1.0, 1.0]
     assert paid(partly, verdicts=True)["llm_calls"] is None
-    assert paid(traces(a_round(llm_calls=1)), verdicts=True)["llm_calls"] is None
+    assert paid(of_rounds(a_round(llm_calls=1)), verdicts=True)["llm_calls"] is None
 
 
 def test_tokens_of_samples() -> None:
-    found = traces(
+    found = of_rounds(
         a_round(
             2,
             prompt_tokens=100,
@@ -95,16 +94,16 @@ def test_tokens_of_samples() -> None:
 
 
 def test_without_samples_there_is_nothing_more_to_pay() -> None:
-    found = traces(a_round(prompt_tokens=100), a_round(prompt_tokens=150))
+    found = of_rounds(a_round(prompt_tokens=100), a_round(prompt_tokens=150))
     assert paid(found, samples=True)["prompt_tokens"] == [100.0, 150.0]
 
 
 def test_one_unknown_round_makes_a_cost_unknown() -> None:
-    found = traces(a_round(llm_calls=1, prompt_tokens=10), a_round(llm_calls=1))
+    found = of_rounds(a_round(llm_calls=1, prompt_tokens=10), a_round(llm_calls=1))
     assert paid(found)["llm_calls"] == [1.0, 1.0]
     assert paid(found)["prompt_tokens"] is None
     nothing = {
-        name: values for name, values in paid(traces(a_round(), a_round())).items() if values
+        name: values for name, values in paid(of_rounds(a_round(), a_round())).items() if values
     }
     assert nothing == {name: [0.0, 0.0] for name in ("judge_calls", "rerank_calls")} | {
         "rounds": [1.0, 1.0]
@@ -120,7 +119,7 @@ def test_rounds_that_do_not_exist_are_not_unknown() -> None:
 
 
 def test_the_judge_and_the_reranker_are_counted_where_they_are_read() -> None:
-    found = traces(a_round(llm_calls=1, judge_calls=2, rerank_calls=3))
+    found = of_rounds(a_round(llm_calls=1, judge_calls=2, rerank_calls=3))
     for verdicts, reranks, judge, rerank in [
         (False, False, 0.0, 0.0),
         (True, False, 2.0, 0.0),
@@ -130,7 +129,7 @@ def test_the_judge_and_the_reranker_are_counted_where_they_are_read() -> None:
         costs = paid(found, verdicts=verdicts, reranks=reranks)
         assert (costs["judge_calls"], costs["rerank_calls"]) == ([judge], [rerank])
         assert (costs["llm_calls"], costs["calls"]) == ([1.0 + judge], [1.0 + judge + rerank])
-    unknown = paid(traces(a_round(llm_calls=1)), reranks=True)
+    unknown = paid(of_rounds(a_round(llm_calls=1)), reranks=True)
     assert (unknown["llm_calls"], unknown["rerank_calls"], unknown["calls"]) == ([1.0], None, None)
 
 
@@ -140,7 +139,7 @@ JUDGED = {"judge_calls": 1, "judge_prompt_tokens": 300, "judge_cached_tokens": 2
 def test_tokens_of_verdicts_are_paid_by_who_reads_them() -> None:
     """A verdict that was the next choice is no judge call and needs no tokens of its own."""
     plain = {"prompt_tokens": 100, "cached_tokens": 50, "completion_tokens": 7}
-    found = traces(
+    found = of_rounds(
         a_round(2, **plain, **JUDGED, judge_completion_tokens=9, sample_prompt_tokens=1000),
         a_round(2, **plain, judge_calls=0, sample_prompt_tokens=1000),
     )
@@ -153,7 +152,7 @@ def test_tokens_of_verdicts_are_paid_by_who_reads_them() -> None:
 
 
 def test_tokens_are_unknown_one_by_one() -> None:
-    found = traces(a_round(prompt_tokens=10, cached_tokens=0, completion_tokens=1, **JUDGED))
+    found = of_rounds(a_round(prompt_tokens=10, cached_tokens=0, completion_tokens=1, **JUDGED))
     costs = paid(found, verdicts=True)
     assert (costs["prompt_tokens"], costs["completion_tokens"]) == ([310.0], None)
 
@@ -161,15 +160,15 @@ def test_tokens_are_unknown_one_by_one() -> None:
 def test_tokens_beside_no_judge_call_are_not_charged() -> None:
     asked = a_round(prompt_tokens=10, judge_calls=2, judge_prompt_tokens=30)
     told = a_round(prompt_tokens=10, judge_calls=0, judge_prompt_tokens=30)
-    assert paid(traces(told), verdicts=True)["prompt_tokens"] == [10.0]
-    assert paid(traces(asked, told), verdicts=True)["prompt_tokens"] == [40.0, 10.0]
+    assert paid(of_rounds(told), verdicts=True)["prompt_tokens"] == [10.0]
+    assert paid(of_rounds(asked, told), verdicts=True)["prompt_tokens"] == [40.0, 10.0]
 
 
 def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
     """A record made before they had columns: only a judge that was never asked costs none."""
     reads = CostReads(verdicts=True)
     model = CostModel(prices=Prices(input=1, cached=1, output=0))
-    asked = traces(a_round(llm_calls=1, judge_calls=1, prompt_tokens=10))
+    asked = of_rounds(a_round(llm_calls=1, judge_calls=1, prompt_tokens=10))
     names = [n for n in asked.table.column_names if not n.startswith("judge_p")]
     old = dataclasses.replace(asked, table=asked.table.select(names))
     for found in (asked, old):
@@ -180,10 +179,10 @@ def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
             match="memory has no column 'judge_prompt_tokens', the tokens of its judge calls",
         ):
             cost_matrix(found, "usd", reads=reads, model=model)
-    never = traces(a_round(llm_calls=1, judge_calls=0, prompt_tokens=10))
+    never = of_rounds(a_round(llm_calls=1, judge_calls=0, prompt_tokens=10))
     assert paid(never, verdicts=True)["prompt_tokens"] == [10.0]
-    assert paid(traces(a_round(prompt_tokens=10)), verdicts=True)["prompt_tokens"] is None
-    partly = traces(
+    assert paid(of_rounds(a_round(prompt_tokens=10)), verdicts=True)["prompt_tokens"] is None
+    partly = of_rounds(
         a_round(prompt_tokens=10, **JUDGED),
         a_round(prompt_tokens=10, judge_calls=0),
         a_round(prompt_tokens=10, judge_calls=2),
@@ -211,33 +210,33 @@ def test_passages_retrievals_and_seconds_come_from_their_columns() -> None:
         usage=Usage(retrievals=2, latency_s=1.5),
     )
     none_added = Round(answer="x", passages=(), usage=Usage(retrievals=1, latency_s=0.25))
-    costs = paid(traces(shown, none_added))
+    costs = paid(of_rounds(shown, none_added))
     assert (costs["passages"], costs["retrievals"]) == ([2.0, 0.0], [2.0, 1.0])
     assert (costs["seconds"], costs["rounds"]) == ([1.5, 0.25], [1.0, 1.0])
     # passages do not tell how often the retriever was asked, and a null is not none
-    alone = paid(traces(Round(answer="x", passages=(Passage(id="a"),)), Round(answer="x")))
+    alone = paid(of_rounds(Round(answer="x", passages=(Passage(id="a"),)), Round(answer="x")))
     assert (alone["passages"], alone["retrievals"], alone["seconds"]) == (None, None, None)
 
 
 def test_what_cannot_be_a_cost_is_unknown() -> None:
-    more_samples = traces(a_round(2, llm_calls=1, sample_calls=2))
+    more_samples = of_rounds(a_round(2, llm_calls=1, sample_calls=2))
     assert paid(more_samples)["llm_calls"] is None
     assert paid(more_samples, samples=True)["llm_calls"] == [1.0]
-    more_cached = paid(traces(a_round(prompt_tokens=10, cached_tokens=11)))
+    more_cached = paid(of_rounds(a_round(prompt_tokens=10, cached_tokens=11)))
     assert (more_cached["cached_tokens"], more_cached["evaluated_tokens"]) == ([11.0], None)
     for strange in (-1.0, math.inf):
-        assert paid(traces(a_round(latency_s=strange)))["seconds"] is None
+        assert paid(of_rounds(a_round(latency_s=strange)))["seconds"] is None
     with pytest.raises(
         UsageError, match=r"'evaluated_tokens' comes to is no cost \(-1\) in 1 of 1"
     ):
-        cost_matrix(traces(a_round(prompt_tokens=10, cached_tokens=11)), "evaluated_tokens")
+        cost_matrix(of_rounds(a_round(prompt_tokens=10, cached_tokens=11)), "evaluated_tokens")
 
 
 USAGE = {"prompt_tokens": 1000, "cached_tokens": 600, "completion_tokens": 20, "llm_calls": 2}
 
 
 def test_dollars_by_hand() -> None:
-    found = traces(a_round(**USAGE, retrievals=3, rerank_calls=1))
+    found = of_rounds(a_round(**USAGE, retrievals=3, rerank_calls=1))
     assert paid(found)["usd"] is None  # no prices
     plain = CostModel(prices=Prices(input=2.0, cached=0.5, output=10.0))
     tokens = (400 * 2.0 + 600 * 0.5 + 20 * 10.0) / 1e6
@@ -251,20 +250,20 @@ def test_dollars_by_hand() -> None:
 
 
 def test_dollars_and_joules_of_verdicts() -> None:
-    found = traces(a_round(**USAGE, **JUDGED, judge_completion_tokens=5))
+    found = of_rounds(a_round(**USAGE, **JUDGED, judge_completion_tokens=5))
     model = CostModel(prices=Prices(input=2.0, cached=0.5, output=10.0, call=0.01))
     alone, read = paid(found, model), paid(found, model, verdicts=True)
     verdict = (100 * 2.0 + 200 * 0.5 + 5 * 10.0) / 1e6 + 0.01
     assert read["usd"][0] - alone["usd"][0] == pytest.approx(verdict)
     assert read["joules"][0] - alone["joules"][0] == pytest.approx(100 * 0.03 + 5 * 0.35)
     # one price for every prompt token needs no cached ones
-    uncached = traces(a_round(prompt_tokens=10, judge_calls=1, judge_prompt_tokens=30))
+    uncached = of_rounds(a_round(prompt_tokens=10, judge_calls=1, judge_prompt_tokens=30))
     one_price = CostModel(prices=Prices(input=2.0, cached=2.0, output=0.0))
     assert paid(uncached, one_price, verdicts=True)["usd"] == pytest.approx([80e-6])
 
 
 def test_dollars_need_no_cached_tokens_where_they_cost_the_same() -> None:
-    found = traces(a_round(prompt_tokens=1000, completion_tokens=20))
+    found = of_rounds(a_round(prompt_tokens=1000, completion_tokens=20))
     one_price = CostModel(prices=Prices(input=2.0, cached=2.0, output=10.0))
     assert paid(found, one_price)["usd"] == pytest.approx([(1000 * 2.0 + 20 * 10.0) / 1e6])
     two_prices = CostModel(prices=Prices(input=2.0, cached=0.5, output=10.0))
@@ -283,10 +282,10 @@ def test_long_prompts_pay_their_tier_with_all_their_tokens() -> None:
         output=1.0,
         tiers=(PriceTier(above=1000, input=3.0, cached=3.0, output=5.0),),
     )
-    found = traces(*(a_round(1, prompt_tokens=n, completion_tokens=10) for n in (1000, 1001)))
+    found = of_rounds(*(a_round(1, prompt_tokens=n, completion_tokens=10) for n in (1000, 1001)))
     model = CostModel(prices=prices)
     assert paid(found, model)["usd"] == pytest.approx([1010e-6, (1001 * 3 + 10 * 5) * 1e-6])
-    sampled = traces(
+    sampled = of_rounds(
         a_round(
             2,
             prompt_tokens=800,
@@ -296,7 +295,7 @@ def test_long_prompts_pay_their_tier_with_all_their_tokens() -> None:
         )
     )
     assert paid(sampled, model, samples=True)["usd"] == pytest.approx([2430e-6])
-    judged = traces(
+    judged = of_rounds(
         *(
             a_round(prompt_tokens=n, completion_tokens=0, **JUDGED, judge_completion_tokens=2)
             for n in (1000, 1001)
@@ -308,7 +307,7 @@ def test_long_prompts_pay_their_tier_with_all_their_tokens() -> None:
 
 
 def test_joules_by_hand() -> None:
-    found = traces(a_round(**USAGE))
+    found = of_rounds(a_round(**USAGE))
     assert paid(found)["joules"] == pytest.approx([400 * 0.03 + 20 * 0.35])
     model = EnergyModel(
         joules_per_prompt_token=0.1, joules_per_cached_token=0.01, joules_per_completion_token=2.0
@@ -317,7 +316,7 @@ def test_joules_by_hand() -> None:
     assert paid(found, CostModel(energy=model))["joules"] == pytest.approx([expected])
     searching = CostModel(energy=dataclasses.replace(model, joules_per_retrieval=5.0))
     assert paid(found, searching)["joules"] is None  # retrievals are not recorded
-    searched = traces(a_round(**USAGE, retrievals=2))
+    searched = of_rounds(a_round(**USAGE, retrievals=2))
     assert paid(searched, searching)["joules"] == pytest.approx([expected + 10.0])
 
 
@@ -331,7 +330,7 @@ def test_the_matrix_sums_over_rounds() -> None:
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(UsageError, match=r"unknown cost 'money'; known: llm_calls, .*usd"):
-        cost_matrix(traces(a_round()), "money")
+        cost_matrix(of_rounds(a_round()), "money")
 
 
 def test_names_are_distinct_words_with_a_label() -> None:
@@ -393,6 +392,6 @@ def test_no_cost_is_negative_and_none_falls_over_rounds(
 
 def test_a_verdict_does_not_make_up_for_impossible_calls() -> None:
     """One sample call of no calls at all stays unknown when a judge's call is added."""
-    found = traces(a_round(llm_calls=0, sample_calls=1, judge_calls=2))
+    found = of_rounds(a_round(llm_calls=0, sample_calls=1, judge_calls=2))
     assert paid(found)["llm_calls"] is None
     assert paid(found, verdicts=True)["llm_calls"] is None

@@ -18,7 +18,7 @@ from suffice.trace.rounds.records import Passage, QuestionRecord
 NAN = float("nan")
 
 
-def record(
+def retrieved_record(
     name: str, rounds: Sequence[str | None], gold: Sequence[str], answers: Sequence[str] = ("a",)
 ) -> QuestionRecord:
     """Rounds that each add the passages named by the letters; ``None``: not recorded."""
@@ -32,51 +32,62 @@ def same(found: NDArray[np.float64], expected: Sequence[Sequence[float]]) -> Non
 
 def test_by_hand() -> None:
     found = retrieval_quality(
-        to_trace_set([record("a", ["ax", "b", "yz"], "abc"), record("b", ["x", "a"], "a")])
+        to_trace_set(
+            [
+                retrieved_record("a", ["ax", "b", "yz"], "abc"),
+                retrieved_record("b", ["x", "a"], "a"),
+            ]
+        )
     )
     same(found.precision, [[1 / 2, 2 / 3, 2 / 5], [0.0, 1 / 2, NAN]])
     same(found.recall, [[1 / 3, 2 / 3, 2 / 3], [0.0, 1.0, NAN]])
 
 
 def test_what_is_named_twice_counts_once() -> None:
-    found = retrieval_quality(to_trace_set([record("a", ["aax", "ax", "b"], ["a", "b", "a", "b"])]))
+    found = retrieval_quality(
+        to_trace_set([retrieved_record("a", ["aax", "ax", "b"], ["a", "b", "a", "b"])])
+    )
     same(found.precision, [[1 / 2, 1 / 2, 2 / 3]])
     same(found.recall, [[1 / 2, 1 / 2, 1.0]])
 
 
 def test_passages_of_another_question_are_not_its_own() -> None:
-    found = retrieval_quality(to_trace_set([record("a", ["a"], "b"), record("b", ["b"], "a")]))
+    found = retrieval_quality(
+        to_trace_set([retrieved_record("a", ["a"], "b"), retrieved_record("b", ["b"], "a")])
+    )
     same(found.recall, [[0.0], [0.0]])
     same(found.precision, [[0.0], [0.0]])
 
 
 def test_nothing_retrieved_has_recall_and_no_precision() -> None:
-    found = retrieval_quality(to_trace_set([record("a", ["", "", "a"], "ab")]))
+    found = retrieval_quality(to_trace_set([retrieved_record("a", ["", "", "a"], "ab")]))
     same(found.recall, [[0.0, 0.0, 0.5]])
     same(found.precision, [[NAN, NAN, 1.0]])
 
 
 def test_an_unrecorded_round_leaves_later_ones_undefined() -> None:
-    found = retrieval_quality(to_trace_set([record("a", ["a", None, "b"], "ab")]))
+    found = retrieval_quality(to_trace_set([retrieved_record("a", ["a", None, "b"], "ab")]))
     same(found.recall, [[0.5, NAN, NAN]])
     same(found.precision, [[1.0, NAN, NAN]])
 
 
 def test_without_gold_passages_nothing_is_defined() -> None:
-    found = retrieval_quality(to_trace_set([record("a", ["a"], ""), record("b", ["a"], "a")]))
+    found = retrieval_quality(
+        to_trace_set([retrieved_record("a", ["a"], ""), retrieved_record("b", ["a"], "a")])
+    )
     same(found.recall, [[NAN], [1.0]])
     same(found.precision, [[NAN], [1.0]])
 
 
 def test_gold_passages_need_no_gold_answer() -> None:
-    same(retrieval_quality(to_trace_set([record("a", ["a"], "a", ())])).recall, [[1.0]])
+    same(retrieval_quality(to_trace_set([retrieved_record("a", ["a"], "a", ())])).recall, [[1.0]])
 
 
 def test_some_of_the_questions_are_what_they_were_among_all() -> None:
     records = [
-        record("a", ["ax", "b"], "ab"),
-        record("b", ["", "bx"], "b"),
-        record("c", ["c"], "c"),
+        retrieved_record("a", ["ax", "b"], "ab"),
+        retrieved_record("b", ["", "bx"], "b"),
+        retrieved_record("c", ["c"], "c"),
     ]
     traces = to_trace_set(records)
     whole = retrieval_quality(traces)
@@ -89,7 +100,7 @@ def test_some_of_the_questions_are_what_they_were_among_all() -> None:
 
 
 def test_without_the_column_nothing_is_defined() -> None:
-    traces = to_trace_set([record("a", [None, None], "a")])
+    traces = to_trace_set([retrieved_record("a", [None, None], "a")])
     assert not traces.has("passages")
     for each in (traces, replace(traces, table=traces.table.drop_columns(["passages"]))):
         found = retrieval_quality(each)
@@ -98,14 +109,17 @@ def test_without_the_column_nothing_is_defined() -> None:
 
 
 def test_no_question_at_all() -> None:
-    traces = to_trace_set([record("a", ["a"], "a")])
+    traces = to_trace_set([retrieved_record("a", ["a"], "a")])
     found = retrieval_quality(traces.take(np.array([False])))
     assert found.recall.shape == found.precision.shape == (0, 0)
 
 
 def test_thousands_of_questions_take_no_loop() -> None:
     traces = to_trace_set(
-        [record(f"q{number:04d}", ["ab", "cd", "ef", "gh"], "ah") for number in range(2000)]
+        [
+            retrieved_record(f"q{number:04d}", ["ab", "cd", "ef", "gh"], "ah")
+            for number in range(2000)
+        ]
     )
     started = time.process_time()
     found = retrieval_quality(traces)
@@ -118,21 +132,25 @@ def test_means_at_the_stop_leave_out_what_is_undefined() -> None:
     found = retrieval_quality(
         to_trace_set(
             [
-                record("a", ["", "ax"], "ab"),
-                record("b", ["bx", "b"], "b"),
-                record("c", ["c"], ""),
+                retrieved_record("a", ["", "ax"], "ab"),
+                retrieved_record("b", ["bx", "b"], "b"),
+                retrieved_record("c", ["c"], ""),
             ]
         )
     )
     assert found.at(np.array([1, 1, 1], np.int16)) == (0.5, 0.5)  # of b; recall of a is 0
     assert found.at(np.array([2, 2, 1], np.int16)) == (0.5, 0.75)
     assert found.at(np.array([1, 2, 1], np.int16)) == (0.5, 0.5)
-    unnamed = retrieval_quality(to_trace_set([record("c", ["c"], "")]))
+    unnamed = retrieval_quality(to_trace_set([retrieved_record("c", ["c"], "")]))
     assert unnamed.at(np.array([1], np.int16)) == (None, None)
 
 
 def test_a_replay_tells_them_where_gold_passages_are_named() -> None:
-    records = [record("a", ["a", "xy"], "ab"), record("b", ["x", "b"], "b"), record("c", ["c"], "")]
+    records = [
+        retrieved_record("a", ["a", "xy"], "ab"),
+        retrieved_record("b", ["x", "b"], "b"),
+        retrieved_record("c", ["c"], ""),
+    ]
     records[0] = replace(records[0], closed_book=records[0].rounds[0])
     settings = ComparisonSettings(policies=("fixed-1", "fixed-2", "oracle-f1"), resamples=5)
     entries = compare(to_trace_set(records), settings).result.to_json()["policies"]
@@ -148,7 +166,7 @@ def test_a_replay_tells_them_where_gold_passages_are_named() -> None:
 
 
 def test_the_closed_book_retrieves_nothing() -> None:
-    made = record("a", ["a"], "ab")
+    made = retrieved_record("a", ["a"], "ab")
     made = replace(made, closed_book=replace(made.rounds[0], passages=None))
     settings = ComparisonSettings(policies=("closed-book", "fixed-1"), resamples=5)
     closed, first = compare(to_trace_set([made]), settings).result.to_json()["policies"]

@@ -29,7 +29,7 @@ MARGIN = "answer_token_margin"
 FLOORS = [round(0.20 + 0.01 * step, 2) for step in range(16)]
 
 
-def made(seed: int, count: int = 50, rounds: int = 5) -> list[Any]:
+def controlled_records(seed: int, count: int = 50, rounds: int = 5) -> list[Any]:
     import dataclasses
 
     generator = np.random.default_rng(seed)
@@ -61,8 +61,8 @@ def made(seed: int, count: int = 50, rounds: int = 5) -> list[Any]:
     return found
 
 
-def traces(seed: int = 1, **given: int) -> TraceSet:
-    return to_trace_set(made(seed, **given))
+def controlled_traces(seed: int = 1, **given: int) -> TraceSet:
+    return to_trace_set(controlled_records(seed, **given))
 
 
 class Loop:
@@ -126,7 +126,7 @@ def rule_of(name: str, given: TraceSet, preset: Preset) -> str:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_margin_alone(seed: int) -> None:
-    given = traces(seed)
+    given = controlled_traces(seed)
     assert rule_of("margin-alone", given, "published") == f"calibrated({MARGIN}) > 0.25"
     loop = Loop(given)
     chosen = loop.choose(FLOORS, lambda c: lambda row, _: row["calibrated"] > c, "corrected")
@@ -137,7 +137,7 @@ def test_margin_alone(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_overlap_alone(seed: int, preset: Preset) -> None:
     """Forty evenly spaced from least to greatest, of which the greatest is passed by nothing."""
-    given = traces(seed)
+    given = controlled_traces(seed)
     loop = Loop(given)
     finite = loop.values["overlap"][np.isfinite(loop.values["overlap"])]
     low, high = float(finite.min()), float(finite.max())
@@ -149,7 +149,7 @@ def test_overlap_alone(seed: int, preset: Preset) -> None:
 
 
 def test_stable_base_rate() -> None:
-    given = traces(rounds=5)
+    given = controlled_traces(rounds=5)
     stable = {"published": "answer_stable_published", "corrected": "answer_stable"}
     rates = fit_data(given, [MARGIN]).base_rates
     for preset in PRESETS:
@@ -164,7 +164,7 @@ def test_stable_base_rate() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_early_stop(seed: int, preset: Preset) -> None:
     """TASR's own floor first, then the round-1 threshold around it."""
-    given = traces(seed)
+    given = controlled_traces(seed)
     loop = Loop(given)
     stable = "answer_stable_published" if preset == "published" else "answer_stable"
     floor = 0.25
@@ -193,7 +193,7 @@ def test_early_stop(seed: int, preset: Preset) -> None:
 
 def test_early_stop_leaves_round_one_only_at_a_high_margin() -> None:
     """Wherever it goes on after round 1 it does what TASR with that floor does."""
-    given = traces(4)
+    given = controlled_traces(4)
     policy = fit_method("early-stop", given, "corrected", "tune")
     tasr = fit_method("tasr", given, "corrected", "tune")
     early, usual = stop_rounds(policy, given), stop_rounds(tasr, given)
@@ -205,7 +205,7 @@ def test_early_stop_leaves_round_one_only_at_a_high_margin() -> None:
 
 
 def test_short_records_are_always_under_the_cap() -> None:
-    rule = rule_of("overlap-alone", traces(1, rounds=2), "published")
+    rule = rule_of("overlap-alone", controlled_traces(1, rounds=2), "published")
     assert rule.startswith("overlap > ")
 
 
@@ -227,8 +227,8 @@ def test_names_and_presets() -> None:
     with pytest.raises(
         UsageError, match="published preset of margin-alone takes no options; leave calibrator out"
     ):
-        fit_method("margin-alone", traces(), "published", "tune", calibrator="platt")
-    other = fit_method("margin-alone", traces(), "corrected", "tune", calibrator="platt")
+        fit_method("margin-alone", controlled_traces(), "published", "tune", calibrator="platt")
+    other = fit_method("margin-alone", controlled_traces(), "corrected", "tune", calibrator="platt")
     assert isinstance(other, RulePolicy)
     assert other.fitted_on["calibrator"] == "platt"
 
@@ -236,7 +236,7 @@ def test_names_and_presets() -> None:
 @pytest.mark.parametrize("name", sorted(CONTROLS))
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_file_decides_the_same(name: str, preset: Preset, tmp_path: Path) -> None:
-    given = traces(5)
+    given = controlled_traces(5)
     policy = fit_method(name, given, preset, "tune")
     read = load_policy(save_policy(policy, tmp_path / "p.json")).policy
     assert stop_rounds(read, given).tolist() == stop_rounds(policy, given).tolist()
@@ -248,7 +248,7 @@ def test_the_command_line_fits_one_and_replays_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, file = tmp_path / "t.parquet", tmp_path / "margin.json"
-    write_traces(made(6), path)
+    write_traces(controlled_records(6), path)
     assert (
         main(
             [

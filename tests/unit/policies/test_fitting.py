@@ -9,6 +9,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from tests.builders import drawn_records
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
@@ -32,23 +33,13 @@ from suffice.trace.rounds.table import TraceSet
 MARGIN = "answer_token_margin"
 
 
-def records(count: int, *, seed: int = 1) -> list[QuestionRecord]:
-    generator = np.random.default_rng(seed)
-    return [
-        make_record(
-            f"q{number:03d}",
-            generator.choice(["right", "wrong"], 3).tolist(),
-            gold=["right"],
-            margins=generator.uniform(0, 3, 3).tolist(),
-            split="tune",
-        )
-        for number in range(count)
-    ]
+def tune_records(count: int, *, seed: int = 1) -> list[QuestionRecord]:
+    return drawn_records(count, ["right", "wrong"], seed=seed, widest=3.0, split=lambda _: "tune")
 
 
 def test_a_missing_split_is_named() -> None:
     with pytest.raises(DataError, match=r"tune"):
-        fit_data(to_trace_set(records(3)), [MARGIN], split="validation")
+        fit_data(to_trace_set(tune_records(3)), [MARGIN], split="validation")
 
 
 def test_an_unlabelled_split_is_refused() -> None:
@@ -80,7 +71,7 @@ def test_base_rates_average_labelled_answers_of_each_round() -> None:
 
 
 def test_few_rows_or_one_value_fall_back_to_the_mean() -> None:
-    few = fit_data(to_trace_set(records(4)), [MARGIN])
+    few = fit_data(to_trace_set(tune_records(4)), [MARGIN])
     with pytest.warns(SufficeWarning, match="only 4 questions of split 'tune' are labelled"):
         calibrator = fit_calibrator(few, MARGIN)
     for number, mean in enumerate(few.base_rates, start=1):
@@ -100,7 +91,7 @@ def test_few_rows_or_one_value_fall_back_to_the_mean() -> None:
 
 
 def test_a_rule_is_fitted_with_what_it_needs_and_no_more() -> None:
-    data = fit_data(to_trace_set(records(9)), [MARGIN])
+    data = fit_data(to_trace_set(tune_records(9)), [MARGIN])
     plain = fit_rule("answer_stable", data)
     assert not plain.calibrators
     assert not plain.base_rates
@@ -150,14 +141,14 @@ def slow_out_of_fold(traces: TraceSet) -> list[list[float]]:
 @pytest.mark.filterwarnings("ignore:only .* labelled:suffice.errors.SufficeWarning")
 @pytest.mark.parametrize("count", [1, 2, 5, 23, 40])
 def test_out_of_fold_values_equal_a_slow_twin(count: int) -> None:
-    traces = to_trace_set(records(count))
+    traces = to_trace_set(tune_records(count))
     fast = out_of_fold(fit_data(traces, [MARGIN]), MARGIN)
     np.testing.assert_array_equal(fast, np.array(slow_out_of_fold(traces)))
 
 
 def test_a_question_never_sees_its_own_fold() -> None:
     """Changing a question's outcome changes no value in its fold."""
-    made = records(20)
+    made = tune_records(20)
     before = out_of_fold(fit_data(to_trace_set(made), [MARGIN]), MARGIN)
     numbers = folds(20)
     for question in range(0, 20, 3):
@@ -177,7 +168,7 @@ KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
 
 def test_every_kind_has_its_fit_and_no_other() -> None:
     assert tuple(CALIBRATORS) == KINDS
-    data = fit_data(to_trace_set(records(9)), [MARGIN])
+    data = fit_data(to_trace_set(tune_records(9)), [MARGIN])
     for call in (fit_calibrator, out_of_fold):
         with pytest.raises(
             UsageError, match=r"unknown calibrator 'spline'; known: isotonic, .*platt"
@@ -186,7 +177,7 @@ def test_every_kind_has_its_fit_and_no_other() -> None:
 
 
 def test_each_kind_fits_what_its_name_says() -> None:
-    data = fit_data(to_trace_set(records(60)), [MARGIN])
+    data = fit_data(to_trace_set(tune_records(60)), [MARGIN])
     values, em = data.table.signal(MARGIN), data.outcomes.em
     found = {kind: fit_calibrator(data, MARGIN, kind=kind, undefined=0.5) for kind in KINDS}
     assert found["isotonic"] == fit_calibrator(data, MARGIN, undefined=0.5)
@@ -208,7 +199,7 @@ def test_each_kind_fits_what_its_name_says() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_and_many_give_the_same_bits_for_every_kind(kind: CalibratorKind) -> None:
-    data = fit_data(to_trace_set(records(60)), [MARGIN])
+    data = fit_data(to_trace_set(tune_records(60)), [MARGIN])
     calibrator = fit_calibrator(data, MARGIN, kind=kind)
     values = np.concatenate(
         [
@@ -224,7 +215,7 @@ def test_one_and_many_give_the_same_bits_for_every_kind(kind: CalibratorKind) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_out_of_fold_values_of_a_kind_come_from_the_other_folds(kind: CalibratorKind) -> None:
-    data = fit_data(to_trace_set(records(30)), [MARGIN])
+    data = fit_data(to_trace_set(tune_records(30)), [MARGIN])
     found = out_of_fold(data, MARGIN, kind=kind)
     numbers = folds(30)
     for question in (0, 7, 29):
@@ -235,7 +226,7 @@ def test_out_of_fold_values_of_a_kind_come_from_the_other_folds(kind: Calibrator
 
 
 def test_a_rule_is_fitted_with_the_kind_asked_for_and_says_so() -> None:
-    data = fit_data(to_trace_set(records(30)), [MARGIN])
+    data = fit_data(to_trace_set(tune_records(30)), [MARGIN])
     rule = f"calibrated({MARGIN}) > 0.5"
     platt = fit_rule(rule, data, calibrator="platt")
     assert platt.calibrators[MARGIN] == fit_calibrator(data, MARGIN, kind="platt")
@@ -283,7 +274,7 @@ def test_one_class_of_answers_warns_of_what_follows(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_fewer_questions_than_folds_warn_and_work(kind: CalibratorKind, count: int) -> None:
-    data = fit_data(to_trace_set(records(count)), [MARGIN])
+    data = fit_data(to_trace_set(tune_records(count)), [MARGIN])
     with pytest.warns(SufficeWarning, match=f"calibrated.{MARGIN}. "):
         fit_calibrator(data, MARGIN, kind=kind)
     with pytest.warns(SufficeWarning, match=rf"only {count} .* fewer than the 5 folds"):
@@ -291,13 +282,13 @@ def test_fewer_questions_than_folds_warn_and_work(kind: CalibratorKind, count: i
 
 
 def test_few_questions_are_said_to_leave_one_number_a_round() -> None:
-    data = fit_data(to_trace_set(records(4, seed=3)), [MARGIN])
+    data = fit_data(to_trace_set(tune_records(4, seed=3)), [MARGIN])
     with pytest.warns(SufficeWarning, match="is one number a round, from .* tells rounds apart"):
         fit_calibrator(data, MARGIN)
 
 
 def test_enough_questions_of_both_classes_pass_without_a_word() -> None:
-    data = fit_data(to_trace_set(records(5)), [MARGIN])
+    data = fit_data(to_trace_set(tune_records(5)), [MARGIN])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for kind in KINDS:
@@ -334,7 +325,7 @@ def test_a_method_may_have_a_hyphen_in_its_name(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_unknown_method_lists_the_known() -> None:
     with pytest.raises(UsageError, match=r"unknown method 'tarot'; known: .*tasr"):
-        fit_method("tarot", to_trace_set(records(3)), "corrected", "tune")
+        fit_method("tarot", to_trace_set(tune_records(3)), "corrected", "tune")
     for name in method_names():
         method = find_method(name)
         assert method is not None

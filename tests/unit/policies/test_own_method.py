@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders import written_traces
 
 from suffice import Controller, fit_method, load_policy
 from suffice.cli.main import build_parser, main
@@ -19,7 +20,6 @@ from suffice.policies.file import policy_hash
 from suffice.replay.choose.learn_then_test import CertifySettings, Half, certify
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.writer import write_traces
 
 SOURCE = Path(__file__).with_name("toy_method.py")
 Say = pytest.CaptureFixture[str]
@@ -58,9 +58,7 @@ def installed(site: Path) -> None:
 
 @pytest.fixture
 def traces(tmp_path: Path) -> str:
-    path = tmp_path / "traces.parquet"
-    write_traces(random_records(40, seed=3), path)
-    return str(path)
+    return str(written_traces(tmp_path, random_records(40, seed=3)))
 
 
 def said(capsys: Say, *words: str) -> Any:

@@ -21,7 +21,7 @@ from suffice.trace.rounds.table import TraceSet
 MARGIN = "answer_token_margin"
 
 
-def traces(count: int = 23) -> TraceSet:
+def uneven_traces(count: int = 23) -> TraceSet:
     generator = np.random.default_rng(5)
     return to_trace_set(
         [
@@ -50,7 +50,7 @@ def test_a_template_has_one_open_number() -> None:
 
 
 def test_every_threshold_scores_what_a_loop_over_questions_scores() -> None:
-    recorded = traces()
+    recorded = uneven_traces()
     data = fit_data(recorded, ["answer_stable", MARGIN])
     held_out = out_of_fold(data, MARGIN)
     rates = base_rates_out_of_fold(data)
@@ -75,7 +75,7 @@ def test_every_threshold_scores_what_a_loop_over_questions_scores() -> None:
 
 
 def test_base_rates_come_from_the_other_folds() -> None:
-    data = fit_data(traces(), [MARGIN])
+    data = fit_data(uneven_traces(), [MARGIN])
     fold = folds(23)
     rates = base_rates_out_of_fold(data)
     for question in range(23):
@@ -84,7 +84,7 @@ def test_base_rates_come_from_the_other_folds() -> None:
 
 
 def test_a_threshold_out_of_range_is_refused() -> None:
-    data = fit_data(traces(), [MARGIN])
+    data = fit_data(uneven_traces(), [MARGIN])
     with pytest.raises(UsageError, match=r"can never hold.*\[0, 1\]"):
         sweep_rule(f"calibrated({MARGIN}) > ?", data, (0.5, 1.0))
 

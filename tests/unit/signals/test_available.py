@@ -5,20 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from tests.builders import of_rounds
 
 from suffice.errors import UsageError
 from suffice.signals.available import Lack, given_signals, lack, refuse_lacking
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import SignalSpec
-from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round
+from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.table import TraceSet
-
-
-def _traces(*rounds: Round) -> TraceSet:
-    question = Question(id="q", text="Where?", type="", split="")
-    return to_trace_set([QuestionRecord(question=question, gold=Gold(), rounds=rounds)])
-
 
 BARE = Round(answer="Oslo")
 READ = Round(answer="Oslo", passages=(Passage(id="a", text="Oslo is a city."),))
@@ -31,38 +25,38 @@ def _why(name: str | SignalSpec, traces: TraceSet) -> Lack:
 
 
 def test_what_can_be_computed_or_is_stored_is_given_and_own_signals_come_last() -> None:
-    bare = given_signals(_traces(BARE))
+    bare = given_signals(of_rounds(BARE))
     assert "answer_stable" in bare
     assert not {"overlap", "self_consistency", "judge_support"} & set(bare)
     assert [*bare] == [name for name in SIGNALS if name in bare]
-    assert set(given_signals(_traces(READ))) - set(bare) == {
+    assert set(given_signals(of_rounds(READ))) - set(bare) == {
         name
         for name, spec in SIGNALS.items()
         if spec.needs == ("passages",) and not spec.recorded_only
     }
     stored = given_signals(
-        _traces(dataclasses.replace(BARE, signals={"mine": 1.0, "judge_support": 3.0}))
+        of_rounds(dataclasses.replace(BARE, signals={"mine": 1.0, "judge_support": 3.0}))
     )
     assert set(stored) - set(bare) == {"judge_support", "mine"}
     assert stored[-1] == "mine"
 
 
 def test_a_policys_own_form_is_never_given_by_a_stored_value() -> None:
-    stored = _traces(dataclasses.replace(BARE, signals={"overlap": 0.5}))
+    stored = of_rounds(dataclasses.replace(BARE, signals={"overlap": 0.5}))
     assert lack(SIGNALS["overlap"], stored) is None
     own = dataclasses.replace(SIGNALS["overlap"], own_settings=True)
     assert _why(own, stored).columns == ("passages",)
 
 
 def test_reasons() -> None:
-    bare = _traces(BARE)
+    bare = of_rounds(BARE)
     assert _why("overlap", bare).why == "the trace has no passages"
     assert _why("overlap", bare).remedy == ""
     judged = _why("judge_support", bare)
     assert judged.no_columns == "the trace has no passages"
     assert judged.why == "needs a model (suffice signals --llm), and is not recorded"
     assert judged.remedy == "; compute it with suffice signals --llm"
-    assert _why("judge_support", _traces(READ)).no_columns == ""
+    assert _why("judge_support", of_rounds(READ)).no_columns == ""
     assert _why("llm_stop", bare).why == "needs a model, and is not recorded"
     two = SignalSpec(name="two", summary="", needs=("samples", "tokens"), compute=lambda _: 0.0)
     assert _why(two, bare).why == "the trace has no samples and no tokens"
@@ -70,10 +64,10 @@ def test_reasons() -> None:
 
 
 def test_a_signal_that_is_not_given_is_refused_with_what_to_do() -> None:
-    refuse_lacking([SIGNALS["answer_stable"]], _traces(BARE))
+    refuse_lacking([SIGNALS["answer_stable"]], of_rounds(BARE))
     with pytest.raises(
         UsageError, match=r"signal 'self_consistency' needs column samples.*; use answer_tok"
     ):
-        refuse_lacking([SIGNALS["answer_stable"], SIGNALS["self_consistency"]], _traces(BARE))
+        refuse_lacking([SIGNALS["answer_stable"], SIGNALS["self_consistency"]], of_rounds(BARE))
     with pytest.raises(UsageError, match=r"needs a recorded value.*suffice signals --llm"):
-        refuse_lacking([SIGNALS["judge_support"]], _traces(BARE))
+        refuse_lacking([SIGNALS["judge_support"]], of_rounds(BARE))

@@ -41,7 +41,7 @@ def rating(request: GenerationRequest, _: int) -> str:
     return str(request.prompt).rstrip().removesuffix("Rating:").strip()[-1]
 
 
-def traces() -> TraceSet:
+def partly_known_traces() -> TraceSet:
     first, second = (make_record(name, ["a 1", "a 9", "a 3"], gold=GOLD) for name in ("p", "q"))
     known = [
         dataclasses.replace(
@@ -67,7 +67,7 @@ def values(found: TraceSet, name: str) -> list[list[float | None]]:
 
 
 def test_without_a_model_what_needs_one_is_skipped_with_its_reason() -> None:
-    stored = with_signals(traces())
+    stored = with_signals(partly_known_traces())
     assert stored.skipped["judge_support"] == "needs --llm"
     assert stored.skipped["rerank_top_score"] == stored.skipped["rerank_mean"] == "needs --reranker"
     assert stored.skipped["q_stop"] == "needs a model"
@@ -78,7 +78,7 @@ def test_without_a_model_what_needs_one_is_skipped_with_its_reason() -> None:
 
 
 def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path) -> None:
-    before = traces()
+    before = partly_known_traces()
     stored = with_signals(
         before, ("judge_support",), models=SignalModels(judge=ScriptedModel(rating))
     )
@@ -100,7 +100,9 @@ def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path
 
 def test_a_second_run_asks_only_where_a_call_failed() -> None:
     broken = ScriptedModel(rating, failures=Failures(containing=("Answer: a 3",)))
-    once = with_signals(traces(), ("judge_support",), models=SignalModels(judge=broken))
+    once = with_signals(
+        partly_known_traces(), ("judge_support",), models=SignalModels(judge=broken)
+    )
     assert list(once.asked["judge"].failures) == [2, 5]
     assert values(once.traces, "judge_support")[0][2] is None
     assert math.isnan(values(once.traces, "judge_support")[0][1] or 0.0)  # asked, no rating
@@ -153,7 +155,9 @@ def answered(*names: str) -> TraceSet:
 def test_tokens_of_earlier_and_of_failed_judge_calls_stay_unknown() -> None:
     """The second question's rounds 2 and 3 had judge calls whose tokens were not recorded."""
     broken = ScriptedModel(rating, failures=Failures(containing=("Answer: a 9",)))
-    once = with_signals(traces(), ("judge_support",), models=SignalModels(judge=broken)).traces
+    once = with_signals(
+        partly_known_traces(), ("judge_support",), models=SignalModels(judge=broken)
+    ).traces
     twice = with_signals(once, ("judge_support",), models=SignalModels(judge=ScriptedModel(rating)))
     for found, calls in ((once, [1, 1, 1, 1, 2, 3]), (twice.traces, [1, 2, 1, 1, 3, 3])):
         assert found.table.column("judge_calls").to_pylist() == calls
@@ -191,9 +195,13 @@ def test_a_second_judging_adds_to_the_tokens_of_the_first() -> None:
 def test_with_a_cache_nothing_is_asked_twice(tmp_path: Path) -> None:
     model = ScriptedModel(rating)
     cached = CachedModel(model, tmp_path / "replies.sqlite")
-    first = with_signals(traces(), ("judge_support",), models=SignalModels(judge=cached))
+    first = with_signals(
+        partly_known_traces(), ("judge_support",), models=SignalModels(judge=cached)
+    )
     asked = len(model.requests)
-    second = with_signals(traces(), ("judge_support",), models=SignalModels(judge=cached))
+    second = with_signals(
+        partly_known_traces(), ("judge_support",), models=SignalModels(judge=cached)
+    )
     cached.close()
     assert len(model.requests) == asked
     assert second.traces.table.equals(first.traces.table)
@@ -216,7 +224,9 @@ def test_a_reranker_gives_scores_signals_and_calls(tmp_path: Path) -> None:
     reranker = Counting()
     assert isinstance(reranker, Reranker)
     stored = with_signals(
-        traces(), ("rerank_top_score", "rerank_mean"), models=SignalModels(reranker=reranker)
+        partly_known_traces(),
+        ("rerank_top_score", "rerank_mean"),
+        models=SignalModels(reranker=reranker),
     )
     assert stored.computed == ("rerank_top_score", "rerank_mean")
     assert reranker.calls == 2
@@ -262,7 +272,7 @@ def test_a_trace_without_passages_cannot_be_reranked() -> None:
 def test_an_unknown_name_is_refused_before_anybody_is_asked() -> None:
     model = ScriptedModel()
     with pytest.raises(UsageError, match="unknown signal 'judge'"):
-        with_signals(traces(), ("judge",), models=SignalModels(judge=model))
+        with_signals(partly_known_traces(), ("judge",), models=SignalModels(judge=model))
     assert model.requests == ()
 
 
@@ -289,7 +299,7 @@ class Halves:
 
 
 def test_without_them_the_reason_says_what_to_type() -> None:
-    stored = with_signals(traces())
+    stored = with_signals(partly_known_traces())
     assert [stored.skipped[name] for name in CONSISTENCY] == ["needs --encoder"] * 3
     assert stored.skipped["evidence_entailment"] == "needs --nli"
     bare = Round(answer="x", signals={"mine": 1.0})
@@ -302,7 +312,7 @@ def test_without_them_the_reason_says_what_to_type() -> None:
 
 
 def test_their_values_are_stored_beside_the_others(tmp_path: Path) -> None:
-    before = traces()
+    before = partly_known_traces()
     models = SignalModels(encoder=HashingEncoder(), entailment=Halves())
     stored = with_signals(before, (*CONSISTENCY, "evidence_entailment", "abstained"), models=models)
     assert stored.computed == ("abstained", *CONSISTENCY, "evidence_entailment")
@@ -322,7 +332,9 @@ def test_their_values_are_stored_beside_the_others(tmp_path: Path) -> None:
 
 def test_only_the_names_chosen_are_stored() -> None:
     stored = with_signals(
-        traces(), ("evidence_consistency_max",), models=SignalModels(encoder=HashingEncoder())
+        partly_known_traces(),
+        ("evidence_consistency_max",),
+        models=SignalModels(encoder=HashingEncoder()),
     )
     assert stored.computed == ("evidence_consistency_max",)
     assert set(stored.traces.signal_names) == {"mine", "evidence_consistency_max"}
@@ -349,7 +361,7 @@ def test_what_is_stored_stays_and_only_the_rest_is_asked_about() -> None:
 
 def test_a_failed_call_of_theirs_is_made_again_by_a_later_run() -> None:
     broken = SignalModels(encoder=HashingEncoder(fail_on="a 9"), entailment=Halves("a 3"))
-    once = with_signals(traces(), (*CONSISTENCY, "evidence_entailment"), models=broken)
+    once = with_signals(partly_known_traces(), (*CONSISTENCY, "evidence_entailment"), models=broken)
     assert (list(once.asked["encoder"].failures), list(once.asked["nli"].failures)) == (
         [1, 4],
         [2, 5],
@@ -359,7 +371,9 @@ def test_a_failed_call_of_theirs_is_made_again_by_a_later_run() -> None:
     whole = SignalModels(encoder=HashingEncoder(), entailment=Halves())
     twice = with_signals(once.traces, (*CONSISTENCY, "evidence_entailment"), models=whole)
     assert list(twice.asked["encoder"].found) == [1, 4]
-    at_once = with_signals(traces(), (*CONSISTENCY, "evidence_entailment"), models=whole)
+    at_once = with_signals(
+        partly_known_traces(), (*CONSISTENCY, "evidence_entailment"), models=whole
+    )
     for name in (*CONSISTENCY, "evidence_entailment"):
         np.testing.assert_array_equal(
             twice.traces.stored_signal(name)[0], at_once.traces.stored_signal(name)[0]
@@ -378,7 +392,7 @@ def test_after_an_interrupt_nobody_else_is_asked() -> None:
 
     entailment = Halves()
     stored = with_signals(
-        traces(),
+        partly_known_traces(),
         (*CONSISTENCY, "evidence_entailment"),
         models=SignalModels(encoder=Interrupted(), entailment=entailment),
     )

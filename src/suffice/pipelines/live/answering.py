@@ -201,8 +201,8 @@ def answer(
 
     def ended(stopped_by: StoppedBy, reason: str) -> Answered:
         decided = controller.rounds[: len(decisions)]
-        found = _answered(decided, decisions, (stopped_by, reason), settings, meter.usd)
-        return _with_answer_set(found, controller.policy)
+        answered = _answered(decided, decisions, (stopped_by, reason), settings, meter.usd)
+        return _with_answer_set(answered, controller.policy)
 
     controller.start(question)
     try:
@@ -255,19 +255,19 @@ def _answered(
     )
 
 
-def _with_answer_set(found: Answered, policy: StopPolicy) -> Answered:
+def _with_answer_set(answered: Answered, policy: StopPolicy) -> Answered:
     if not isinstance(policy, SetPolicy):
-        return found
-    held = policy.answer_set(found.rounds, stopped=found.stopped_by == "policy")
+        return answered
+    held = policy.answer_set(answered.rounds, stopped=answered.stopped_by == "policy")
     if held.answers:
-        return replace(found, answer_set=held)
-    return replace(found, answer_set=held, answer=CANNOT_ANSWER, declined=True)
+        return replace(answered, answer_set=held)
+    return replace(answered, answer_set=held, answer=CANNOT_ANSWER, declined=True)
 
 
 def _most_confident(decisions: Sequence[Decision]) -> int:
     """The round, from 1, of the highest confidence, the latest of equal ones; the last without any."""
-    best, found = -math.inf, len(decisions)
-    for number, each in enumerate(decisions, start=1):
-        if each.confidence is not None and each.confidence >= best:
-            best, found = each.confidence, number
-    return found
+    best, surest = -math.inf, len(decisions)
+    for number, decision in enumerate(decisions, start=1):
+        if decision.confidence is not None and decision.confidence >= best:
+            best, surest = decision.confidence, number
+    return surest

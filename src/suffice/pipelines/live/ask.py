@@ -93,9 +93,9 @@ def _named(name: str) -> ChosenPolicy:
         raise UsageError(
             "closed-book answers without passages and decides nothing live; use fixed-1"
         )
-    found = method_and_preset(name)
-    if found is not None:
-        method, preset = found
+    named = method_and_preset(name)
+    if named is not None:
+        method, preset = named
         unfitted = method.unfitted.get(preset)
         if unfitted is not None:
             return ChosenPolicy(policy=unfitted("token_probability"), for_model=unfitted)
@@ -274,8 +274,8 @@ def _settled(
     settled, why = settle_certainty(BudgetedSettings(certainty=certainty or "auto"), model)
     tell(f"certainty: {settled.certainty} ({why})")
     if for_model is not None:
-        given: Certainty = "self_consistency" if settled.majority else "token_probability"
-        chosen = replace(chosen, policy=for_model(given))
+        sure_by: Certainty = "self_consistency" if settled.majority else "token_probability"
+        chosen = replace(chosen, policy=for_model(sure_by))
     loop = _loop_settings(chosen, settings)
     if isinstance(loop, BudgetedSettings):
         wanted = loop.samples or settings.samples or settled.samples
@@ -292,14 +292,14 @@ def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> LoopSettings:
     stated = set(settings.loop)
     if unknown := stated - {own.name for own in fields(kind)}:
         raise UsageError(f"the {name} pipeline has no setting {min(unknown)!r}")
-    given: dict[str, Any] = {
+    loop_fields: dict[str, Any] = {
         **settings.loop,
         **kind.writing(chosen.policy.signals),
         "rounds": settings.rounds or chosen.max_rounds,
         "seed": settings.seed,
         "samples": (settings.samples or wanted) if wanted else 0,
     }
-    return kind(**{name: value for name, value in given.items() if value is not None})
+    return kind(**{name: value for name, value in loop_fields.items() if value is not None})
 
 
 def _tell_samples(policy: StopPolicy, asked: int | None, drawn: int, tell: Tell) -> None:

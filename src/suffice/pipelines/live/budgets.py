@@ -118,8 +118,8 @@ class Meter:
         prompt, completion = reply.prompt_tokens or 0, reply.completion_tokens or 0
         cached = min(reply.cached_tokens or 0, prompt)  # not reported: all of it is paid in full
         tariff: Tariff | None = None
-        for above, each in self._tariffs:
-            tariff = each if prompt > above else tariff
+        for above, dearer in self._tariffs:
+            tariff = dearer if prompt > above else tariff
         if tariff is None:
             return 0.0
         return (

@@ -225,20 +225,20 @@ class _Trail:
         That is those, and what was dropped before and ranks among them now: its score for this query
         may be better.
         """
-        shown = {each.id for each in self.shown}
+        shown = {passage.id for passage in self.shown}
         new: list[Passage] = []
         offered: list[Passage] = []
-        for each in ranked:
+        for passage in ranked:
             if len(new) == most:
                 break
-            if any(each.id == other.id for other in offered):
+            if any(passage.id == other.id for other in offered):
                 continue  # a retriever may return a passage twice
-            if each.id not in self._found:
-                new.append(each)
-                offered.append(each)
-            elif each.id not in shown:
-                offered.append(each)
-        self._found.update(each.id for each in new)
+            if passage.id not in self._found:
+                new.append(passage)
+                offered.append(passage)
+            elif passage.id not in shown:
+                offered.append(passage)
+        self._found.update(passage.id for passage in new)
         return tuple(new), tuple(offered)
 
     def add(self, step: SearchStep) -> None:

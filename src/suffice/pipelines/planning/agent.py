@@ -213,7 +213,7 @@ class _Run:
         if control.retrieves_before(number):
             query, found = self._retrieve(control.k, self.plan[-1] if self.plan else "")
         drawn, again = self._candidates(number)
-        texts = [each.text for each in drawn]
+        texts = [candidate.text for candidate in drawn]
         decision = self._decide(texts, number)
         made = PlanStep(
             number=number,
@@ -248,7 +248,7 @@ class _Run:
     def _carry_out(self, made: PlanStep, decision: GateDecision) -> PlanStep:
         """Do what was decided; the step as it then is."""
         revise = self.gate is not None and self.gate.settings.revises
-        best = next((each.text for each in made.candidates if each.text), "")
+        best = next((candidate.text for candidate in made.candidates if candidate.text), "")
         action = decision.action
         if action is PlanAction.STOP:
             return made
@@ -274,7 +274,9 @@ class _Run:
     def _clarify(self, made: PlanStep, *, revise: bool) -> tuple[PlanStep, bool]:
         """Ask the user; whether the step is drawn again with the answer."""
         total, number = self.task.total_steps, len(self.plan) + 1
-        question = clarifying_question(number, total, [each.text for each in made.candidates])
+        question = clarifying_question(
+            number, total, [candidate.text for candidate in made.candidates]
+        )
         reply = None if self.agent.ask is None else self.agent.ask(self.task, question)
         if reply is None or not reply.strip():
             return replace(made, question=question), False
@@ -310,12 +312,12 @@ class _Run:
         drawn = self._draw(number, wanted, "")
         again = 0
         for attempt in range(1, self.agent.settings.retries + 1):
-            empty = [at for at, each in enumerate(drawn) if not each.text]
+            empty = [at for at, candidate in enumerate(drawn) if not candidate.text]
             if not empty:
                 break
             again += len(empty)
             fresh = iter(self._draw(number, len(empty), f"retry {attempt}"))
-            drawn = tuple(each if each.text else next(fresh) for each in drawn)
+            drawn = tuple(candidate if candidate.text else next(fresh) for candidate in drawn)
         return drawn, again
 
     def _draw(self, number: int, n: int, tag: str) -> tuple[Candidate, ...]:
@@ -332,8 +334,8 @@ class _Run:
                 stop=("\n\n", f"\nStep {len(self.plan) + 2}"),
             ),
         )
-        texts = [each.text for each in reply.completions]
-        return tuple(Candidate(text=parse_candidate(each), response=each) for each in texts)
+        texts = [completion.text for completion in reply.completions]
+        return tuple(Candidate(text=parse_candidate(text), response=text) for text in texts)
 
     def _result(self, ended: str) -> PlanOutcome:
         """The final JSON object, asked for until it can be read."""
@@ -373,7 +375,7 @@ class _Run:
     def _retrieve(self, k: int, last: str) -> tuple[str, tuple[Passage, ...]]:
         """Documents for the task and a step; shown in every prompt from now on."""
         parts = (self.task.goal, self.task.context, last)
-        query = " ".join(each for each in parts if each)
+        query = " ".join(part for part in parts if part)
         retriever = self.agent.retriever
         if retriever is None:
             raise UsageError(f"the agent {self.agent.control.name} retrieves; give it a retriever")

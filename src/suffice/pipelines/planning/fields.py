@@ -114,8 +114,8 @@ def plan_steps(plan: str) -> tuple[str, ...]:
         return numbered
     bullets = list(_BULLET.finditer(plan))
     if bullets:
-        ends = [each.start() for each in bullets[1:]] + [len(plan)]
-        parts = [plan[each.end() : end] for each, end in zip(bullets, ends, strict=True)]
+        ends = [bullet.start() for bullet in bullets[1:]] + [len(plan)]
+        parts = [plan[bullet.end() : end] for bullet, end in zip(bullets, ends, strict=True)]
     else:
         parts = plan.splitlines()
     return tuple(step for step in map(_step, parts) if step)
@@ -127,8 +127,8 @@ def numbered_steps(text: str) -> tuple[str, ...]:
         marks = _in_order(pattern.finditer(text))
         if len(marks) < least:
             continue
-        ends = [each.start() for each in marks[1:]] + [len(text)]
-        parts = [text[each.end() : end] for each, end in zip(marks, ends, strict=True)]
+        ends = [mark.start() for mark in marks[1:]] + [len(text)]
+        parts = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=True)]
         # what follows a blank line after the last step is no longer the plan
         parts[-1] = parts[-1].strip().partition("\n\n")[0]
         return tuple(step for step in map(_step, parts) if step)
@@ -140,18 +140,18 @@ def joined_steps(steps: tuple[str, ...]) -> str:
     return " ".join(f"{number}) {step}" for number, step in enumerate(steps, start=1))
 
 
-def _in_order(found: Iterator[re.Match[str]]) -> list[re.Match[str]]:
+def _in_order(matches: Iterator[re.Match[str]]) -> list[re.Match[str]]:
     """Those that count 1, 2, ..., written like the first and not further in."""
     marks: list[re.Match[str]] = []
-    for each in found:
-        if int(each["n"]) != len(marks) + 1:
+    for mark in matches:
+        if int(mark["n"]) != len(marks) + 1:
             continue
         if marks and (
-            each["mark"].strip() != marks[0]["mark"].strip()
-            or len(each["indent"]) > len(marks[0]["indent"])
+            mark["mark"].strip() != marks[0]["mark"].strip()
+            or len(mark["indent"]) > len(marks[0]["indent"])
         ):
             continue
-        marks.append(each)
+        marks.append(mark)
     return marks
 
 
@@ -164,17 +164,19 @@ def _plan(value: object) -> str:
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, Mapping):
-        inner = next((each for key, each in value.items() if field_name(str(key)) == "plan"), None)
+        inner = next(
+            (inside for key, inside in value.items() if field_name(str(key)) == "plan"), None
+        )
         return _plan(list(value.values()) if inner is None else inner)
     if isinstance(value, list):
-        steps = (_text(each) for each in value)
+        steps = (_text(item) for item in value)
         return joined_steps(tuple(_unnumbered(step) for step in steps if step))
     return ""
 
 
 def _unnumbered(step: str) -> str:
-    found = _AT_LINE.match(step)
-    return _step(step[found.end() :] if found else step)
+    lead = _AT_LINE.match(step)
+    return _step(step[lead.end() :] if lead else step)
 
 
 def _text(value: object) -> str:
@@ -215,8 +217,8 @@ def _names(value: object) -> Iterator[str]:
             name = str(key) if "_" in str(key) else _text(each)
             yield from filter(None, [name])
     elif isinstance(value, list):
-        for each in value:
-            yield from filter(None, [_text(each)] if isinstance(each, str) else _names(each))
+        for item in value:
+            yield from filter(None, [_text(item)] if isinstance(item, str) else _names(item))
 
 
 def _decisions(value: object) -> Iterator[ConstraintDecision]:
@@ -229,10 +231,10 @@ def _decisions(value: object) -> Iterator[ConstraintDecision]:
             value = [value]
     if not isinstance(value, list):
         return
-    for each in value:
-        found = _decision_line(each) if isinstance(each, str) else _decision(each)
-        if found is not None:
-            yield found
+    for item in value:
+        decision = _decision_line(item) if isinstance(item, str) else _decision(item)
+        if decision is not None:
+            yield decision
 
 
 def _named(constraint: str, said: object) -> object:
@@ -250,14 +252,14 @@ def _clean_decision(decision: ConstraintDecision) -> ConstraintDecision:
 
 
 def _decision_line(line: str) -> ConstraintDecision | None:
-    found = _DECISION_LINE.match(line)
-    if found is None:
+    matched = _DECISION_LINE.match(line)
+    if matched is None:
         return None
-    enforced = _enforced(found["verdict"])
+    enforced = _enforced(matched["verdict"])
     if enforced is None:
         return None
     return ConstraintDecision(
-        constraint=found["name"].strip(), enforced=enforced, reason=found["reason"].strip(" )")
+        constraint=matched["name"].strip(), enforced=enforced, reason=matched["reason"].strip(" )")
     )
 
 

@@ -101,11 +101,11 @@ def read_step(
     if not candidates:
         raise UsageError("a gate compares candidates for the next step, found none")
     contradiction, conflict = 0.0, None
-    pairs = [(step, each) for each in candidates if each for step in plan]
+    pairs = [(step, candidate) for candidate in candidates if candidate for step in plan]
     if pairs:
-        found = detector.contradictions(pairs)
-        strongest = int(np.argmax(found))
-        contradiction = float(found[strongest])
+        scores = detector.contradictions(pairs)
+        strongest = int(np.argmax(scores))
+        contradiction = float(scores[strongest])
         conflict = strongest % len(plan) if contradiction > 0.0 else None
     agreed, remaining = agreement(candidates), remaining_share(len(plan), total_steps)
     risk = model.risk(agreement=agreed, contradiction=contradiction, remaining=remaining)
@@ -162,7 +162,7 @@ class Gate:
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # the published gate says that it can never EXECUTE
     ...     gate = Gate.published()
-    >>> [str(each.action) for each in gate.unreachable]
+    >>> [str(unreached.action) for unreached in gate.unreachable]
     ['EXECUTE', 'STOP']
     >>> decision = gate.act(["Open port 443", "Create the subnet"], [], step=1, total_steps=4)
     >>> str(decision.action), decision.k, round(decision.values["confidence"], 3)

@@ -171,10 +171,13 @@ class GateSettings:
                 raise UsageError(f"{name} must be at least {low}, found {value!r}")
         if self.order not in ORDERS:
             raise UsageError(f"order must be one of {', '.join(ORDERS)}, found {self.order!r}")
-        found = self.unreachable
+        never = self.unreachable
         # Algorithm 1 has no STOP: a gate without tau_stop leaves it out on purpose
-        if any(each.action is not PlanAction.STOP or self.tau_stop is not None for each in found):
-            warnings.warn("; ".join(map(str, found)), SufficeWarning, stacklevel=3)
+        if any(
+            unreached.action is not PlanAction.STOP or self.tau_stop is not None
+            for unreached in never
+        ):
+            warnings.warn("; ".join(map(str, never)), SufficeWarning, stacklevel=3)
 
     @classmethod
     def published(cls, **changes: Any) -> GateSettings:
@@ -261,6 +264,31 @@ def unreachable(settings: GateSettings) -> tuple[Unreachable, ...]:
     """Actions that no SC, CD and DR in [0, 1] and no history of retrievals leads to, with reasons.
 
     With the ``markers`` CD is 0 or 1, else anything between.
+
+    Examples
+    --------
+    The published gate has c = sigmoid(-R), R = (1 - SC) + 2 CD + DR. Without a conflict R lies in
+    [0, 2], so c in [sigmoid(-2), sigmoid(0)] = [0.119, 0.5]; with one R lies in [2, 4], c in
+    [0.018, 0.119]. RETRIEVE (c <= 0.25) is within reach, EXECUTE (c >= 0.75) is not:
+
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     gate = GateSettings.published(tau_stop=0.2)
+    >>> [str(found) for found in unreachable(gate)]
+    ['EXECUTE can never be chosen: confidence is at most 0.5, below tau_high 0.75']
+
+    STOP (c <= 0.2) is within reach only where a retrieval can be blocked: otherwise every c <= 0.25
+    retrieves. Nor is there a REPLAN then, since each conflict has c <= 0.119:
+
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     gate = GateSettings.published(tau_stop=0.2, budget=None)
+    >>> [found.action.value for found in unreachable(gate)]
+    ['REPLAN', 'EXECUTE', 'STOP']
+
+    An intercept of 2 shifts c to [sigmoid(0), sigmoid(2)] = [0.5, 0.881] without a conflict; EXECUTE
+    comes within reach, and so does STOP at c <= 0.6:
+
+    >>> unreachable(GateSettings(risk=RiskModel(intercept=2.0), tau_stop=0.6))
+    ()
     """
     model, kappa = settings.risk, settings.kappa
     graded = settings.detector != MARKERS
@@ -275,13 +303,13 @@ def unreachable(settings: GateSettings) -> tuple[Unreachable, ...]:
             model.confidence(model.contradiction * least),
             closed=not graded or kappa < 0.0 or model.contradiction == 0.0,
         )
-    found = {
+    reasons = {
         PlanAction.RETRIEVE: _no_retrieve(settings, calm, conflict),
         PlanAction.REPLAN: _no_replan(settings, conflict),
         PlanAction.EXECUTE: _no_execute(settings, calm),
         **_no_rest(settings, calm),
     }
-    return tuple(Unreachable(action, why) for action, why in found.items() if why is not None)
+    return tuple(Unreachable(action, why) for action, why in reasons.items() if why is not None)
 
 
 def _always_conflict(settings: GateSettings) -> str:
@@ -296,7 +324,7 @@ def _no_retrieve(settings: GateSettings, calm: _Span | None, conflict: _Span | N
     if settings.budget == 0:
         return "the retrieval budget is 0"
     spans = [calm] if settings.order == "replan-first" else [calm, conflict]
-    lows = [each.low for each in spans if each is not None]
+    lows = [span.low for span in spans if span is not None]
     if not lows:
         return _always_conflict(settings)
     if min(lows) > settings.tau_low:

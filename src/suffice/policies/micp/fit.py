@@ -59,9 +59,9 @@ class FitParts:
     how: str = "as given"
 
     def __post_init__(self) -> None:
-        shared = {normalize_answer(each.text) for each in self.optimize.traces.questions} & {
-            normalize_answer(each.text) for each in self.calibrate.traces.questions
-        } - {""}
+        shared = {
+            normalize_answer(question.text) for question in self.optimize.traces.questions
+        } & {normalize_answer(question.text) for question in self.calibrate.traces.questions} - {""}
         if shared:
             warnings.warn(
                 f"{len(shared)} questions stand both among those to optimise and those to calibrate on, "
@@ -163,18 +163,18 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     )
     alpha = exact_level(settings.alpha)
     data = read_samples(parts.optimize, draft)
-    levels, found = _levels(data, alpha, preset, settings)
+    levels, allocation = _levels(data, alpha, preset, settings)
     held = read_samples(parts.calibrate, draft)
     thresholds = calibrate(held, alpha, levels, preset)
     warned = unsampled_notes(held) or few_notes((data.n, held.n), alpha, thresholds)
-    for each in warned:
-        warnings.warn(each, SufficeWarning, stacklevel=3)
+    for warning in warned:
+        warnings.warn(warning, SufficeWarning, stacklevel=3)
     questions = data.n + held.n
     return replace(
         draft,
         stops=thresholds.stops,
         final=thresholds.final,
-        budget=_budget(thresholds, found, settings),
+        budget=_budget(thresholds, allocation, settings),
         fitted_on={
             "source": record.origin.source,
             "split": " and ".join(parts.splits) or parts.how,
@@ -202,14 +202,14 @@ def draft_policy(parts: Sequence[TraceSet], settings: MiCPSettings) -> MiCPPolic
     DataError
         Where the number of samples differs within one, or not all are clustered.
     """
-    rounds = settings.rounds or min(DEFAULT_ROUNDS, *(each.n_rounds for each in parts))
-    for each in parts:
-        if each.n_rounds < rounds:
+    rounds = settings.rounds or min(DEFAULT_ROUNDS, *(part.n_rounds for part in parts))
+    for part in parts:
+        if part.n_rounds < rounds:
             raise UsageError(
-                f"{rounds} rounds asked for, {each.n_rounds} recorded in {each.origin.source}; "
-                f"type --rounds {each.n_rounds}, or record with --rounds {rounds}"
+                f"{rounds} rounds asked for, {part.n_rounds} recorded in {part.origin.source}; "
+                f"type --rounds {part.n_rounds}, or record with --rounds {rounds}"
             )
-    samples = {samples_a_round(each, rounds) for each in parts}
+    samples = {samples_a_round(part, rounds) for part in parts}
     if len(samples) > 1:
         raise UsageError(
             f"the questions to optimise and to calibrate on hold {min(samples)} and {max(samples)} "
@@ -266,7 +266,7 @@ def _levels(
 ) -> tuple[tuple[Fraction, ...], Allocation | None]:
     """The error levels of rounds 1..T-1, and the search that found them unless given by hand."""
     if settings.allocation is None:
-        found = search_allocation(
+        allocation = search_allocation(
             data,
             alpha,
             preset,
@@ -274,13 +274,13 @@ def _levels(
             objective=settings.objective,
             weight=settings.weight,
         )
-        return found.levels, found
+        return allocation.levels, allocation
     if len(settings.allocation) != data.rounds - 1:
         raise UsageError(
             f"{data.rounds} rounds take {data.rounds - 1} levels by hand, found "
             f"{len(settings.allocation)}; the answer set gets what they leave"
         )
-    levels = tuple(Fraction(Decimal(str(each))) for each in settings.allocation)
+    levels = tuple(Fraction(Decimal(str(level))) for level in settings.allocation)
     spent = budget_spent(data, levels, preset)
     if spent > alpha:
         raise UsageError(
@@ -291,24 +291,26 @@ def _levels(
     return levels, None
 
 
-def _budget(thresholds: Stage2, found: Allocation | None, settings: MiCPSettings) -> dict[str, Any]:
+def _budget(
+    thresholds: Stage2, allocation: Allocation | None, settings: MiCPSettings
+) -> dict[str, Any]:
     """How the errors are divided, for the policy file."""
     body: dict[str, Any] = {
-        "rounds": [float(each) for each in thresholds.alpha_rounds],
+        "rounds": [float(level) for level in thresholds.alpha_rounds],
         "answer_set": float(thresholds.alpha_final),
         "group_sizes": list(thresholds.group_sizes),
         "answerable": thresholds.answerable,
         "weight": settings.weight,
     }
-    if found is None:
+    if allocation is None:
         return {**body, "allocation": "by hand"}
     return {
         **body,
         "allocation": "searched",
         "objective": settings.objective,
-        "shares": [float(each) for each in found.shares],
-        "on_optimize": found.objective,
-        "tried": found.tried,
+        "shares": [float(share) for share in allocation.shares],
+        "on_optimize": allocation.objective,
+        "tried": allocation.tried,
     }
 
 

@@ -159,10 +159,10 @@ class MiCPPolicy:
             raise UsageError(f"no stop_on {self.stop_on!r}; allowed: {', '.join(STOP_ON)}")
         if not 0.0 <= self.penalty < math.inf:
             raise UsageError(f"the penalty must be at least 0, found {self.penalty!r}")
-        numbers = [self.final, *(each.value for each in self.stops)]
+        numbers = [self.final, *(stop.value for stop in self.stops)]
         if any(math.isnan(value) or value == math.inf for value in numbers):
             raise UsageError("thresholds must be numbers or -inf")
-        if any(not 0.0 <= each.share < 1.0 for each in self.stops):
+        if any(not 0.0 <= stop.share < 1.0 for stop in self.stops):
             raise UsageError("shares of ties must lie in [0, 1)")
         if self.filtered and self.filter is None:
             raise UsageError("calibrated on filtered passages, so the filter must be known")
@@ -222,7 +222,7 @@ class MiCPPolicy:
     def _summary(self) -> str:
         name = "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
         rounds = "; ".join(
-            f"round {number}: {_shown(each, name)}" for number, each in enumerate(self.stops, 1)
+            f"round {number}: {_shown(stop, name)}" for number, stop in enumerate(self.stops, 1)
         )
         enters = "every cluster" if self.final == -math.inf else f"confidence >= {self.final:.4g}"
         return f"{rounds or 'no early stop'}; answer set: {enters}"
@@ -313,14 +313,14 @@ class MiCPPolicy:
     def confidences(self, finished: Round) -> Iterator[tuple[SampleCluster, float]]:
         """A round's clusters that are answers, each with its confidence (Eq. 5)."""
         clusters = sample_clusters(finished, self.clusters.by)
-        drawn = sum(each.size for each in clusters)
+        drawn = sum(cluster.size for cluster in clusters)
         entropy = 0.0
         if self.penalty:
-            found = signal_value(entropy_signal(self.clusters.by), LoopView("", (finished,)))
-            entropy = 0.0 if math.isnan(found) else found
-        for each in clusters:
-            if each.is_answer:
-                yield each, each.size / drawn - self.penalty * entropy
+            spread = signal_value(entropy_signal(self.clusters.by), LoopView("", (finished,)))
+            entropy = 0.0 if math.isnan(spread) else spread
+        for cluster in clusters:
+            if cluster.is_answer:
+                yield cluster, cluster.size / drawn - self.penalty * entropy
 
     def answer_set(self, rounds: Sequence[Round], *, stopped: bool) -> AnswerSet:
         """Every confident cluster of these rounds, equal ones merged, most confident first.
@@ -358,7 +358,7 @@ class MiCPPolicy:
             if self.match.f1 is None
             else {"score": "f1", "at_least": self.match.f1},
             "stops": [
-                {"value": _finite(each.value), "tied_share": each.share} for each in self.stops
+                {"value": _finite(stop.value), "tied_share": stop.share} for stop in self.stops
             ],
             "answer_set": {"confidence": _finite(self.final)},
             "seed": self.seed,
@@ -386,16 +386,16 @@ def confident_clusters(
     policy: MiCPPolicy, rounds: Sequence[Round]
 ) -> list[tuple[SetMember, frozenset[str]]]:
     """The answer set's members, each with every normalised form it stands for."""
-    found: list[tuple[SetMember, frozenset[str]]] = []
+    merged: list[tuple[SetMember, frozenset[str]]] = []
     for number, finished in enumerate(rounds, start=1):
         for cluster, confidence in policy.confidences(finished):
             if confidence < policy.final:
                 continue
             best = SetMember(answer=cluster.answer, confidence=confidence, round=number)
             members = cluster.members
-            for entry in [each for each in found if each[1] & members]:
-                found.remove(entry)
+            for entry in [kept for kept in merged if kept[1] & members]:
+                merged.remove(entry)
                 members |= entry[1]
-                best = max(entry[0], best, key=lambda each: each.confidence)
-            found.append((best, members))
-    return sorted(found, key=lambda each: (-each[0].confidence, each[0].round))
+                best = max(entry[0], best, key=lambda member: member.confidence)
+            merged.append((best, members))
+    return sorted(merged, key=lambda kept: (-kept[0].confidence, kept[0].round))

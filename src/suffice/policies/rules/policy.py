@@ -46,13 +46,13 @@ class RuleNeeds:
 
 def rule_needs(rule: str) -> RuleNeeds:
     """Signals the rule reads and what of it is fitted; each name once, in reading order."""
-    found = list(operands(parse(rule)))
-    signals = [each.name for each in found if isinstance(each, SignalRef | Calibrated)]
-    calibrated = [each.name for each in found if isinstance(each, Calibrated)]
+    read = list(operands(parse(rule)))
+    signals = [operand.name for operand in read if isinstance(operand, SignalRef | Calibrated)]
+    calibrated = [operand.name for operand in read if isinstance(operand, Calibrated)]
     return RuleNeeds(
         signals=tuple(dict.fromkeys(signals)),
         calibrated=tuple(dict.fromkeys(calibrated)),
-        base_rate=any(isinstance(each, BaseRate) for each in found),
+        base_rate=any(isinstance(operand, BaseRate) for operand in read),
     )
 
 
@@ -119,8 +119,8 @@ class RulePolicy:
     @cached_property
     def specs(self) -> tuple[SignalSpec, ...]:
         """Declarations of those signals, with this policy's settings."""
-        found = (resolve(name, also=self.own_signals) for name in self.signals)
-        return tuple(self._with_settings(spec) for spec in found)
+        specs = (resolve(name, also=self.own_signals) for name in self.signals)
+        return tuple(self._with_settings(spec) for spec in specs)
 
     @property
     def needs(self) -> LoopNeeds:
@@ -150,14 +150,16 @@ class RulePolicy:
 
     @cached_property
     def _shown(self) -> tuple[SignalRef | Calibrated | RoundNumber | BaseRate, ...]:
-        found = (each for each in operands(parse(self.rule)) if not isinstance(each, Number))
-        return tuple(dict.fromkeys(found))
+        shown = (
+            operand for operand in operands(parse(self.rule)) if not isinstance(operand, Number)
+        )
+        return tuple(dict.fromkeys(shown))
 
     def decide(self, view: PolicyView) -> Decision:
         """Whether the rule holds at the view's round, with the values it looked at."""
         now = _Live(self, view)
         holds = bool(self._holds(now))
-        values = {str(each): _defined(now.value(each)) for each in self._shown}
+        values = {str(operand): _defined(now.value(operand)) for operand in self._shown}
         listed = ", ".join(f"{name} = {_shown_number(value)}" for name, value in values.items())
         verdict = "holds" if holds else "does not hold"
         return Decision(
@@ -169,8 +171,10 @@ class RulePolicy:
 
     def _confidence(self, values: Mapping[str, float | None]) -> float | None:
         """The live twin of :meth:`confidence`."""
-        calibrated = [values[str(each)] for each in self._shown if isinstance(each, Calibrated)]
-        known = [each for each in calibrated if each is not None]
+        calibrated = [
+            values[str(operand)] for operand in self._shown if isinstance(operand, Calibrated)
+        ]
+        known = [value for value in calibrated if value is not None]
         return min(known) if known and len(known) == len(calibrated) else None
 
     def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
@@ -178,7 +182,7 @@ class RulePolicy:
 
         NaN where one of them is undefined; ``None`` for a rule without ``calibrated``.
         """
-        calibrated = [each.name for each in self._shown if isinstance(each, Calibrated)]
+        calibrated = [operand.name for operand in self._shown if isinstance(operand, Calibrated)]
         if not calibrated:
             return None
         smallest = np.full((table.n_rounds, table.n_questions), math.inf).T

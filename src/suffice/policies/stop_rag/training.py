@@ -36,7 +36,7 @@ _KEY = "suffice"
 def write_tensors(path: Path, tensors: Mapping[str, Any], header: Mapping[str, Any]) -> None:
     """A safetensors file whose metadata hold the header as JSON; written aside and renamed."""
     weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
-    plain = {name: each.detach().cpu().contiguous().clone() for name, each in tensors.items()}
+    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(dict(header), allow_nan=False, sort_keys=True)
     replace_file(path, weights.save(plain, metadata={_KEY: text}))
@@ -75,9 +75,9 @@ class Checkpoint:
         self._path = path
         self._run: dict[str, Any] = json.loads(json.dumps(dict(run)))
 
-    def write(self, found: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    def write(self, saved: tuple[dict[str, Any], dict[str, Any]]) -> None:
         """Tensors, and the rest as JSON."""
-        tensors, rest = found
+        tensors, rest = saved
         write_tensors(self._path, tensors, {"schema": 1, "run": self._run, "state": rest})
 
     def read(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -247,7 +247,7 @@ class State:
             if params
         ]
         self._rates = [rate for _, rate in pairs]
-        self._parameters = [each for params, _ in pairs for each in params]
+        self._parameters = [parameter for params, _ in pairs for parameter in params]
         groups = [{"params": params, "lr": rate} for params, rate in pairs]
         self._optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay)
         self.step = 0
@@ -276,14 +276,14 @@ class State:
         torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip_norm)
         self._optimizer.step()
         self.step += 1
-        found = float(loss.detach())
-        if not math.isfinite(found):
+        value = float(loss.detach())
+        if not math.isfinite(value):
             raise UsageError(
-                f"the loss is {found} at step {self.step} of {self._steps}; choose lower rates than "
+                f"the loss is {value} at step {self.step} of {self._steps}; choose lower rates than "
                 f"{self._settings.learning_rate:g} and {self._settings.head_rate:g}"
             )
-        self._losses.append(found)
-        return found
+        self._losses.append(value)
+        return value
 
     def evaluate(self, learner: Learner, table: RewardTable) -> Validation:
         """Choose a threshold, and keep the weights where they are the best so far."""
@@ -291,13 +291,13 @@ class State:
         choice = choose_threshold(
             stop - cont, table.rewards, table.lengths, ends=self._settings.ends
         )
-        found = Validation(step=self.step, loss=float(np.mean(self._losses)), choice=choice)
+        validation = Validation(step=self.step, loss=float(np.mean(self._losses)), choice=choice)
         self._losses = []
-        self._history.append(found)
-        if self._best is None or _worth(found) >= _worth(self._best):
-            self._best = found
-            self._best_tensors = {n: each.clone() for n, each in learner.tensors().items()}
-        return found
+        self._history.append(validation)
+        if self._best is None or _worth(validation) >= _worth(self._best):
+            self._best = validation
+            self._best_tensors = {n: tensor.clone() for n, tensor in learner.tensors().items()}
+        return validation
 
     def finish(self, learner: Learner) -> Trained:
         """The best weights into the learner."""
@@ -309,51 +309,53 @@ class State:
     def to_checkpoint(self, learner: Learner) -> tuple[dict[str, Any], dict[str, Any]]:
         """Tensors, and the rest as JSON."""
         torch = torch_module()
-        tensors = {f"now.{name}": each for name, each in learner.tensors().items()}
-        tensors |= {f"best.{name}": each for name, each in self._best_tensors.items()}
+        tensors = {f"now.{name}": tensor for name, tensor in learner.tensors().items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in self._best_tensors.items()}
         for number, kept in self._optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{number}.{name}": each for name, each in kept.items()}
+            tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in kept.items()}
         tensors["generator"] = torch.get_rng_state()
         rest = {
             "step": self.step,
-            "history": [_evaluation_json(each) for each in self._history],
+            "history": [_evaluation_json(validation) for validation in self._history],
             "best": None if self._best is None else self._history.index(self._best),
         }
         return tensors, rest
 
-    def resume(self, found: tuple[dict[str, Any], dict[str, Any]] | None, learner: Learner) -> None:
+    def resume(self, saved: tuple[dict[str, Any], dict[str, Any]] | None, learner: Learner) -> None:
         """Go on from a checkpoint, if there is one."""
-        if found is None:
+        if saved is None:
             return
         torch = torch_module()
-        tensors, rest = found
+        tensors, rest = saved
         learner.load_tensors(_part(tensors, "now."))
         self._best_tensors = _part(tensors, "best.")
         kept: dict[int, dict[str, Any]] = {}
-        for name, each in _part(tensors, "optimizer.").items():
+        for name, tensor in _part(tensors, "optimizer.").items():
             number, _, what = name.partition(".")
-            kept.setdefault(int(number), {})[what] = each
+            kept.setdefault(int(number), {})[what] = tensor
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": kept, "param_groups": groups})
         torch.set_rng_state(tensors["generator"])
         self.step = int(rest["step"])
-        self._history = [_evaluation(each) for each in rest["history"]]
+        self._history = [_evaluation(entry) for entry in rest["history"]]
         self._best = self._history[rest["best"]]
 
 
-def _worth(each: Validation) -> tuple[float, float]:
-    return round(each.choice.score, 12), -each.choice.mean_rounds
+def _worth(validation: Validation) -> tuple[float, float]:
+    return round(validation.choice.score, 12), -validation.choice.mean_rounds
 
 
 def _part(tensors: dict[str, Any], start: str) -> dict[str, Any]:
-    return {name[len(start) :]: each for name, each in tensors.items() if name.startswith(start)}
-
-
-def _evaluation_json(each: Validation) -> dict[str, Any]:
-    choice = each.choice
     return {
-        "step": each.step,
-        "loss": each.loss,
+        name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)
+    }
+
+
+def _evaluation_json(validation: Validation) -> dict[str, Any]:
+    choice = validation.choice
+    return {
+        "step": validation.step,
+        "loss": validation.loss,
         "threshold": choice.threshold,
         "score": choice.score,
         "mean_rounds": choice.mean_rounds,
@@ -361,9 +363,9 @@ def _evaluation_json(each: Validation) -> dict[str, Any]:
     }
 
 
-def _evaluation(found: dict[str, Any]) -> Validation:
-    rest = {name: value for name, value in found.items() if name not in ("step", "loss")}
-    return Validation(step=found["step"], loss=found["loss"], choice=Choice(**rest))
+def _evaluation(entry: dict[str, Any]) -> Validation:
+    rest = {name: value for name, value in entry.items() if name not in ("step", "loss")}
+    return Validation(step=entry["step"], loss=entry["loss"], choice=Choice(**rest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,14 +445,14 @@ def train(
         if file is not None:
             state.resume(file.read(), learner)
         for loss in _steps(state, learner, data[0], plan):
-            found = None
+            validation = None
             if state.step % plan.interval == 0 or state.step == plan.steps:
-                found = state.evaluate(learner, data[1])
+                validation = state.evaluate(learner, data[1])
                 if file is not None:
                     file.write(state.to_checkpoint(learner))
             if progress:
                 now = TrainingProgress(stage="train", done=state.step, total=plan.steps, loss=loss)
-                progress(replace(now, evaluation=found))
+                progress(replace(now, evaluation=validation))
         return state.finish(learner)
 
 

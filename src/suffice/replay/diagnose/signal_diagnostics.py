@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.numbers.auroc import average_ranks
 from suffice.numbers.intervals.estimate import Estimate, difference
-from suffice.replay.diagnose.signal_correlation import Correlations, correlations
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
 from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
 from suffice.replay.diagnose.tables import signal_tables
@@ -26,6 +26,19 @@ from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import Direction
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlations:
+    """Spearman's rho of every pair of signals and the rounds it rests on, both square.
+
+    ``rho`` is ``None`` where fewer than two rounds define both signals or one of them does not vary
+    there.
+    """
+
+    signals: tuple[str, ...]
+    rho: tuple[tuple[float | None, ...], ...]
+    rows: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,3 +369,35 @@ def _signal(
         drift_auroc=drift_auroc,
         flags=tuple(flags[name]),
     )
+
+
+# --- how much two signals say the same ---------------------------------------------------------------
+def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
+    """Pearson's correlation of the average ranks, in [-1, 1] (Spearman, 1904); no NaN allowed.
+
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([9.0, 8.0, 5.0]))
+    -1.0
+    """
+    if len(first) < 2:
+        return None
+    ranks = [average_ranks(values) for values in (first, second)]
+    centred = [rank - rank.mean() for rank in ranks]
+    length = float(np.sqrt((centred[0] @ centred[0]) * (centred[1] @ centred[1])))
+    if length == 0.0:
+        return None
+    return float(np.clip((centred[0] @ centred[1]) / length, -1.0, 1.0))
+
+
+def correlations(signals: Mapping[str, NDArray[np.float64]]) -> Correlations:
+    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined."""
+    names = tuple(signals)
+    flat = [signals[name].ravel() for name in names]
+    defined = [~np.isnan(values) for values in flat]
+    rho: list[list[float | None]] = [[None] * len(names) for _ in names]
+    rows = [[0] * len(names) for _ in names]
+    for i, first in enumerate(flat):
+        for j in range(i, len(names)):
+            both = defined[i] & defined[j]
+            rho[i][j] = rho[j][i] = spearman(first[both], flat[j][both])
+            rows[i][j] = rows[j][i] = int(both.sum())
+    return Correlations(signals=names, rho=tuple(map(tuple, rho)), rows=tuple(map(tuple, rows)))

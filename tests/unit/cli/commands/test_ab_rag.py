@@ -6,17 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.builders import written_traces
 from tests.studies.ab_rag import study_traces
 
 from suffice.cli.main import main
-from suffice.trace.rounds.writer import write_traces
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("record") / "traces.parquet"
-    write_traces(list(study_traces().records()), path)
-    return str(path)
+    return str(written_traces(tmp_path_factory.mktemp("record"), study_traces().records()))
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:

@@ -6,19 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.builders import written_traces
 from tests.studies.micp import sampled_records
 
 from suffice.cli.main import main
-from suffice.trace.rounds.writer import write_traces
 
 QUICK = ["--steps", "2", "--alphas", "0.1,0.3"]
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("record") / "traces.parquet"
-    write_traces(sampled_records(60), path)
-    return str(path)
+    return str(written_traces(tmp_path_factory.mktemp("record"), sampled_records(60)))
 
 
 def test_json_is_the_contract(record: str, capsys: pytest.CaptureFixture[str]) -> None:

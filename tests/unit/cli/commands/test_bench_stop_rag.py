@@ -9,19 +9,17 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
+from tests.builders import written_traces
 from tests.studies.stop_rag import study_records
 
 from suffice.cli.main import main
-from suffice.trace.rounds.writer import write_traces
 
 QUICK = ["--variants", "signals", "--min-steps", "20", "--epochs", "0.1", "--bootstrap", "50"]
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("record") / "traces.parquet"
-    write_traces(study_records(), path)
-    return str(path)
+    return str(written_traces(tmp_path_factory.mktemp("record"), study_records()))
 
 
 def test_json_is_the_contract(record: str, capsys: pytest.CaptureFixture[str]) -> None:

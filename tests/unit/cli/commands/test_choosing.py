@@ -20,7 +20,7 @@ from suffice.trace.rounds.writer import write_traces
 Say = pytest.CaptureFixture[str]
 
 
-def record(number: int, generator: Any, **given: Any) -> QuestionRecord:
+def signal_record(number: int, generator: Any, **given: Any) -> QuestionRecord:
     rounds = given.get("rounds", 4)
     answers = given.get("answers") or generator.choice(["right", "wrong", "other"], rounds).tolist()
     made = make_record(
@@ -47,7 +47,7 @@ def record(number: int, generator: Any, **given: Any) -> QuestionRecord:
 def write(folder: Path, name: str, each: Callable[[int], dict[str, Any]], count: int = 60) -> str:
     generator = np.random.default_rng(0)
     path = folder / name
-    write_traces([record(n, generator, **each(n)) for n in range(count)], path)
+    write_traces([signal_record(n, generator, **each(n)) for n in range(count)], path)
     return str(path)
 
 
@@ -368,8 +368,10 @@ def test_budgets_mixed_in_one_folder(
     mixed = folder / "mixed"
     mixed.mkdir(exist_ok=True)
     generator = np.random.default_rng(1)
-    write_traces([record(n, generator, rounds=3) for n in range(40)], mixed / "a.parquet")
-    write_traces([record(n, generator, rounds=5) for n in range(40, 80)], mixed / "b.parquet")
+    write_traces([signal_record(n, generator, rounds=3) for n in range(40)], mixed / "a.parquet")
+    write_traces(
+        [signal_record(n, generator, rounds=5) for n in range(40, 80)], mixed / "b.parquet"
+    )
     _, said = run(capsys, command, str(mixed), tmp_path)
     expected = {
         "search": "20 questions end before round 5",

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import written_traces
 
 from suffice.cli.main import main
 from suffice.testing.traces import random_records
-from suffice.trace.rounds.writer import write_traces
 
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("traces") / "made.parquet"
-    write_traces(random_records(24, seed=0), path)
-    return path
+    return written_traces(tmp_path_factory.mktemp("traces"), random_records(24, seed=0))
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:

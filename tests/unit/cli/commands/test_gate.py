@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import written_traces
 from tests.gates import informative, judged, plan, step
 
 from suffice.cli.main import main
@@ -15,14 +16,11 @@ from suffice.policies.file import load_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.trace.plans.file import write_plans
 from suffice.trace.plans.records import PlanRecord
-from suffice.trace.rounds.writer import write_traces
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("record") / "traces.parquet"
-    write_traces(list(informative().records()), path)
-    return str(path)
+    return str(written_traces(tmp_path_factory.mktemp("record"), informative().records()))
 
 
 @pytest.fixture(scope="module")

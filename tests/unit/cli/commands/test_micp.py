@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import written_traces
 
 from suffice.cli.main import main
 from suffice.testing.traces import sampled_records
-from suffice.trace.rounds.writer import write_traces
 
 pytest.importorskip("bm25s")
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("record") / "traces.parquet"
-    write_traces(sampled_records(300), path)
-    return str(path)
+    return str(written_traces(tmp_path_factory.mktemp("record"), sampled_records(300)))
 
 
 @pytest.fixture

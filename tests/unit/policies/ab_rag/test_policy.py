@@ -27,7 +27,7 @@ from suffice.trace.rounds.table import TraceSet
 S = ("self_consistency", "evidence_consistency", "rerank_variance")
 
 
-def record(
+def signal_record(
     name: str,
     rows: list[tuple[float, float, float]],
     *,
@@ -51,7 +51,7 @@ def simulated(count: int, *, seed: int = 0, weight: float = 6.0) -> TraceSet:
         right = [rng.random() < 1 / (1 + math.exp(-weight * (row[0] - 0.7))) for row in rows]
         answers = ["Oslo" if each else "Rome" for each in right]
         split = "tune" if number % 2 else "eval"
-        records.append(record(f"q{number:04d}", rows, answers=answers, split=split))
+        records.append(signal_record(f"q{number:04d}", rows, answers=answers, split=split))
     return to_trace_set(records)
 
 
@@ -66,7 +66,9 @@ class TestPublished:
         """0.70 S1 + 0.05 S2 + 0.25 S3, and the threshold itself stops."""
         policy = ABRagPolicy.published("self_consistency", threshold=0.7)
         table = signal_table(
-            to_trace_set([record("a", [(2 / 3, 0.8, 0.1), (1.0, 0.0, 0.0), (1.0, 1.0, 0.25)])]),
+            to_trace_set(
+                [signal_record("a", [(2 / 3, 0.8, 0.1), (1.0, 0.0, 0.0), (1.0, 1.0, 0.25)])]
+            ),
             policy.specs,
         )
         found = policy.confidence(table)[0]
@@ -108,7 +110,7 @@ class TestPublished:
 
     def test_undefined_never_stops(self) -> None:
         policy = ABRagPolicy.published("self_consistency")
-        traces = to_trace_set([record("a", [(1.0, math.nan, 0.2), (math.nan, 1.0, 0.2)])])
+        traces = to_trace_set([signal_record("a", [(1.0, math.nan, 0.2), (math.nan, 1.0, 0.2)])])
         assert np.isnan(policy.confidence(signal_table(traces, policy.specs))).all()
         assert stop_rounds(policy, traces).tolist() == [2]
         decision = Controller(policy).observe(
@@ -119,7 +121,9 @@ class TestPublished:
 
     def test_an_agreeing_unknown_stops_it(self) -> None:
         """As published: only the corrected preset knows an abstention."""
-        unknown = record("a", [(1.0, 0.7, 0.2), (1.0, 0.7, 0.2)], answers=["Unknown", "Unknown"])
+        unknown = signal_record(
+            "a", [(1.0, 0.7, 0.2), (1.0, 0.7, 0.2)], answers=["Unknown", "Unknown"]
+        )
         policy = ABRagPolicy.published("self_consistency")
         assert stop_rounds(policy, to_trace_set([unknown])).tolist() == [1]
         assert stop_rounds(
@@ -140,18 +144,18 @@ class TestLevels:
     @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
     def test_they_are_the_shares_of_so_many_samples(self, count: int) -> None:
         rows = [(agreeing / count, 0.5, 0.1) for agreeing in range(1, count + 1)]
-        policy = fit_method("ab-rag", to_trace_set([record("a", rows)]), "published", "")
+        policy = fit_method("ab-rag", to_trace_set([signal_record("a", rows)]), "published", "")
         assert isinstance(policy, ABRagPolicy)
         assert policy.levels == pytest.approx([each / count for each in range(1, count + 1)])
 
     def test_rounded_shares_are_recognised(self) -> None:
         rows = [(0.3333, 0.5, 0.1), (0.6667, 0.5, 0.1)]
-        policy = fit_method("ab-rag", to_trace_set([record("a", rows)]), "published", "")
+        policy = fit_method("ab-rag", to_trace_set([signal_record("a", rows)]), "published", "")
         assert isinstance(policy, ABRagPolicy)
         assert policy.levels == (1 / 3, 2 / 3, 1.0)
 
     def test_few_token_probabilities_are_no_levels(self) -> None:
-        made = record("a", [(1.0, 0.5, 0.1)] * 2)
+        made = signal_record("a", [(1.0, 0.5, 0.1)] * 2)
         rounds = tuple(
             replace(each, signals={**each.signals, "token_probability": value})
             for each, value in zip(made.rounds, (0.2, 0.95), strict=True)
@@ -244,7 +248,7 @@ class TestCorrected:
     def test_an_abstention_has_confidence_0(self) -> None:
         policy = fitted(simulated(60), support="evidence_consistency")
         table = signal_table(
-            to_trace_set([record("a", [(1.0, 0.5, 0.1)] * 2, answers=["Unknown", "Oslo"])]),
+            to_trace_set([signal_record("a", [(1.0, 0.5, 0.1)] * 2, answers=["Unknown", "Oslo"])]),
             policy.specs,
         )
         confidence = policy.confidence(table)[0]
@@ -262,7 +266,7 @@ class TestCorrected:
 
     def test_one_outcome_is_told_and_gives_one_confidence(self) -> None:
         traces = to_trace_set(
-            [record(f"q{n}", [(n % 3 / 3 + 1 / 3, 0.5, 0.1)] * 2) for n in range(8)]
+            [signal_record(f"q{n}", [(n % 3 / 3 + 1 / 3, 0.5, 0.1)] * 2) for n in range(8)]
         )
         told = "all answers of the labelled questions are right"
         with (
@@ -279,7 +283,7 @@ class TestCorrected:
     def test_an_abstention_never_stops_whatever_the_threshold(self) -> None:
         with pytest.warns(SufficeWarning, match="always stops after round 1, unless the answer"):
             policy = fitted(simulated(60), support="evidence_consistency", threshold=0.0)
-        unknown = record("a", [(1.0, 0.5, 0.1)] * 3, answers=["Unknown", "Oslo", "Oslo"])
+        unknown = signal_record("a", [(1.0, 0.5, 0.1)] * 3, answers=["Unknown", "Oslo", "Oslo"])
         assert stop_rounds(policy, to_trace_set([unknown])).tolist() == [2]
         live = Controller(policy)
         assert [live.observe(each).stop for each in unknown.rounds[:2]] == [False, True]

@@ -42,7 +42,7 @@ def corrected(rounds: int | None = 4, **changes: Any) -> GatePolicy:
     return GatePolicy(settings=GateSettings.corrected(MODEL, EVEN, **changes), rounds=rounds)
 
 
-def record(
+def sampled_record(
     samples: Sequence[Sequence[str] | None], answers: Sequence[str] | None = None
 ) -> QuestionRecord:
     return make_record("q", answers or ["Oslo"] * len(samples), gold=["Oslo"], samples=samples)
@@ -58,7 +58,7 @@ def decisions(policy: GatePolicy, made: QuestionRecord) -> list[tuple[float | No
 class TestConfidence:
     def test_by_hand(self) -> None:
         """C = sigmoid(1 - 3 (1 - SC) - CD - (4 - t) / 8)."""
-        made = record(
+        made = sampled_record(
             [DIFFER, AGREE, AGREE, AGREE],
             ["It is open to all", "It is open to all", "It is not open", "It is not open"],
         )
@@ -69,14 +69,14 @@ class TestConfidence:
         assert corrected().stop_rounds(table).tolist() == [2]
 
     def test_beyond_the_budget_nothing_remains(self) -> None:
-        made = record([DIFFER] * 4)
+        made = sampled_record([DIFFER] * 4)
         table = signal_table(to_trace_set([made]), corrected().specs)
         short = corrected(rounds=2).confidence(table)[0]
         assert short[1] == short[2] == short[3]
         assert short[0] < short[1]
 
     def test_without_samples_it_is_undefined_and_goes_on(self) -> None:
-        made = record([None, AGREE])
+        made = sampled_record([None, AGREE])
         (first, why), (second, _) = decisions(corrected(), made)
         assert first is None
         assert why == "confidence is undefined at round 1: candidate_agreement is undefined"
@@ -85,7 +85,7 @@ class TestConfidence:
 
     def test_an_empty_answer_leaves_it_undefined_for_two_rounds(self) -> None:
         """An empty answer can neither be contradicted nor contradict."""
-        made = record([AGREE, AGREE, AGREE], ["", "Oslo", "Oslo"])
+        made = sampled_record([AGREE, AGREE, AGREE], ["", "Oslo", "Oslo"])
         found = [each for each, _ in decisions(corrected(), made)]
         assert [each is None for each in found] == [True, True, False]
 
@@ -113,7 +113,7 @@ def test_a_decision_carries_the_five_values_and_its_reason() -> None:
 class TestPublished:
     def test_it_equals_the_full_budget_and_says_so(self) -> None:
         policy = published()
-        made = record([AGREE] * 4)
+        made = sampled_record([AGREE] * 4)
         assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
         (remark,) = policy.facts.notes
         assert "it equals the full budget: EXECUTE can never be chosen" in remark
@@ -122,7 +122,7 @@ class TestPublished:
             assert "EXECUTE can never be chosen" in why
 
     def test_its_confidence_is_the_papers(self) -> None:
-        table = signal_table(to_trace_set([record([DIFFER, AGREE])]), published().specs)
+        table = signal_table(to_trace_set([sampled_record([DIFFER, AGREE])]), published().specs)
         found = published(rounds=2).confidence(table)[0]
         assert found == pytest.approx([1 / (1 + math.exp(1.5)), 0.5])
 
@@ -154,7 +154,7 @@ def test_it_stops_exactly_where_the_gate_would_execute() -> None:
 
 
 def test_budget_and_cool_down_of_the_settings_do_not_apply() -> None:
-    made = record([DIFFER, DIFFER, DIFFER, AGREE])
+    made = sampled_record([DIFFER, DIFFER, DIFFER, AGREE])
     for changes in ({"budget": 1}, {"budget": 9}, {"cooldown": 3}):
         policy = corrected(**changes)
         assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
@@ -165,7 +165,7 @@ class TestPlanGate:
     """One fitted on plan traces."""
 
     def test_it_refuses_to_stop_a_loop(self) -> None:
-        policy, made = corrected(rounds=None), record([AGREE])
+        policy, made = corrected(rounds=None), sampled_record([AGREE])
         traces = to_trace_set([made])
         with pytest.raises(UsageError, match=r"planning agent.*suffice fit gate TRACES"):
             stop_rounds(policy, traces)

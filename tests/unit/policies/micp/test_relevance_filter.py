@@ -37,7 +37,7 @@ def made(threshold: float = 2.0, **changed: object) -> RelevanceFilter:
     return RelevanceFilter(**{**body, **changed})  # type: ignore[arg-type]
 
 
-def record(
+def shown_record(
     name: str, rounds: list[list[tuple[str, float]]], gold: tuple[str, ...]
 ) -> QuestionRecord:
     shown = [[passage(*one) for one in found] for found in rounds]
@@ -48,7 +48,7 @@ def pooled_and_least() -> TraceSet:
     """Eleven questions of ten right passages that score alike: 0, 1, ..., 10."""
     return to_trace_set(
         [
-            record(
+            shown_record(
                 f"q{number:02d}",
                 [[(f"p{number}-{k}", float(number)) for k in range(10)]],
                 tuple(f"p{number}-{k}" for k in range(10)),
@@ -111,8 +111,10 @@ def test_what_cannot_be_is_refused_when_built() -> None:
 def test_the_best_round_of_each_right_passage_counts() -> None:
     traces = to_trace_set(
         [
-            record("q1", [[("a", 1.0), ("b", 4.0)], [("a", 3.0), ("x", 9.0)]], ("a", "b", "c")),
-            record("q2", [[("x", 1.0)], []], ("a",)),
+            shown_record(
+                "q1", [[("a", 1.0), ("b", 4.0)], [("a", 3.0), ("x", 9.0)]], ("a", "b", "c")
+            ),
+            shown_record("q2", [[("x", 1.0)], []], ("a",)),
         ]
     )
     first, second = gold_relevance(traces, "score")
@@ -132,10 +134,10 @@ def test_pooled_and_least_passages(preset: Preset, threshold: float, values: int
 
 
 def test_too_few_keep_everything() -> None:
-    traces = to_trace_set([record("q", [[("a", 1.0)]], ("a",))])
+    traces = to_trace_set([shown_record("q", [[("a", 1.0)]], ("a",))])
     found = fit_filter(traces, Fraction("0.1"), "corrected", "score")
     assert (found.threshold, found.values) == (-math.inf, 1)
-    without = to_trace_set([record("q", [[("a", 1.0)]], ())])
+    without = to_trace_set([shown_record("q", [[("a", 1.0)]], ())])
     assert fit_filter(without, Fraction("0.9"), "published", "score").threshold == -math.inf
 
 
@@ -145,7 +147,9 @@ def test_an_undefined_relevance_counts_as_the_least() -> None:
     def some_undefined(every: int) -> TraceSet:
         return to_trace_set(
             [
-                record(f"q{n:02d}", [[("a", math.nan if n % every == 0 else float(n))]], ("a",))
+                shown_record(
+                    f"q{n:02d}", [[("a", math.nan if n % every == 0 else float(n))]], ("a",)
+                )
                 for n in range(40)
             ]
         )
@@ -164,14 +168,14 @@ def test_an_undefined_relevance_counts_as_the_least() -> None:
 def test_what_a_filter_does_to_a_record() -> None:
     traces = to_trace_set(
         [
-            record("q1", [[("a", 1.0), ("x", 0.0)], [("b", 3.0)]], ("a", "b")),
-            record("q2", [[("a", 3.0)], [("y", 2.0)]], ("a",)),
-            record("q3", [[("z", 0.0)], []], ("a",)),
+            shown_record("q1", [[("a", 1.0), ("x", 0.0)], [("b", 3.0)]], ("a", "b")),
+            shown_record("q2", [[("a", 3.0)], [("y", 2.0)]], ("a",)),
+            shown_record("q3", [[("z", 0.0)], []], ("a",)),
         ]
     )
     found = retention(traces, made(2.0))
     assert as_json(found) == {"passages": 0.75, "all": 0.5, "shown": 0.5, "questions": 2}
-    nothing = retention(to_trace_set([record("q", [[], []], ("a",))]), made(2.0))
+    nothing = retention(to_trace_set([shown_record("q", [[], []], ("a",))]), made(2.0))
     assert as_json(nothing) == {"passages": None, "all": None, "shown": None, "questions": 0}
 
 
@@ -192,7 +196,7 @@ def test_least_is_the_minimum_of_each_question() -> None:
     rows = rng.normal(size=(40, 3))
     traces = to_trace_set(
         [
-            record(
+            shown_record(
                 f"q{n:02d}", [[(f"p{k}", float(v)) for k, v in enumerate(row)]], ("p0", "p1", "p2")
             )
             for n, row in enumerate(rows)

@@ -25,7 +25,7 @@ from suffice.trace.rounds.table import TraceSet
 QUICK = StopRAGSettings(features="signals", min_steps=20, epochs=0.1)
 
 
-def traces(count: int = 30, *, validation: int = 0) -> TraceSet:
+def single_world(count: int = 30, *, validation: int = 0) -> TraceSet:
     records = stop_rag_records("single", count, rounds=4, split="tune", seed=1)
     records += stop_rag_records("single", validation, rounds=4, split="validation", seed=2)
     return to_trace_set(records)
@@ -36,7 +36,7 @@ def text(encoder: Path) -> StopRAGSettings:
 
 
 def test_a_fifth_of_the_split_validates() -> None:
-    policy = fit_stop_rag(traces(), "corrected", "tune", QUICK)
+    policy = fit_stop_rag(single_world(), "corrected", "tune", QUICK)
     assert policy.rounds == 4
     training, validation = policy.fitted_on["training"], policy.fitted_on["validation"]
     assert (training["questions"], validation["questions"]) == (24, 6)
@@ -44,14 +44,14 @@ def test_a_fifth_of_the_split_validates() -> None:
     assert validation["split"] == "20% of tune"
     assert "splits" not in policy.fitted_on
     assert any("6 validation questions" in note for note in policy.notes)
-    same = fit_stop_rag(traces(), "corrected", "tune", QUICK)
+    same = fit_stop_rag(single_world(), "corrected", "tune", QUICK)
     assert policy_hash(same) == policy_hash(policy)
-    other = fit_stop_rag(traces(), "corrected", "tune", replace(QUICK, seed=7))
+    other = fit_stop_rag(single_world(), "corrected", "tune", replace(QUICK, seed=7))
     assert policy_hash(other) != policy_hash(policy)
 
 
 def test_a_split_of_that_name_validates() -> None:
-    policy = fit_stop_rag(traces(validation=10), "corrected", "tune", QUICK)
+    policy = fit_stop_rag(single_world(validation=10), "corrected", "tune", QUICK)
     assert policy.fitted_on["training"]["questions"] == 30
     assert policy.fitted_on["validation"]["questions"] == 10
     assert policy.fitted_on["splits"] == ["tune", "validation"]
@@ -60,7 +60,7 @@ def test_a_split_of_that_name_validates() -> None:
 def test_text_is_learned_from_and_survives_its_file(tiny: Path, tmp_path: Path) -> None:
     seen: list[TrainingProgress] = []
     run = FitRun(progress=seen.append, checkpoint=FitRun.checkpoint_of(tmp_path / "p"))
-    policy = fit_stop_rag(traces(), "corrected", "tune", text(tiny), run)
+    policy = fit_stop_rag(single_world(), "corrected", "tune", text(tiny), run)
     assert {each.stage for each in seen} == {"read", "train"}
     assert seen[-1].done == seen[-1].total == policy.fitted_on["training"]["steps"]
     assert policy.fitted_on["truncation"]["states"] == 30 * 3
@@ -73,7 +73,7 @@ def test_text_is_learned_from_and_survives_its_file(tiny: Path, tmp_path: Path) 
 def test_every_target_is_learned(target: str) -> None:
     found = fit_method(
         "stop-rag",
-        traces(),
+        single_world(),
         "published",
         "tune",
         target=target,
@@ -85,7 +85,7 @@ def test_every_target_is_learned(target: str) -> None:
 
 
 def test_a_training_that_was_killed_goes_on(tiny: Path, tmp_path: Path) -> None:
-    whole = fit_stop_rag(traces(), "corrected", "tune", text(tiny))
+    whole = fit_stop_rag(single_world(), "corrected", "tune", text(tiny))
     checkpoint = tmp_path / "checkpoint.safetensors"
 
     class KilledError(Exception):
@@ -97,7 +97,7 @@ def test_a_training_that_was_killed_goes_on(tiny: Path, tmp_path: Path) -> None:
 
     with pytest.raises(KilledError):
         fit_stop_rag(
-            traces(),
+            single_world(),
             "corrected",
             "tune",
             text(tiny),
@@ -106,7 +106,7 @@ def test_a_training_that_was_killed_goes_on(tiny: Path, tmp_path: Path) -> None:
     assert checkpoint.exists()
     steps: list[int] = []
     resumed = fit_stop_rag(
-        traces(),
+        single_world(),
         "corrected",
         "tune",
         text(tiny),
@@ -165,7 +165,7 @@ def test_nothing_to_learn(change: object, said: str) -> None:
 
 def test_too_few_to_hold_some_back() -> None:
     with pytest.raises(UsageError, match="2 usable questions, too few"):
-        fit_stop_rag(traces(2), "corrected", "tune", QUICK)
+        fit_stop_rag(single_world(2), "corrected", "tune", QUICK)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_too_few_to_hold_some_back() -> None:
 )
 def test_settings_that_do_not_go_together(options: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        fit_stop_rag(traces(), "corrected", "tune", StopRAGSettings(**options))  # type: ignore[arg-type]
+        fit_stop_rag(single_world(), "corrected", "tune", StopRAGSettings(**options))  # type: ignore[arg-type]
 
 
 def test_where_checkpoints_go() -> None:

@@ -13,13 +13,13 @@ from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet, with_column
 
 
-def record(
+def sampled_record(
     name: str, samples: Sequence[Sequence[str] | None], gold: Sequence[str] = ("yes",)
 ) -> QuestionRecord:
     return make_record(name, ["yes"] * len(samples), gold=gold, samples=samples)
 
 
-def traces(*records: QuestionRecord) -> TraceSet:
+def trace_set(*records: QuestionRecord) -> TraceSet:
     return to_trace_set(records)
 
 
@@ -30,9 +30,9 @@ def length_of(prediction: str, gold_answers: Iterable[str]) -> float:
 
 def test_a_reward_is_the_mean_over_a_rounds_samples() -> None:
     found = read_rewards(
-        traces(
-            record("a", [["no", "yes", "yes", "no"], ["yes"], ["no"]]),
-            record("b", [["Rome", "Oslo"], ["Oslo", "Oslo"]], gold=["Oslo", "Bergen"]),
+        trace_set(
+            sampled_record("a", [["no", "yes", "yes", "no"], ["yes"], ["no"]]),
+            sampled_record("b", [["Rome", "Oslo"], ["Oslo", "Oslo"]], gold=["Oslo", "Bergen"]),
         ),
         REWARDS["em"],
     )
@@ -46,7 +46,7 @@ def test_a_reward_is_the_mean_over_a_rounds_samples() -> None:
     ("name", "value"), [("f1", 2 / 3), ("f1-hotpotqa", 0.0), ("em", 0.0), ("acc", 1.0)]
 )
 def test_scores_by_name(name: str, value: float) -> None:
-    found = read_rewards(traces(record("a", [["yes indeed"]])), REWARDS[name])
+    found = read_rewards(trace_set(sampled_record("a", [["yes indeed"]])), REWARDS[name])
     assert found.values.tolist() == [[value]]
 
 
@@ -56,12 +56,12 @@ def test_there_are_no_other_scores() -> None:
 
 def test_who_is_left_out_is_said() -> None:
     found = read_rewards(
-        traces(
-            record("a", [["yes"], ["no"]]),
-            record("b", [["yes"], None, []]),
-            record("c", [["yes"]], gold=()),
-            record("d", [None], gold=()),
-            record("e", [[], ["yes"]]),
+        trace_set(
+            sampled_record("a", [["yes"], ["no"]]),
+            sampled_record("b", [["yes"], None, []]),
+            sampled_record("c", [["yes"]], gold=()),
+            sampled_record("d", [None], gold=()),
+            sampled_record("e", [[], ["yes"]]),
         ),
         REWARDS["em"],
     )
@@ -79,7 +79,8 @@ def test_who_is_left_out_is_said() -> None:
 
 def test_one_question_is_left_out() -> None:
     found = read_rewards(
-        traces(record("a", [["yes"]]), record("b", [["yes"]], gold=())), REWARDS["em"]
+        trace_set(sampled_record("a", [["yes"]]), sampled_record("b", [["yes"]], gold=())),
+        REWARDS["em"],
     )
     assert found.notes == ("1 of 2 questions is left out for want of gold answers",)
 
@@ -92,10 +93,10 @@ def test_every_sample_of_a_question_is_scored_once() -> None:
         return 0.5
 
     read_rewards(
-        traces(
-            record("a", [["yes", "no", "yes"], ["no", "maybe"]]),
-            record("b", [["yes", "yes"]], gold=["Oslo"]),
-            record("c", [["never asked"]], gold=()),
+        trace_set(
+            sampled_record("a", [["yes", "no", "yes"], ["no", "maybe"]]),
+            sampled_record("b", [["yes", "yes"]], gold=["Oslo"]),
+            sampled_record("c", [["never asked"]], gold=()),
         ),
         counting,
     )
@@ -110,18 +111,22 @@ def test_every_sample_of_a_question_is_scored_once() -> None:
 def test_the_order_of_samples_does_not_matter_to_the_bit() -> None:
     drawn = ["x", "xx", "xxx"]
     assert (0.1 + 0.2 + 0.3) / 3 > (0.3 + 0.2 + 0.1) / 3
-    found = read_rewards(traces(record("a", [drawn, drawn[::-1]])), length_of)
+    found = read_rewards(trace_set(sampled_record("a", [drawn, drawn[::-1]])), length_of)
     assert found.values[0, 0] == found.values[0, 1]
 
 
 def test_a_null_sample_is_an_empty_one() -> None:
-    made = traces(record("a", [["", "xx"]]), record("b", [["xx"]]))
+    made = trace_set(sampled_record("a", [["", "xx"]]), sampled_record("b", [["xx"]]))
     made = replace(made, table=with_column(made.table, "samples", [[None, "xx"], ["xx"]]))
     assert read_rewards(made, length_of).values.tolist() == [[0.1], [0.2]]
 
 
 def test_rows_of_a_slice_keep_their_samples() -> None:
-    whole = traces(record("a", [["x"], ["xx"]]), record("b", [["xxx"]]), record("c", [["xxxx"]]))
+    whole = trace_set(
+        sampled_record("a", [["x"], ["xx"]]),
+        sampled_record("b", [["xxx"]]),
+        sampled_record("c", [["xxxx"]]),
+    )
     part = whole.take(np.array([False, True, True]))
     assert read_rewards(part, length_of).values.tolist() == [[0.3], [0.4]]
     sliced = replace(whole, table=whole.table.slice(2))
@@ -130,11 +135,11 @@ def test_rows_of_a_slice_keep_their_samples() -> None:
 
 def test_without_samples_it_says_what_to_type() -> None:
     with pytest.raises(UsageError, match=r"holds no column samples; record with .*--samples 8"):
-        read_rewards(traces(record("a", [None, None])), REWARDS["f1"])
+        read_rewards(trace_set(sampled_record("a", [None, None])), REWARDS["f1"])
 
 
 def test_no_usable_question() -> None:
-    made = traces(record("a", [["yes"]], gold=()), record("b", [["yes"], []]))
+    made = trace_set(sampled_record("a", [["yes"]], gold=()), sampled_record("b", [["yes"], []]))
     said = r"no question of memory has rewards: 1 of 2 .* gold answers; 1 of 2 .* 'b' in round 2"
     with pytest.raises(UsageError, match=said):
         read_rewards(made, REWARDS["f1"])
@@ -145,9 +150,9 @@ def test_a_score_that_is_none_is_named(value: float) -> None:
     def odd(prediction: str, gold_answers: Iterable[str]) -> float:
         return {"yes": 1.0, "odd two": value}.get(prediction, -9.0)
 
-    made = traces(
-        record("a", [["yes"], ["odd"]], gold=()),
-        record("b", [["yes"], ["yes", "odd two"], ["odd one"]]),
+    made = trace_set(
+        sampled_record("a", [["yes"], ["odd"]], gold=()),
+        sampled_record("b", [["yes"], ["yes", "odd two"], ["odd one"]]),
     )
     said = rf"score odd gave {value} for a sample of question 'b', round 2; .* from 0 to 1"
     with pytest.raises(UsageError, match=said):

@@ -28,7 +28,7 @@ from suffice.trace.rounds.table import TraceSet
 MARGIN = "answer_token_margin"
 
 
-def records(count: int = 400, *, rounds: int = 4, seed: int = 1) -> list[QuestionRecord]:
+def kept_records(count: int = 400, *, rounds: int = 4, seed: int = 1) -> list[QuestionRecord]:
     """Found at some round and kept; ``own`` is the user's signal, the entropy needs samples."""
     generator = np.random.default_rng(seed)
     made = []
@@ -57,8 +57,8 @@ def records(count: int = 400, *, rounds: int = 4, seed: int = 1) -> list[Questio
     return made
 
 
-def traces(**given: Any) -> TraceSet:
-    return to_trace_set(records(**given))
+def kept_traces(**given: Any) -> TraceSet:
+    return to_trace_set(kept_records(**given))
 
 
 def fitted(
@@ -108,7 +108,7 @@ def test_the_order_of_the_ids_cannot_win_the_bet() -> None:
 
 
 def test_halves_are_disjoint_random_and_of_the_seed() -> None:
-    given = traces(count=101)
+    given = kept_traces(count=101)
     first = fitted(given, family=OWN)
     again = fitted(given, family=OWN)
     other = fitted(given, family=OWN, seed=7)
@@ -119,7 +119,7 @@ def test_halves_are_disjoint_random_and_of_the_seed() -> None:
 
 
 def test_gold_of_the_testing_half_changes_p_values_only() -> None:
-    made = records()
+    made = kept_records()
     given = to_trace_set(made)
     before = fitted(given, family=OWN)
     shuffled = np.random.default_rng(42).permutation(np.array(given.question_ids, object))
@@ -140,7 +140,7 @@ def test_gold_of_the_testing_half_changes_p_values_only() -> None:
 
 
 def test_calibrators_are_those_of_the_first_half() -> None:
-    made = records()
+    made = kept_records()
     given = to_trace_set(made)
     family: dict[str, Any] = {"family": "thresholds", "rule": f"calibrated({MARGIN}) > ?"}
     found = fitted(given, family=family)
@@ -154,7 +154,7 @@ def test_calibrators_are_those_of_the_first_half() -> None:
 
 # --- families ------------------------------------------------------------------------------------
 def test_fixed_is_every_number_of_rounds() -> None:
-    found = fitted(traces(), family={"family": "fixed"}, promise={"max_loss": 0.35})
+    found = fitted(kept_traces(), family={"family": "fixed"}, promise={"max_loss": 0.35})
     assert found.rules == tuple(f"round >= {k}" for k in (1, 2, 3, 4))
     assert found.policy.rule == "round >= 3"  # loses a quarter of the questions
     assert found.policy.guarantee["mean_cost"] == 3.0
@@ -163,7 +163,7 @@ def test_fixed_is_every_number_of_rounds() -> None:
 
 def test_members_stop_where_their_rules_do() -> None:
     """Every member of the rule family, on the half that its maps were not fitted on."""
-    made = records(count=60)
+    made = kept_records(count=60)
     learn, test = to_trace_set(made[:30]), to_trace_set(made[30:])
     family = build_family(
         learn,
@@ -188,7 +188,7 @@ def test_members_stop_where_their_rules_do() -> None:
 
 def test_how_many_members() -> None:
     """c1 + c2 + c3 singles, and every pair over two signals twice, for AND and OR."""
-    made = records(count=60)
+    made = kept_records(count=60)
     halves = to_trace_set(made[:30]), to_trace_set(made[30:])
     names = ("own", MARGIN, "answer_stable")
     for most, expected in ((1, 3 + 3 + 1), (2, 7 + 2 * (9 + 3 + 3)), (3, 7 + 30 + 2 * 9), (9, 55)):
@@ -202,30 +202,32 @@ def test_how_many_members() -> None:
 def test_too_many_members_are_refused_before_they_are_listed() -> None:
     names = ("own", MARGIN, "answer_stable", "overlap", "normalized_entropy")
     with pytest.raises(UsageError, match="more than 200000; name fewer --signals"):
-        fitted(traces(), family={"signals": names[:2], "levels": 2000, "max_signals": 9})
+        fitted(kept_traces(), family={"signals": names[:2], "levels": 2000, "max_signals": 9})
 
 
 def test_a_signal_that_reads_samples_pays_for_them() -> None:
     """Entropy alone would stop as well as ``own``, at four calls a round."""
-    found = fitted(traces(), family={"signals": ("own", "normalized_entropy"), "max_signals": 1})
+    found = fitted(
+        kept_traces(), family={"signals": ("own", "normalized_entropy"), "max_signals": 1}
+    )
     costs = dict(zip(found.rules, found.outcome.costs, strict=True))
     entropy = [rule for rule in costs if "entropy" in rule]
     assert entropy
-    given = traces()
+    given = kept_traces()
     for rule in entropy:
         policy = named_policies(given, [], [rule])[0].policy
         assert policy is not None
         assert costs[rule] == pytest.approx(4 * stop_rounds(policy, given).mean())
     assert "entropy" not in found.policy.rule
     in_rounds = fitted(
-        traces(), family={"signals": ("normalized_entropy",), "max_signals": 1}, cost="rounds"
+        kept_traces(), family={"signals": ("normalized_entropy",), "max_signals": 1}, cost="rounds"
     )
     assert "entropy" in in_rounds.policy.rule
     assert in_rounds.policy.guarantee["cost"] == "rounds"
 
 
 def test_signals_of_its_own_are_kept_in_the_file(tmp_path: Path) -> None:
-    found = fitted(traces(), family=OWN)
+    found = fitted(kept_traces(), family=OWN)
     assert found.policy.own_signals == ("own",)
     assert "own >" in found.policy.rule
     read = load_policy(save_policy(found.policy, tmp_path / "p.json", max_rounds=4))
@@ -236,7 +238,7 @@ def test_signals_of_its_own_are_kept_in_the_file(tmp_path: Path) -> None:
 def test_by_default_all_that_varies_and_does_not_know_later_rounds() -> None:
     """A recorded signal equal to the next round's margin is left out, and that is said."""
     made = []
-    for record in records(count=120):
+    for record in kept_records(count=120):
         table = signal_table(to_trace_set([record]), [MARGIN]).signal(MARGIN)[0]
         rounds = tuple(
             dataclasses.replace(
@@ -262,7 +264,7 @@ def test_by_default_all_that_varies_and_does_not_know_later_rounds() -> None:
 def test_a_signal_at_its_bound_leaves_the_fixed_budgets() -> None:
     """19 of 20 values are 1, the greatest overlap there is: no quantile can be passed."""
     made = []
-    for number, record in enumerate(records(count=80)):
+    for number, record in enumerate(kept_records(count=80)):
         rounds = tuple(
             dataclasses.replace(each, signals={"overlap": 1.0 if number % 20 or t else 0.5})
             for t, each in enumerate(record.rounds)
@@ -278,7 +280,7 @@ def test_a_signal_at_its_bound_leaves_the_fixed_budgets() -> None:
 def test_questions_of_different_lengths_lose_against_their_own_last_round() -> None:
     made = [
         dataclasses.replace(each, rounds=each.rounds[:2]) if number % 3 == 0 else each
-        for number, each in enumerate(records())
+        for number, each in enumerate(kept_records())
     ]
     found = fitted(to_trace_set(made), family={"family": "fixed"}, promise={"max_loss": 0.35})
     assert any("134 questions were recorded to fewer than 4 rounds" in note for note in found.notes)
@@ -297,7 +299,7 @@ def test_unlabelled_questions_are_left_out_and_counted() -> None:
         dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=()))
         if number % 4 == 0
         else each
-        for number, each in enumerate(records())
+        for number, each in enumerate(kept_records())
     ]
     found = fitted(to_trace_set(made), family=OWN)
     assert any("100 questions without gold answers were left out" in n for n in found.notes)
@@ -307,11 +309,11 @@ def test_unlabelled_questions_are_left_out_and_counted() -> None:
 
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
 def test_four_labelled_questions_are_the_fewest() -> None:
-    found = fitted(traces(count=4), family={"family": "fixed"})
+    found = fitted(kept_traces(count=4), family={"family": "fixed"})
     assert found.outcome.fell_back
     assert found.policy.rule == "round >= 4"
     with pytest.raises(UsageError, match=r"at least 4 labelled questions in split 'tune'.*found 3"):
-        fitted(traces(count=3), family={"family": "fixed"})
+        fitted(kept_traces(count=3), family={"family": "fixed"})
 
 
 @pytest.mark.parametrize(
@@ -332,23 +334,23 @@ def test_four_labelled_questions_are_the_fewest() -> None:
 )
 def test_what_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        fitted(traces(count=40), **given)
+        fitted(kept_traces(count=40), **given)
 
 
 def test_a_missing_split_is_named() -> None:
     with pytest.raises(DataError, match="splits found: tune"):
-        fitted(traces(count=10), split="dev")
+        fitted(kept_traces(count=10), split="dev")
 
 
 def test_rules_over_the_round_alone() -> None:
     found = fitted(
-        traces(),
+        kept_traces(),
         family={"family": "thresholds", "rule": "round >= ?", "thresholds": (1.0, 3.0)},
         promise={"max_loss": 0.35},
     )
     assert found.policy.rule == "round >= 3"
     rates = fitted(
-        traces(),
+        kept_traces(),
         family={"family": "thresholds", "rule": "base_rate() > ?", "thresholds": (0.6,)},
         promise={"max_loss": 0.35},
     )
@@ -358,10 +360,10 @@ def test_rules_over_the_round_alone() -> None:
 # --- the policy ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("max_loss", [0.1, 1e-6])
 def test_it_is_named_certified_also_when_it_fell_back(max_loss: float, tmp_path: Path) -> None:
-    found = fitted(traces(), family=OWN, promise={"max_loss": max_loss})
+    found = fitted(kept_traces(), family=OWN, promise={"max_loss": max_loss})
     assert found.outcome.fell_back == (max_loss < 0.01)
     file = save_policy(found.policy, tmp_path / "p.json", max_rounds=4)
-    given = traces(seed=2)
+    given = kept_traces(seed=2)
     result = replay(
         given,
         named_policies(given, [str(file), "fixed-4"]),
@@ -376,7 +378,7 @@ def test_it_is_named_certified_also_when_it_fell_back(max_loss: float, tmp_path:
 
 
 def test_the_file_keeps_the_promise_and_the_hash_ignores_it(tmp_path: Path) -> None:
-    found = fitted(traces(), family=OWN)
+    found = fitted(kept_traces(), family=OWN)
     file = save_policy(found.policy, tmp_path / "p.json")
     document = json.loads(file.read_text(), parse_constant=pytest.fail)
     assert document["kind"] == "certified"

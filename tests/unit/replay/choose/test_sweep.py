@@ -31,7 +31,7 @@ RULE = f"answer_stable and calibrated({MARGIN}) > ?"
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 
-def records(count: int = 60, seed: int = 3) -> list[QuestionRecord]:
+def telling_records(count: int = 60, seed: int = 3) -> list[QuestionRecord]:
     generator = np.random.default_rng(seed)
     made = []
     for number in range(count):
@@ -46,8 +46,8 @@ def records(count: int = 60, seed: int = 3) -> list[QuestionRecord]:
     return made
 
 
-def traces(count: int = 60, seed: int = 3) -> TraceSet:
-    return to_trace_set(records(count, seed))
+def telling_traces(count: int = 60, seed: int = 3) -> TraceSet:
+    return to_trace_set(telling_records(count, seed))
 
 
 def run(given: TraceSet, **settings: Any) -> SweepResult:
@@ -57,7 +57,7 @@ def run(given: TraceSet, **settings: Any) -> SweepResult:
 
 
 def test_points_are_what_sweeping_and_replaying_give() -> None:
-    given = traces()
+    given = telling_traces()
     result = run(given)
     data = fit_data(given, ["answer_stable", MARGIN])
     tune = sweep_rule(RULE, data, GRID)
@@ -73,7 +73,7 @@ def test_points_are_what_sweeping_and_replaying_give() -> None:
 
 def test_cross_validation_is_a_loop_over_folds() -> None:
     """Every question is scored by what was fitted and chosen without its fold."""
-    given = traces()
+    given = telling_traces()
     result = run(given)
     tune = list(given.only_split("tune").records())
     fold = folds(len(tune), 42)
@@ -109,7 +109,7 @@ def test_a_folds_labels_do_not_reach_its_own_choice() -> None:
     """With a fold's labels changed its own choice stays; of the others, some change."""
     moved = 0
     for seed in range(6):
-        made = records(count=45, seed=seed)
+        made = telling_records(count=45, seed=seed)
         before = run(to_trace_set(made))
         tune = [each for each in made if each.question.split == "tune"]
         fold = folds(len(tune), 42)
@@ -123,7 +123,7 @@ def test_a_folds_labels_do_not_reach_its_own_choice() -> None:
 
 def test_labelled_questions_of_one_fold_alone_are_divided_again() -> None:
     """Two of forty labelled, both in fold 0 of all questions."""
-    made = records()
+    made = telling_records()
     tune = [each for each in made if each.question.split == "tune"]
     fold = folds(len(tune), 42)
     kept = [each.question.id for each, f in zip(tune, fold, strict=True) if f == 0][:2]
@@ -139,16 +139,16 @@ def test_labelled_questions_of_one_fold_alone_are_divided_again() -> None:
 
 
 def test_sweeping_what_no_signal_tells() -> None:
-    result = run(traces(), rule="round >= ?", thresholds=(1.0, 2.0, 3.0, 4.0))
+    result = run(telling_traces(), rule="round >= ?", thresholds=(1.0, 2.0, 3.0, 4.0))
     assert [each.tune_rounds for each in result.points] == [1.0, 2.0, 3.0, 4.0]
-    rates = run(traces(), rule="base_rate() > ?", thresholds=(0.1, 0.9))
+    rates = run(telling_traces(), rule="base_rate() > ?", thresholds=(0.1, 0.9))
     assert [each.tune_rounds for each in rates.points] == [1.0, 4.0]
 
 
 def test_default_grids() -> None:
-    assert run(traces(), thresholds=None).points[0].threshold == 0.2
-    assert len(run(traces(), thresholds=None).points) == 16
-    given = traces()
+    assert run(telling_traces(), thresholds=None).points[0].threshold == 0.2
+    assert len(run(telling_traces(), thresholds=None).points) == 16
+    given = telling_traces()
     plain = run(given, rule=f"(answer_stable) and ({MARGIN} > ?)", thresholds=None)
     values = fit_data(given, [MARGIN]).table.signal(MARGIN)
     quantiles = np.unique(np.quantile(values, np.linspace(0, 1, 41)))[1:-1]
@@ -156,12 +156,12 @@ def test_default_grids() -> None:
 
 
 def test_a_grid_is_sorted_and_without_repeats() -> None:
-    result = run(traces(), thresholds=(0.5, 0.1, 0.5))
+    result = run(telling_traces(), thresholds=(0.5, 0.1, 0.5))
     assert [each.threshold for each in result.points] == [0.1, 0.5]
 
 
 def test_gain_is_per_extra_round_over_the_next_cheaper() -> None:
-    result = run(traces(), rule="round >= ?", thresholds=(1.0, 2.0, 4.0))
+    result = run(telling_traces(), rule="round >= ?", thresholds=(1.0, 2.0, 4.0))
     first, second, third = result.points
     assert first.gain is None
     assert second.gain == pytest.approx(second.tune_f1 - first.tune_f1)
@@ -245,17 +245,17 @@ def test_the_knee_needs_no_rise() -> None:
 )
 def test_what_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        run(traces(), **settings)
+        run(telling_traces(), **settings)
 
 
 def test_a_missing_split_is_named() -> None:
     for which in ("tune_split", "eval_split"):
         with pytest.raises(DataError, match="splits found: eval, tune"):
-            run(traces(), **{which: "absent"})
+            run(telling_traces(), **{which: "absent"})
 
 
 def test_one_labelled_question_is_too_few() -> None:
-    made = records()
+    made = telling_records()
     first = next(each.question.id for each in made if each.question.split == "tune")
     few = [
         each
@@ -268,11 +268,11 @@ def test_one_labelled_question_is_too_few() -> None:
 
 
 def test_short_and_in_sample_questions_are_said() -> None:
-    made = records()
+    made = telling_records()
     short = dataclasses.replace(made[0], rounds=made[0].rounds[:2])
     notes = run(to_trace_set([short, *made[1:]])).notes
     assert notes == (
         "0 questions of tune and 1 of eval end before round 4; their last recorded round stands for "
         "later ones",
     )
-    assert "in-sample" in run(traces(), eval_split="tune").notes[0]
+    assert "in-sample" in run(telling_traces(), eval_split="tune").notes[0]

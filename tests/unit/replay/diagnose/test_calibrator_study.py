@@ -34,7 +34,7 @@ SIGNALS = ("answer_stable", "abstained", MARGIN)
 KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
 
 
-def traces(count: int = 80, seed: int = 4) -> TraceSet:
+def uneven_traces(count: int = 80, seed: int = 4) -> TraceSet:
     """Answers that are right the more often the higher their margin; records of uneven length."""
     rng = np.random.default_rng(seed)
     made = []
@@ -55,7 +55,7 @@ def traces(count: int = 80, seed: int = 4) -> TraceSet:
 
 
 def test_every_number_is_that_of_its_parts() -> None:
-    whole = traces()
+    whole = uneven_traces()
     study = calibrator_study(whole)
     assert tuple(each.kind for each in study.results) == KINDS
     tune = fit_data(whole, SIGNALS)
@@ -88,7 +88,7 @@ def test_every_number_is_that_of_its_parts() -> None:
 
 def test_intervals_resample_questions_with_all_their_rounds() -> None:
     """Against a plain loop over drawn questions."""
-    whole = traces(40)
+    whole = uneven_traces(40)
     study = calibrator_study(whole, kinds=["isotonic", "platt"])
     tune, held_out = fit_data(whole, SIGNALS), fit_data(whole, SIGNALS, split="eval")
     errors = []
@@ -109,7 +109,7 @@ def test_intervals_resample_questions_with_all_their_rounds() -> None:
 
 
 def test_json_is_strict_and_shows_both_scores() -> None:
-    document = json.loads(json.dumps(calibrator_study(traces()).to_json(), allow_nan=False))
+    document = json.loads(json.dumps(calibrator_study(uneven_traces()).to_json(), allow_nan=False))
     assert [each["kind"] for each in document["kinds"]] == list(KINDS)
     for each in document["kinds"]:
         assert set(each["eval"]) == set(each["tune_out_of_fold"])
@@ -163,17 +163,17 @@ def test_the_note_stands_when_the_orders_differ_and_only_then() -> None:
 )
 def test_what_cannot_be_studied_is_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        calibrator_study(traces(20), **settings)
+        calibrator_study(uneven_traces(20), **settings)
 
 
 def test_a_missing_split_and_missing_values_are_named() -> None:
     with pytest.raises(DataError, match="dev"):
-        calibrator_study(traces(20), eval_split="dev")
+        calibrator_study(uneven_traces(20), eval_split="dev")
     nothing = [
         make_record(f"q{n:02d}", ["x", "x"], gold=["x"], margins=None, split="eval")
         for n in range(6)
     ]
-    defined = list(traces(20).only_split("tune").records())
+    defined = list(uneven_traces(20).only_split("tune").records())
     unlabelled = make_record("z", ["x", "x"], margins=[1.0, 2.0], split="eval")
     whole = to_trace_set([*defined, *nothing, unlabelled])
     with pytest.raises(UsageError, match=r"no labelled round of split 'eval'.*answer_token_margin"):

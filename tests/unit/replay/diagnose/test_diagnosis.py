@@ -14,12 +14,12 @@ SIGNALS = DiagnosticsSettings(signals=("answer_stable", "answer_token_margin"), 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
 
 
-def traces() -> TraceSet:
+def random_traces() -> TraceSet:
     return to_trace_set(random_records(30))
 
 
 def test_without_a_policy_every_fixed_k_is_broken_down() -> None:
-    found = diagnosis(traces(), DiagnosisSettings(signals=SIGNALS))
+    found = diagnosis(random_traces(), DiagnosisSettings(signals=SIGNALS))
     assert [each.name for each in found.replayed.policies] == ["fixed-1", "fixed-2", "fixed-3"]
     assert found.replayed.split == "eval"
     assert found.selective == ()
@@ -28,7 +28,7 @@ def test_without_a_policy_every_fixed_k_is_broken_down() -> None:
 
 def test_policies_are_replayed_on_the_eval_split() -> None:
     settings = DiagnosisSettings(signals=SIGNALS, policies=("fixed-1",), rules=(RULE,))
-    found = diagnosis(traces(), settings)
+    found = diagnosis(random_traces(), settings)
     assert [each.policy for each in found.selective] == [RULE]
     assert "fixed-1 has no confidence of its own; name a signal with --confidence" in found.notes
     assert not any(note.startswith("fixed-3 has") for note in found.notes)
@@ -44,19 +44,19 @@ def test_a_named_confidence_and_other_splits() -> None:
         signals=("answer_stable",), tune_split="eval", eval_split="tune", resamples=20
     )
     settings = DiagnosisSettings(signals=signals, confidence="answer_token_margin", threshold=0.5)
-    found = diagnosis(traces(), settings)
+    found = diagnosis(random_traces(), settings)
     assert found.replayed.split == "tune"
     assert [part.name for part in found.signals.parts] == ["eval", "tune"]
     assert [each.threshold for each in found.selective] == [0.5] * 3
 
 
 def test_calibrators_are_compared_where_margins_are_looked_at() -> None:
-    found = diagnosis(traces(), DiagnosisSettings(signals=SIGNALS))
+    found = diagnosis(random_traces(), DiagnosisSettings(signals=SIGNALS))
     assert found.calibrators is not None
     assert found.no_calibrators is None
     assert found.calibrators.tune_questions == 15
     narrow = DiagnosticsSettings(signals=("answer_stable",), resamples=20)
-    none = diagnosis(traces(), DiagnosisSettings(signals=narrow))
+    none = diagnosis(random_traces(), DiagnosisSettings(signals=narrow))
     assert none.calibrators is None
     assert none.no_calibrators == "answer_token_margin is not among the signals asked for"
     assert none.to_json()["calibrators"] is None

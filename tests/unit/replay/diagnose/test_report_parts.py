@@ -5,30 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from tests.builders import drawn_records, eval_and_tune
 
 from suffice.errors import UsageError
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, report_parts
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings, SearchSettings
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
 
-def records(*, split: bool = True, margins: bool = True) -> list[QuestionRecord]:
-    rng = np.random.default_rng(3)
-    return [
-        make_record(
-            f"q{number:02d}",
-            [str(rng.choice(["Oslo", "Rome"])) for _ in range(3)],
-            gold=["Oslo"],
-            margins=rng.random(3).tolist() if margins else None,
-            split=("tune" if number % 2 else "eval") if split else None,
-        )
-        for number in range(40)
-    ]
+def oslo_records(*, split: bool = True, margins: bool = True) -> list[QuestionRecord]:
+    return drawn_records(
+        40,
+        ["Oslo", "Rome"],
+        seed=3,
+        widest=1.0 if margins else None,
+        split=eval_and_tune if split else lambda _: None,
+    )
 
 
 def compared(traces: TraceSet, *names: str, baseline: str | None = None) -> Comparison:
@@ -36,7 +32,7 @@ def compared(traces: TraceSet, *names: str, baseline: str | None = None) -> Comp
 
 
 def test_all_that_the_record_allows() -> None:
-    traces = to_trace_set(records())
+    traces = to_trace_set(oslo_records())
     comparison = compared(traces, "fixed-1", "tasr")
     search = SearchSettings(signals=("answer_stable", "answer_token_margin"), grid=4)
     found = report_parts(traces, comparison, PartsSettings(search=search))
@@ -63,7 +59,7 @@ def test_all_that_the_record_allows() -> None:
 def test_without_splits_or_margins_the_reason_is_given(
     split: bool, margins: bool, why: str
 ) -> None:
-    traces = to_trace_set(records(split=split, margins=margins))
+    traces = to_trace_set(oslo_records(split=split, margins=margins))
     found = report_parts(traces, compared(traces, "fixed-1"))
     assert (found["calibrators"], found["sweep"], found["selective"]) == (None, None, ())
     for part in ("calibrators", "sweep"):
@@ -73,7 +69,7 @@ def test_without_splits_or_margins_the_reason_is_given(
 
 
 def test_without_gold_answers_nothing_fails() -> None:
-    traces = to_trace_set([replace(each, gold=Gold()) for each in records()])
+    traces = to_trace_set([replace(each, gold=Gold()) for each in oslo_records()])
     found = report_parts(traces, compared(traces, "fixed-1"))
     assert found.left_out["selective"] == "no question has gold answers"
     assert "gold" in found.left_out["calibrators"]
@@ -81,7 +77,7 @@ def test_without_gold_answers_nothing_fails() -> None:
 
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
 def test_one_question_each() -> None:
-    made = records()
+    made = oslo_records()
     traces = to_trace_set(made[:2])
     found = report_parts(traces, compared(traces, "fixed-1"))
     assert "sweep" in found.left_out
@@ -89,7 +85,7 @@ def test_one_question_each() -> None:
 
 
 def test_a_search_that_cannot_be_is_left_out() -> None:
-    traces = to_trace_set(records())
+    traces = to_trace_set(oslo_records())
     search = SearchSettings(signals=("nonsense",))
     found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(search=search))
     assert found["search"] is None
@@ -97,7 +93,7 @@ def test_a_search_that_cannot_be_is_left_out() -> None:
 
 
 def test_only_the_parts_asked_for() -> None:
-    traces = to_trace_set(records())
+    traces = to_trace_set(oslo_records())
     found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(parts=("costs",)))
     assert found["costs"]
     assert (found["diagnostics"], found["sweep"], found.left_out) == (None, None, {})
@@ -107,7 +103,7 @@ def test_only_the_parts_asked_for() -> None:
 
 
 def test_a_named_confidence_serves_every_policy() -> None:
-    traces = to_trace_set(records())
+    traces = to_trace_set(oslo_records())
     settings = PartsSettings(confidence="answer_token_margin")
     found = report_parts(traces, compared(traces, "fixed-1"), settings)
     assert [each.policy for each in found["selective"]] == ["fixed-1", "fixed-3"]
@@ -122,7 +118,7 @@ def with_round_zero(each: QuestionRecord) -> QuestionRecord:
 def test_closed_book_has_no_scores_of_a_round() -> None:
     made = [
         with_round_zero(replace(each, question=replace(each.question, type="bridge")))
-        for each in records()
+        for each in oslo_records()
     ]
     traces = to_trace_set(made)
     found = report_parts(traces, compared(traces, "closed-book", "fixed-1"))

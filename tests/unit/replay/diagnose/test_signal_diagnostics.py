@@ -12,9 +12,10 @@ import pytest
 from suffice.errors import UsageError
 from suffice.measures.scores import score_rounds
 from suffice.numbers.auroc import auroc
-from suffice.replay.diagnose.signal_diagnostics import diagnose
+from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose, spearman
 from suffice.replay.diagnose.signal_separation import cohens_d
 from suffice.replay.settings import DiagnosticsSettings
+from suffice.results.as_json import as_json
 from suffice.scoring import exact_match
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
@@ -23,7 +24,7 @@ from suffice.trace.rounds.records import QuestionRecord
 FEW = DiagnosticsSettings(resamples=50)
 
 
-def records(n_questions: int = 40, *, splits: bool = True) -> list[QuestionRecord]:
+def uneven_records(n_questions: int = 40, *, splits: bool = True) -> list[QuestionRecord]:
     rng = np.random.default_rng(3)
     made = []
     for number in range(n_questions):
@@ -46,7 +47,7 @@ def records(n_questions: int = 40, *, splits: bool = True) -> list[QuestionRecor
 
 
 def test_each_figure_is_that_of_its_rows() -> None:
-    traces = to_trace_set(records())
+    traces = to_trace_set(uneven_records())
     found = diagnose(traces, FEW)
     assert [part.name for part in found.parts] == ["tune", "eval"]
     by_name = {each.name: each for each in found.signals}
@@ -80,7 +81,7 @@ def test_each_figure_is_that_of_its_rows() -> None:
 
 def test_eval_draws_are_those_of_a_replay_and_tune_draws_are_others() -> None:
     """One row a question: AUROC of the questions that default_rng(42) draws."""
-    traces = to_trace_set(records())
+    traces = to_trace_set(uneven_records())
     labelled = traces.take(np.array([bool(gold.answers) for gold in traces.gold]))
     settings = DiagnosticsSettings(signals=("answer_token_margin",), resamples=60, seed=42)
     (signal,) = diagnose(labelled, settings).signals
@@ -99,7 +100,7 @@ def test_eval_draws_are_those_of_a_replay_and_tune_draws_are_others() -> None:
 
 def test_drift_is_eval_minus_tune() -> None:
     (signal,) = diagnose(
-        to_trace_set(records()),
+        to_trace_set(uneven_records()),
         DiagnosticsSettings(signals=("answer_token_margin",), resamples=200),
     ).signals
     tune, evaluated = (signal.parts[name].pooled for name in ("tune", "eval"))
@@ -117,7 +118,7 @@ def test_drift_is_eval_minus_tune() -> None:
 
 @pytest.mark.parametrize("settings", [FEW, DiagnosticsSettings(tune_split="dev", resamples=50)])
 def test_without_a_split_all_questions_are_taken_together(settings: DiagnosticsSettings) -> None:
-    found = diagnose(to_trace_set(records(splits=settings is not FEW)), settings)
+    found = diagnose(to_trace_set(uneven_records(splits=settings is not FEW)), settings)
     assert [part.name for part in found.parts] == ["all"]
     assert found.parts[0].questions == 40
     assert found.signals[0].drift_auroc is None
@@ -126,7 +127,7 @@ def test_without_a_split_all_questions_are_taken_together(settings: DiagnosticsS
 
 
 def test_concentration_in_bits() -> None:
-    made = records()
+    made = uneven_records()
     found = diagnose(to_trace_set(made), FEW)
     confidence = next(each for each in found.signals if each.name == "verbalized_confidence")
     tune = [record for record in made if record.question.split == "tune"]
@@ -145,7 +146,7 @@ def test_concentration_in_bits() -> None:
 
 
 def test_what_is_skipped_says_why_and_json_is_strict() -> None:
-    found = diagnose(to_trace_set(records()), FEW)
+    found = diagnose(to_trace_set(uneven_records()), FEW)
     assert found.skipped["self_consistency"] == "the trace has no samples"
     assert (
         found.skipped["judge_support"]
@@ -160,7 +161,7 @@ def test_what_is_skipped_says_why_and_json_is_strict() -> None:
 
 
 def test_unlabelled_questions_have_no_separation_but_a_concentration() -> None:
-    made = [replace(each, gold=replace(each.gold, answers=())) for each in records()]
+    made = [replace(each, gold=replace(each.gold, answers=())) for each in uneven_records()]
     found = diagnose(to_trace_set(made), FEW)
     on = found.signals[0].parts["tune"]
     assert on.pooled.auroc.estimate is None
@@ -169,7 +170,7 @@ def test_unlabelled_questions_have_no_separation_but_a_concentration() -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    traces = to_trace_set(records())
+    traces = to_trace_set(uneven_records())
     with pytest.raises(UsageError, match="unknown signal 'nothing'"):
         diagnose(traces, DiagnosticsSettings(signals=("nothing",)))
     with pytest.raises(UsageError, match="needs column samples"):
@@ -182,3 +183,34 @@ def test_wrong_settings_are_refused() -> None:
         DiagnosticsSettings(resamples=0)
     with pytest.raises(UsageError, match="holds no question"):
         diagnose(traces.take(np.zeros(40, bool)))
+
+
+@pytest.mark.parametrize("n_values", [2, 4, 1000])
+def test_it_equals_scipys(n_values: int) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(n_values)
+    first = np.floor(rng.random(150) * n_values)
+    second = first + np.floor(rng.normal(size=150) * n_values)
+    expected = stats.spearmanr(first, second).statistic
+    assert spearman(first, second) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_matrix_takes_rounds_where_both_are_defined() -> None:
+    nan = np.nan
+    found = correlations(
+        {
+            "a": np.array([1.0, 2.0, 3.0, nan]),
+            "b": np.array([nan, 5.0, 4.0, 1.0]),
+            "c": np.array([7.0, 7.0, 7.0, 7.0]),
+        }
+    )
+    assert found.signals == ("a", "b", "c")
+    assert found.rows == ((3, 2, 3), (2, 3, 3), (3, 3, 4))
+    assert found.rho[0] == (1.0, -1.0, None)
+    assert found.rho[2] == (None, None, None)
+    assert as_json(found)["rho"][1] == [-1.0, 1.0, None]
+
+
+def test_too_few_rounds() -> None:
+    assert spearman(np.ones(1), np.ones(1)) is None
+    assert spearman(np.zeros(0), np.zeros(0)) is None

@@ -19,7 +19,7 @@ from suffice.trace.rounds.table import TraceSet
 Value = Callable[[QuestionRecord, int], float]
 
 
-def records(n_questions: int = 30, n_rounds: int = 4) -> list[QuestionRecord]:
+def drawn_in_halves(n_questions: int = 30, n_rounds: int = 4) -> list[QuestionRecord]:
     rng = np.random.default_rng(0)
     return [
         make_record(
@@ -43,7 +43,7 @@ def stored(values: dict[str, Value], made: list[QuestionRecord] | None = None) -
                 for t, each in enumerate(record.rounds)
             ),
         )
-        for record in made or records()
+        for record in made or drawn_in_halves()
     ]
     return to_trace_set(changed)
 
@@ -59,7 +59,7 @@ def margin(record: QuestionRecord, t: int) -> float:
 
 
 def test_honest_signals_have_no_flag() -> None:
-    traces = to_trace_set(records())
+    traces = to_trace_set(drawn_in_halves())
     names = ["answer_token_margin", "answer_stable", "abstained"]
     assert signal_flags(traces, names) == dict.fromkeys(names, ())
     refuse_unusable(traces, names)
@@ -201,7 +201,7 @@ def test_a_signal_that_equals_exact_match_is_told() -> None:
 
 
 def test_measures_at_hand_are_used() -> None:
-    measures = Measures(to_trace_set(records()))
+    measures = Measures(to_trace_set(drawn_in_halves()))
     assert signal_flags(measures, ["abstained"]) == {"abstained": ()}
     with pytest.raises(UsageError, match="unknown signal 'nothing'"):
         refuse_unusable(measures, ["nothing"])

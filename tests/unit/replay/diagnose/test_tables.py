@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
+from tests.builders import drawn_records, eval_and_tune
 
 from suffice.replay.diagnose.diagnosis import Diagnosis, diagnosis
 from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import to_trace_set
 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
 
@@ -16,16 +16,14 @@ RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
 def found(
     signals: tuple[str, ...] | None = None, *, split: bool = True, rules: tuple[str, ...] = (RULE,)
 ) -> Diagnosis:
-    rng = np.random.default_rng(0)
+    drawn = drawn_records(
+        40,
+        ["Oslo", "Rome", "unknown"],
+        seed=0,
+        split=eval_and_tune if split else lambda _: None,
+    )
     made = []
-    for number in range(40):
-        record = make_record(
-            f"q{number:02d}",
-            [str(rng.choice(["Oslo", "Rome", "unknown"])) for _ in range(3)],
-            gold=["Oslo"],
-            margins=rng.random(3).tolist(),
-            split=("tune" if number % 2 else "eval") if split else None,
-        )
+    for number, record in enumerate(drawn):
         kind = "comparison" if number < 12 else "bridge\u202e"
         question = replace(record.question, type=kind)
         rounds = tuple(replace(each, verbalized_confidence=5.0) for each in record.rounds)

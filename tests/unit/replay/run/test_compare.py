@@ -34,7 +34,7 @@ POLICY_FIELDS = {
 }
 
 
-def records(*splits: str | None) -> list[QuestionRecord]:
+def split_records(*splits: str | None) -> list[QuestionRecord]:
     made = []
     for index, split in enumerate(splits):
         for n in range(6):
@@ -51,8 +51,8 @@ def records(*splits: str | None) -> list[QuestionRecord]:
     return made
 
 
-def traces(*splits: str | None) -> TraceSet:
-    return to_trace_set(records(*splits))
+def split_traces(*splits: str | None) -> TraceSet:
+    return to_trace_set(split_records(*splits))
 
 
 def compared(found: TraceSet, *policies: str, **settings: Any) -> ReplayResult:
@@ -64,7 +64,9 @@ def names(result: ReplayResult) -> list[str]:
 
 
 def test_order_is_that_given_then_the_baseline() -> None:
-    found = compared(traces("eval"), "fixed-2", "oracle-em", rules=("answer_stable", "overlap > 0"))
+    found = compared(
+        split_traces("eval"), "fixed-2", "oracle-em", rules=("answer_stable", "overlap > 0")
+    )
     assert names(found) == ["fixed-2", "oracle-em", "answer_stable", "overlap > 0", "fixed-3"]
     assert found.baseline == "fixed-3"
     assert found.policies[-1].delta_f1 is not None
@@ -72,17 +74,19 @@ def test_order_is_that_given_then_the_baseline() -> None:
 
 
 def test_the_document_of_a_comparison_is_that_of_its_replay() -> None:
-    made = compare(traces("eval"), ComparisonSettings(policies=("fixed-2",), resamples=5))
+    made = compare(split_traces("eval"), ComparisonSettings(policies=("fixed-2",), resamples=5))
     assert made.to_json() == made.result.to_json()
     assert set(made.to_json()) >= FIELDS
 
 
 def test_a_baseline_among_them_is_not_repeated() -> None:
-    found = compared(traces("eval"), "fixed-3", "fixed-1", baseline="fixed-1")
+    found = compared(split_traces("eval"), "fixed-3", "fixed-1", baseline="fixed-1")
     assert names(found) == ["fixed-3", "fixed-1"]
-    found = compared(traces("eval"), "fixed-3", rules=("answer_stable",), baseline="answer_stable")
+    found = compared(
+        split_traces("eval"), "fixed-3", rules=("answer_stable",), baseline="answer_stable"
+    )
     assert names(found) == ["fixed-3", "answer_stable"]
-    assert names(compared(traces("eval"), "oracle-f1", baseline="oracle-em")) == [
+    assert names(compared(split_traces("eval"), "oracle-f1", baseline="oracle-em")) == [
         "oracle-f1",
         "oracle-em",
     ]
@@ -95,7 +99,7 @@ def test_the_baseline_is_the_full_budget_where_shorter() -> None:
 
 def test_repeated_names_are_numbered() -> None:
     found = compared(
-        traces("eval"), *["fixed-1"] * 3, "oracle-em", "oracle-em", rules=("overlap > 0",) * 2
+        split_traces("eval"), *["fixed-1"] * 3, "oracle-em", "oracle-em", rules=("overlap > 0",) * 2
     )
     assert names(found) == [
         *("fixed-1", "fixed-1#2", "fixed-1#3", "oracle-em", "oracle-em#2"),
@@ -106,7 +110,7 @@ def test_repeated_names_are_numbered() -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    whole = traces("tune", "eval")
+    whole = split_traces("tune", "eval")
     built: dict[str, StopPolicy] = {
         "fixed": FixedPolicy(2),
         "rule": RulePolicy(rule="answer_stable"),
@@ -117,17 +121,19 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def test_file_policies_are_named_by_kind(files: dict[str, str]) -> None:
-    found = compared(traces("eval"), *files.values(), files["published"])
+    found = compared(split_traces("eval"), *files.values(), files["published"])
     assert names(found) == ["fixed", "rule", "tasr", "tasr-corrected", "tasr#2", "fixed-3"]
     assert [each.preset for each in found.policies[:4]] == [None, None, "published", "corrected"]
     assert found.policies[2].hash == found.policies[4].hash
 
 
 def test_a_file_as_baseline_is_found_among_the_policies(files: dict[str, str]) -> None:
-    found = compared(traces("eval"), "fixed-1", files["published"], baseline=files["published"])
+    found = compared(
+        split_traces("eval"), "fixed-1", files["published"], baseline=files["published"]
+    )
     assert names(found) == ["fixed-1", "tasr"]
     assert found.baseline == "tasr"
-    found = compared(traces("eval"), "fixed-1", baseline=files["rule"])
+    found = compared(split_traces("eval"), "fixed-1", baseline=files["rule"])
     assert names(found) == ["fixed-1", "rule"]
 
 
@@ -135,19 +141,19 @@ def test_another_file_of_the_same_kind_as_baseline_gets_a_number(
     files: dict[str, str], tmp_path: Path
 ) -> None:
     other = save_policy(RulePolicy(rule="not abstained"), tmp_path / "other.json")
-    found = compared(traces("eval"), files["rule"], files["rule"], baseline=str(other))
+    found = compared(split_traces("eval"), files["rule"], files["rule"], baseline=str(other))
     assert names(found) == ["rule", "rule#2", "rule#3"]
     assert found.baseline == "rule#3"
     assert found.policies[2].stops.tolist() != found.policies[0].stops.tolist()
 
 
 def test_bare_method_names_are_fitted_on_tune() -> None:
-    found = compared(traces("tune", "eval"), "tasr", "tasr-corrected", "tasr-published")
+    found = compared(split_traces("tune", "eval"), "tasr", "tasr-corrected", "tasr-published")
     assert names(found)[:3] == ["tasr", "tasr-corrected", "tasr-published"]
     assert [each.preset for each in found.policies[:3]] == ["published", "corrected", "published"]
     assert found.policies[0].hash == found.policies[2].hash != found.policies[1].hash
     rule = "calibrated(answer_token_margin) >= base_rate()"
-    assert compared(traces("tune", "eval"), rules=(rule,)).policies[0].kind == "rule"
+    assert compared(split_traces("tune", "eval"), rules=(rule,)).policies[0].kind == "rule"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +167,7 @@ def test_what_must_be_fitted_needs_a_tune_split(
     policy: str, rules: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        compared(traces("eval"), policy, rules=rules)
+        compared(split_traces("eval"), policy, rules=rules)
 
 
 @pytest.mark.parametrize(
@@ -169,52 +175,54 @@ def test_what_must_be_fitted_needs_a_tune_split(
 )
 def test_unknown_names_list_what_is_known(name: str) -> None:
     with pytest.raises(UsageError, match=r"unknown policy .*fixed-K, oracle-em, .*--stop-when"):
-        compared(traces("eval"), name)
+        compared(split_traces("eval"), name)
 
 
 def test_impossible_names_are_refused() -> None:
     with pytest.raises(UsageError, match="from 1 to 32767, found 0"):
-        compared(traces("eval"), "fixed-0")
+        compared(split_traces("eval"), "fixed-0")
     with pytest.raises(DataError, match="no such policy file"):
-        compared(traces("eval"), "missing.json")
+        compared(split_traces("eval"), "missing.json")
     with pytest.raises(UsageError, match="name at least one"):
-        compared(traces("eval"))
+        compared(split_traces("eval"))
 
 
 # --- splits -----------------------------------------------------------------------------------------
 def test_the_split_defaults_to_eval_and_says_so() -> None:
-    found = compared(traces("tune", "eval", "eval"), "fixed-1")
+    found = compared(split_traces("tune", "eval", "eval"), "fixed-1")
     assert (found.split, found.questions) == ("eval", 12)
     assert found.notes == ("replayed on split eval, the default",)
 
 
 def test_without_eval_all_questions_are_replayed_and_it_says_so() -> None:
-    found = compared(traces("tune", None), "fixed-1")
+    found = compared(split_traces("tune", None), "fixed-1")
     assert (found.split, found.questions) == (None, 12)
     assert found.notes[0] == "no split is named eval: all questions are replayed"
 
 
 def test_a_named_split_needs_no_note() -> None:
-    found = compared(traces("tune", "eval", "test"), "fixed-1", split="test")
+    found = compared(split_traces("tune", "eval", "test"), "fixed-1", split="test")
     assert (found.split, found.questions, found.notes) == ("test", 6, ())
     with pytest.raises(DataError, match="eval, test, tune"):
-        compared(traces("tune", "eval", "test"), "fixed-1", split="dev")
+        compared(split_traces("tune", "eval", "test"), "fixed-1", split="dev")
 
 
 @pytest.mark.parametrize("split", ["tune", None])
 def test_scores_on_the_fitting_questions_are_called_in_sample(split: str | None) -> None:
-    found = compared(traces("tune", None), "tasr", "fixed-1", split=split)
+    found = compared(split_traces("tune", None), "tasr", "fixed-1", split=split)
     assert [note for note in found.notes if "in-sample" in note] == [
         "tasr was fitted on questions it is scored on: its figures are in-sample"
     ]
-    assert not any("in-sample" in note for note in compared(traces("tune", "eval"), "tasr").notes)
+    assert not any(
+        "in-sample" in note for note in compared(split_traces("tune", "eval"), "tasr").notes
+    )
 
 
 # --- JSON -------------------------------------------------------------------------------------------
 def test_json_is_strict_and_has_the_fields_of_the_contract() -> None:
     unlabelled = make_record("z", ["x"] * 4, margins=[1.0] * 4, split="eval")
     found = compared(
-        to_trace_set([*records("tune", "eval"), unlabelled]),
+        to_trace_set([*split_records("tune", "eval"), unlabelled]),
         "fixed-9",
         "oracle-f1",
         "tasr",
@@ -238,7 +246,7 @@ def test_json_is_strict_and_has_the_fields_of_the_contract() -> None:
 
 
 def test_json_per_question() -> None:
-    found = compared(traces("eval"), "fixed-2", "oracle-em")
+    found = compared(split_traces("eval"), "fixed-2", "oracle-em")
     document = json.loads(json.dumps(found.to_json(per_question=True), allow_nan=False))
     assert document["policies"][0]["rounds"] == {f"0{n}": 2 for n in range(6)}
     assert document["policies"][1]["rounds"] == {f"0{n}": 1 if n % 2 else 2 for n in range(6)}
@@ -270,7 +278,7 @@ def test_the_hash_of_a_rule_does_not_depend_on_what_the_trace_stores() -> None:
 @pytest.mark.parametrize("name", ["", " or ".join(["answer_stable"] * 40)])
 def test_a_name_that_is_no_path_is_an_unknown_policy(name: str) -> None:
     with pytest.raises(UsageError, match="unknown policy"):
-        compared(traces("eval"), name)
+        compared(split_traces("eval"), name)
 
 
 def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -> None:

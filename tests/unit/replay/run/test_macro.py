@@ -17,7 +17,7 @@ from suffice.trace.rounds.table import TraceSet
 SETTINGS = ComparisonSettings(policies=("fixed-1", "fixed-2"), baseline="fixed-2", resamples=400)
 
 
-def traces(prefix: str, *, seed: int, count: int = 40, right: float = 0.5) -> TraceSet:
+def coin_traces(prefix: str, *, seed: int, count: int = 40, right: float = 0.5) -> TraceSet:
     generator = np.random.default_rng(seed)
     return to_trace_set(
         [
@@ -36,7 +36,7 @@ def replayed(*sets: TraceSet) -> list[Comparison]:
 
 
 def test_every_set_counts_the_same() -> None:
-    sets = replayed(traces("a", seed=1, count=80), traces("b", seed=2, count=10))
+    sets = replayed(coin_traces("a", seed=1, count=80), coin_traces("b", seed=2, count=10))
     result = macro_means(sets)
     for number, policy in enumerate(result.policies):
         each = [comparison.result.policies[number] for comparison in sets]
@@ -50,20 +50,20 @@ def test_every_set_counts_the_same() -> None:
 
 def test_shared_questions_are_one_observation() -> None:
     """The same answers twice say no more than once; other questions do."""
-    first = traces("a", seed=1)
+    first = coin_traces("a", seed=1)
     again = macro_means(replayed(first, first))
     alone = compare(first, SETTINGS).result.policies[0].f1_interval
     assert alone is not None
     assert again.shared == 40
     width = again.policies[0].f1.high - again.policies[0].f1.low
     assert width == pytest.approx(alone.high - alone.low, rel=0.15)
-    apart = macro_means(replayed(first, traces("b", seed=1)))
+    apart = macro_means(replayed(first, coin_traces("b", seed=1)))
     narrower = apart.policies[0].f1.high - apart.policies[0].f1.low
     assert narrower == pytest.approx(width / np.sqrt(2), rel=0.2)
 
 
 def test_one_id_with_two_texts_is_two_questions() -> None:
-    records = list(traces("a", seed=1).records())
+    records = list(coin_traces("a", seed=1).records())
     other = [
         dataclasses.replace(
             each, question=dataclasses.replace(each.question, text=f"{each.question.text} again")
@@ -74,7 +74,7 @@ def test_one_id_with_two_texts_is_two_questions() -> None:
 
 
 def test_sets_linked_through_a_third_are_one_group() -> None:
-    a, b = list(traces("a", seed=1).records()), list(traces("b", seed=2).records())
+    a, b = list(coin_traces("a", seed=1).records()), list(coin_traces("b", seed=2).records())
     sets = replayed(to_trace_set(a), to_trace_set(b), to_trace_set([*a[:20], *b[:20]]))
     result = macro_means(sets)
     assert result.shared == 40
@@ -82,11 +82,11 @@ def test_sets_linked_through_a_third_are_one_group() -> None:
 
 
 def test_refusals() -> None:
-    one = compare(traces("a", seed=1), SETTINGS)
+    one = compare(coin_traces("a", seed=1), SETTINGS)
     with pytest.raises(UsageError, match="at least two"):
         macro_means([one])
     other = compare(
-        traces("b", seed=1), ComparisonSettings(policies=("fixed-1",), baseline="fixed-1")
+        coin_traces("b", seed=1), ComparisonSettings(policies=("fixed-1",), baseline="fixed-1")
     )
     with pytest.raises(UsageError, match="same policies"):
         macro_means([one, other])
@@ -96,7 +96,7 @@ def test_refusals() -> None:
 
 
 def test_json_is_plain() -> None:
-    document = macro_means(replayed(traces("a", seed=1), traces("b", seed=2))).to_json()
+    document = macro_means(replayed(coin_traces("a", seed=1), coin_traces("b", seed=2))).to_json()
     assert document["baseline"] == "fixed-2"
     assert [each["labelled"] for each in document["sets"]] == [40, 40]
     assert document["policies"][0]["f1_interval"]["low"] <= document["policies"][0]["f1"]

@@ -28,7 +28,7 @@ from suffice.trace.rounds.writer import write_traces
 RULE = "calibrated(answer_token_margin) > 0.4"
 
 
-def records(prefix: str, *, rounds: int = 4, flip: bool = False) -> list[QuestionRecord]:
+def prefixed_records(prefix: str, *, rounds: int = 4, flip: bool = False) -> list[QuestionRecord]:
     """Ten tune and ten eval questions; with ``flip`` high margins go with wrong answers."""
     made = []
     for n in range(20):
@@ -45,13 +45,13 @@ def records(prefix: str, *, rounds: int = 4, flip: bool = False) -> list[Questio
     return made
 
 
-def traces(prefix: str, source: str, **changes: bool | int) -> TraceSet:
-    made = to_trace_set(records(prefix, **changes))  # type: ignore[arg-type]
+def prefixed_traces(prefix: str, source: str, **changes: bool | int) -> TraceSet:
+    made = to_trace_set(prefixed_records(prefix, **changes))  # type: ignore[arg-type]
     return dataclasses.replace(made, origin=TraceSetOrigin(source=source))
 
 
 def test_methods_and_rules_are_fitted_there() -> None:
-    here, there = traces("a", "a.parquet"), traces("b", "b.parquet", flip=True)
+    here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet", flip=True)
     built = named_policies(here, ["tasr", "fixed-2"], [RULE], fit_on=there)
     policies = [each.policy for each in built]
     assert policies[0] == fit_method("tasr", there, "published", "tune")
@@ -70,7 +70,7 @@ def notes(here: TraceSet, there: TraceSet, *policies: str, rules: tuple[str, ...
 
 
 def test_the_notes_say_where_it_was_fitted() -> None:
-    here, there = traces("a", "a.parquet"), traces("b", "b.parquet")
+    here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet")
     said = notes(here, there, "tasr", "fixed-2", rules=(RULE,))
     assert (
         f"fitted on split tune of b.parquet (10 questions), as asked by fit-on: tasr, {RULE}"
@@ -82,7 +82,7 @@ def test_the_notes_say_where_it_was_fitted() -> None:
 
 
 def test_rounds_that_were_never_fitted_are_named() -> None:
-    here, there = traces("a", "a.parquet"), traces("b", "b.parquet", rounds=2)
+    here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet", rounds=2)
     said = notes(here, there, "tasr", rules=(RULE,))
     assert (
         "tasr: calibrated(answer_token_margin) was fitted to round 2 and is 0.5 in rounds 3 to 4"
@@ -92,7 +92,7 @@ def test_rounds_that_were_never_fitted_are_named() -> None:
 
 
 def test_questions_in_both_are_counted() -> None:
-    here = traces("a", "memory")
+    here = prefixed_traces("a", "memory")
     swapped = [
         dataclasses.replace(
             each,
@@ -100,7 +100,7 @@ def test_questions_in_both_are_counted() -> None:
                 each.question, split="tune" if each.question.split == "eval" else "eval"
             ),
         )
-        for each in records("a")[:16]
+        for each in prefixed_records("a")[:16]
     ]
     there = dataclasses.replace(to_trace_set(swapped), origin=TraceSetOrigin(source="memory"))
     said = notes(here, there, rules=(RULE,))
@@ -113,7 +113,7 @@ def test_questions_in_both_are_counted() -> None:
 
 
 def test_a_file_fitted_on_the_replayed_questions_is_still_said_to_be(tmp_path: Path) -> None:
-    here, there = traces("a", "a.parquet"), traces("b", "b.parquet")
+    here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet")
     file = save_policy(fit_method("tasr", here, "published", "eval"), tmp_path / "p.json")
     said = notes(here, there, str(file), rules=(RULE,))
     assert "tasr was fitted on questions it is scored on" in said
@@ -121,10 +121,10 @@ def test_a_file_fitted_on_the_replayed_questions_is_still_said_to_be(tmp_path: P
 
 
 def test_traces_that_cannot_be_fitted_on_are_named() -> None:
-    here = traces("a", "a.parquet")
+    here = prefixed_traces("a", "a.parquet")
     unsplit = [
         dataclasses.replace(each, question=dataclasses.replace(each.question, split="eval"))
-        for each in records("b")
+        for each in prefixed_records("b")
     ]
     there = dataclasses.replace(to_trace_set(unsplit), origin=TraceSetOrigin(source="b.parquet"))
     with pytest.raises(UsageError, match=r"b\.parquet has no questions in split 'tune'"):
@@ -136,17 +136,19 @@ def test_traces_that_cannot_be_fitted_on_are_named() -> None:
             each,
             rounds=tuple(dataclasses.replace(one, signals={"mine": 1.0}) for one in each.rounds),
         )
-        for each in records("a")
+        for each in prefixed_records("a")
     ]
     rule = f"mine > 0 and {RULE}"
     with pytest.raises(UsageError, match=r"reads 'mine', which b2\.parquet does not record"):
-        named_policies(to_trace_set(with_own), [], [rule], fit_on=traces("b", "b2.parquet"))
+        named_policies(
+            to_trace_set(with_own), [], [rule], fit_on=prefixed_traces("b", "b2.parquet")
+        )
 
 
 def test_the_command_line_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here, there = str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")
-    write_traces([each for each in records("a") if each.question.split == "eval"], here)
-    write_traces(records("b"), there)
+    write_traces([each for each in prefixed_records("a") if each.question.split == "eval"], here)
+    write_traces(prefixed_records("b"), there)
     assert main(["replay", here, "--policy", "tasr", "--json"]) == 2
     assert "--fit-on OTHER_TRACES" in capsys.readouterr().err
     assert main(["replay", here, "--fit-on", there, "--policy", "tasr", "--json"]) == 0

@@ -32,7 +32,7 @@ CLOSED = Usage(
 )
 
 
-def record(
+def remembered_record(
     name: str, memory: str | None, split: str = "eval", usage: Usage = CLOSED
 ) -> QuestionRecord:
     closed = None if memory is None else Round(answer=memory, passages=(), usage=usage)
@@ -44,7 +44,13 @@ def compared(found: TraceSet, *names: str, **settings: Any) -> Comparison:
 
 
 def test_it_is_scored_by_its_own_answers_and_pays_its_own_call() -> None:
-    found = to_trace_set([record("a", "oslo."), record("b", "Oslo town"), record("c", "")])
+    found = to_trace_set(
+        [
+            remembered_record("a", "oslo."),
+            remembered_record("b", "Oslo town"),
+            remembered_record("c", ""),
+        ]
+    )
     result = compared(found, "closed-book", "fixed-1").result
     closed, fixed = (each.to_json(result.question_ids) for each in result.policies[:2])
     assert (closed["name"], closed["kind"], closed["preset"]) == (
@@ -68,8 +74,8 @@ def test_it_is_scored_by_its_own_answers_and_pays_its_own_call() -> None:
 
 
 def test_other_policies_do_not_see_round_0() -> None:
-    with_it = to_trace_set([record("a", "Oslo"), record("b", "Oslo")])
-    without = to_trace_set([record("a", None), record("b", None)])
+    with_it = to_trace_set([remembered_record("a", "Oslo"), remembered_record("b", "Oslo")])
+    without = to_trace_set([remembered_record("a", None), remembered_record("b", None)])
     names = ("fixed-1", "oracle-em", "oracle-f1")
     rules = ("answer_stable", "round >= 2")
     for one, two in zip(
@@ -82,7 +88,7 @@ def test_other_policies_do_not_see_round_0() -> None:
 
 
 def test_it_can_be_the_baseline_and_come_twice() -> None:
-    found = to_trace_set([record("a", "Oslo"), record("b", "no")])
+    found = to_trace_set([remembered_record("a", "Oslo"), remembered_record("b", "no")])
     result = compared(found, "closed-book", "closed-book", "fixed-3", baseline="closed-book").result
     assert [each.name for each in result.policies] == ["closed-book", "closed-book#2", "fixed-3"]
     delta = result.policies[2].delta_f1
@@ -92,26 +98,30 @@ def test_it_can_be_the_baseline_and_come_twice() -> None:
 
 
 def test_rounds_and_tokens_as_the_cost() -> None:
-    found = to_trace_set([record("a", "Oslo"), record("b", "no")])
+    found = to_trace_set([remembered_record("a", "Oslo"), remembered_record("b", "no")])
     for cost in ("rounds", "prompt_tokens"):
         assert compared(found, "closed-book", cost=cost).result.policies[0].costs["rounds"] == 0.0
 
 
 def test_a_question_without_round_0_is_named_with_how_to_record_it() -> None:
-    found = to_trace_set([record("a", "Oslo"), record("b", None), record("c", None)])
+    found = to_trace_set(
+        [remembered_record("a", "Oslo"), remembered_record("b", None), remembered_record("c", None)]
+    )
     with pytest.raises(UsageError, match=r"2 of 3 questions.*'b'.*suffice record .* --closed-book"):
         compared(found, "closed-book")
 
 
 def test_only_the_questions_replayed_must_have_it() -> None:
-    found = to_trace_set([record("a", None, "tune"), record("b", "Oslo")])
+    found = to_trace_set([remembered_record("a", None, "tune"), remembered_record("b", "Oslo")])
     assert compared(found, "closed-book").result.policies[0].em == 1.0
     with pytest.raises(UsageError, match="1 of 1 questions"):
         compared(found, "closed-book", split="tune")
 
 
 def test_a_cost_that_round_0_lacks_is_refused_by_name() -> None:
-    found = to_trace_set([record("a", "Oslo"), record("b", "x", usage=Usage())])
+    found = to_trace_set(
+        [remembered_record("a", "Oslo"), remembered_record("b", "x", usage=Usage())]
+    )
     with pytest.raises(UsageError, match=r"'llm_calls' is not recorded in every round 0.*--cost"):
         compared(found, "closed-book")
     closed = compared(found, "closed-book", cost="rounds").result.policies[0]
@@ -119,7 +129,7 @@ def test_a_cost_that_round_0_lacks_is_refused_by_name() -> None:
 
 
 def test_gold_is_that_of_the_question_whatever_row_0_says(tmp_path: Path) -> None:
-    table = records_to_table([record("a", "Oslo")])
+    table = records_to_table([remembered_record("a", "Oslo")])
     rows = table.to_pylist()
     assert rows[0]["round"] == 0
     rows[0]["gold_answers"] = None
@@ -130,7 +140,9 @@ def test_gold_is_that_of_the_question_whatever_row_0_says(tmp_path: Path) -> Non
 
 
 def test_it_survives_the_file_and_the_report(tmp_path: Path) -> None:
-    write_traces([record("a", "Oslo"), record("b", "x")], tmp_path / "t.parquet")
+    write_traces(
+        [remembered_record("a", "Oslo"), remembered_record("b", "x")], tmp_path / "t.parquet"
+    )
     comparison = compared(read_traces(tmp_path / "t.parquet"), "closed-book", "fixed-1")
     assert comparison.result.policies[0].em == 0.5
     story = report_data(comparison.traces, comparison.result).stories[0]

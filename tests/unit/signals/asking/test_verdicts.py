@@ -20,7 +20,7 @@ from suffice.trace.rounds.records import Usage
 from suffice.trace.rounds.table import TraceSet
 
 
-def traces(questions: int = 4, rounds: int = 3) -> TraceSet:
+def numbered_traces(questions: int = 4, rounds: int = 3) -> TraceSet:
     return to_trace_set(
         [
             make_record(f"q{n:02d}", [f"answer {n}-{t}" for t in range(1, rounds + 1)])
@@ -52,7 +52,7 @@ def rating(request: GenerationRequest, _: int) -> str:
 @pytest.mark.parametrize("kind", [ScriptedModel, Together])
 def test_every_round_gets_the_verdict_of_its_own_answer(kind: type[ScriptedModel]) -> None:
     model = kind(rating)
-    judging, seen = ask(traces(), model)
+    judging, seen = ask(numbered_traces(), model)
     assert [each.value for each in judging.found.values()] == [1.0, 2.0, 3.0] * 4
     assert list(judging.found) == list(range(12))
     assert judging.calls == dict.fromkeys(range(12), 1)
@@ -68,7 +68,7 @@ def test_every_round_gets_the_verdict_of_its_own_answer(kind: type[ScriptedModel
 
 def test_only_wanted_rounds_are_asked_about_and_see_all_before_them() -> None:
     model = ScriptedModel(rating)
-    judging, seen = ask(traces(2, 3), model, [False, True, False, False, False, True])
+    judging, seen = ask(numbered_traces(2, 3), model, [False, True, False, False, False, True])
     assert {row: each.value for row, each in judging.found.items()} == {1: 2.0, 5: 3.0}
     assert seen[-1].planned == 2
     first, second = (str(request.prompt).rpartition("Evidence:")[2] for request in model.requests)
@@ -78,7 +78,7 @@ def test_only_wanted_rounds_are_asked_about_and_see_all_before_them() -> None:
 
 def test_a_failed_call_leaves_its_round_alone() -> None:
     model = ScriptedModel(rating, failures=Failures(containing=("Answer: answer 1-2",)))
-    judging, seen = ask(traces(), model)
+    judging, seen = ask(numbered_traces(), model)
     assert list(judging.failures) == [4]
     assert "scripted failure" in judging.failures[4]
     assert 4 not in judging.found
@@ -90,7 +90,7 @@ def test_a_failed_call_leaves_its_round_alone() -> None:
 
 
 def test_unparsable_replies_are_counted() -> None:
-    judging, _ = ask(traces(2), ScriptedModel(["4", "no", "5", "10", "1", "2"]))
+    judging, _ = ask(numbered_traces(2), ScriptedModel(["4", "no", "5", "10", "1", "2"]))
     assert judging.undefined == 2
     assert len(judging.found) == 6
 
@@ -99,7 +99,7 @@ def test_it_stops_asking_a_model_that_is_down_and_keeps_what_it_has() -> None:
     model = ScriptedModel(
         rating, failures=Failures(containing=tuple(f"Answer: answer {n}-" for n in range(1, 30)))
     )
-    judging, _ = ask(traces(30), model)
+    judging, _ = ask(numbered_traces(30), model)
     assert len(judging.found) == 3
     assert 5 <= len(judging.failures) <= 8
     assert judging.left == 90 - 3 - len(judging.failures)
@@ -110,7 +110,7 @@ def test_it_stops_asking_a_model_that_is_down_and_keeps_what_it_has() -> None:
 def test_a_model_that_never_answers_is_an_error(kind: type[ScriptedModel]) -> None:
     model = kind(failures=Failures(first=1000))
     with pytest.raises(BackendError, match=r"all \d calls of the judge failed.*scripted failure"):
-        ask(traces(30), model)
+        ask(numbered_traces(30), model)
     assert 5 <= len(model.requests) <= 7
 
 
@@ -130,7 +130,7 @@ def test_an_interrupt_keeps_what_was_said() -> None:
                 os.kill(os.getpid(), signal.SIGINT)
             return super().generate(request)
 
-    judging, _ = ask(traces(30), Interrupted(rating, delay_s=0.005))
+    judging, _ = ask(numbered_traces(30), Interrupted(rating, delay_s=0.005))
     assert judging.interrupted
     assert 6 <= len(judging.found) < 30
     assert judging.left == 90 - len(judging.found)
@@ -138,4 +138,4 @@ def test_an_interrupt_keeps_what_was_said() -> None:
 
 def test_a_wrong_use_is_raised_and_ends_it() -> None:
     with pytest.raises(UsageError, match="used up"):
-        ask(traces(), ScriptedModel(["1", "2"]))
+        ask(numbered_traces(), ScriptedModel(["1", "2"]))

@@ -41,7 +41,7 @@ def outcome(**changes: Any) -> PlanOutcome:
     return PlanOutcome(**usual | changes)
 
 
-def record(**changes: Any) -> PlanRecord:
+def plan_record(**changes: Any) -> PlanRecord:
     usual: dict[str, Any] = {
         "task": task(),
         "agent": "gate",
@@ -93,12 +93,12 @@ def record(**changes: Any) -> PlanRecord:
         (outcome, {"decisions": ("no",)}, "decisions", "sequence of ConstraintDecision"),
         (outcome, {"attempts": -1}, "attempts", "from 0"),
         (outcome, {"semantic": 1}, "semantic", "must be a bool"),
-        (record, {"agent": ""}, "agent", "must not be empty"),
-        (record, {"retriever": ""}, "retriever", "must not be empty"),
-        (record, {"seed": -1}, "seed", "from 0"),
-        (record, {"gold": ("a",)}, "gold", "must be a PlanGold"),
-        (record, {"steps": (step(number=2),)}, "step", "found step 2 where step 1 belongs"),
-        (record, {"steps": (step(), step())}, "step", "found step 1 where step 2 belongs"),
+        (plan_record, {"agent": ""}, "agent", "must not be empty"),
+        (plan_record, {"retriever": ""}, "retriever", "must not be empty"),
+        (plan_record, {"seed": -1}, "seed", "from 0"),
+        (plan_record, {"gold": ("a",)}, "gold", "must be a PlanGold"),
+        (plan_record, {"steps": (step(number=2),)}, "step", "found step 2 where step 1 belongs"),
+        (plan_record, {"steps": (step(), step())}, "step", "found step 1 where step 2 belongs"),
     ],
 )
 def test_what_no_trace_may_hold_is_refused(
@@ -154,7 +154,7 @@ def test_costs_are_added_and_unknown_with_unknown() -> None:
 
 
 def test_a_run_may_have_no_step_and_an_empty_plan() -> None:
-    run = record()
+    run = plan_record()
     assert (run.documents_read, run.documents_distinct, run.retrievals) == (0, 0, 0)
     assert run.gold is None
 
