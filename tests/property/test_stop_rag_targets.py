@@ -125,7 +125,8 @@ def test_the_last_two_decisions_in_closed_form(data: Trajectories, lam: float) -
 def test_weights_sum_to_one(data: Trajectories, lam: float, value: float) -> None:
     same = np.full(data.rewards.shape, value)
     found = q_lambda(same, data.lengths, same, same, lam)
-    np.testing.assert_allclose(found[data.decides], value, rtol=1e-14)
+    # products with the least numbers there are vanish
+    np.testing.assert_allclose(found[data.decides], value, rtol=1e-14, atol=1e-300)
 
 
 @settings(deadline=None)
