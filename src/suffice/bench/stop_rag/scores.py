@@ -84,7 +84,7 @@ class Questions:
     ) -> RunScores:
         last = self.traces.last_rounds
         stops = np.minimum(wanted, last)
-        calls = self.book.sums(reads)["llm_calls"]
+        calls = self.book.at_stops(reads)["llm_calls"]
         f1_of = at_stop(self.scored.f1, stops)
         precision, recall = self.quality.at(stops)
         return RunScores(
