@@ -215,7 +215,9 @@ def _answer_calls(ledger: _Ledger) -> _Array:
 
 
 def _going_on(ledger: _Ledger) -> _Array:
-    """Calls of a round that its loop needs to go on."""
+    """Calls of a round that its loop needs to go on; none in an unknown loop that counts no calls."""
+    if ledger.sparse("llm_calls") is None and "pipeline" not in ledger.traces.origin.run:
+        return ledger.nothing()
     return _asked(ledger) - _answer_calls(ledger)
 
 
@@ -289,7 +291,10 @@ def _cached_tokens(ledger: _Ledger) -> _Array:
     cached = _tokens("cached_tokens")(ledger)
     if ledger.part != "answer":
         return cached
-    before = _Ledger(ledger.traces, ledger.reads, ledger.model, "loop").cost("llm_calls")
+    before = _going_on(ledger)
+    if ledger.reads.samples or ledger.reads.verdicts:
+        loop = _Ledger(ledger.traces, ledger.reads, ledger.model, "loop")
+        before = before + loop.cost("llm_calls")
     unasked = np.cumsum(before, axis=1) == 0
     return np.where(unasked, np.minimum(cached, cached[:, :1]), cached)
 
