@@ -30,10 +30,10 @@ def test_the_table_holds_what_the_sets_are_worth() -> None:
     head, row = Page.of(section.html()).tables["What the answer sets are worth"]
     assert len(head) == len(row) == 7
     assert row[0] == "Asets"
-    assert row[1] == "80"
-    assert row[2].startswith("75.0 [")
-    assert row[3].startswith("1.50 [")  # 1, 1, 3 and 1 members
-    assert row[4] == "50.0"
+    assert row[1] == "0.80"
+    assert row[2].startswith("0.75 [")
+    assert row[3].startswith("1.5 [")  # 1, 1, 3 and 1 members
+    assert row[4] == "0.50"
     assert row[6] == "2.00 of 3"
     assert str(section.finding) == "sets: 75.0% covered, 80% promised; 1.50 answers a set"
     assert POLICY.facts.summary.replace("<", "&lt;").replace(">", "&gt;") in section.html()
@@ -75,7 +75,7 @@ def test_what_the_filter_keeps_is_shown() -> None:
     assert section is not None
     row = Page.of(section.html()).tables["What the passage filters keep"][1]
     found = sets.retention
-    shares = [f"{100 * (each or 0.0):.1f}" for each in (found.passages, found.all, found.shown)]
+    shares = [f"{each or 0.0:.2f}" for each in (found.passages, found.all, found.shown)]
     assert row[1:] == [*shares, str(found.questions)]
     own = data.result.table("answer sets").data()
     assert own["right_kept"] == [found.passages]
