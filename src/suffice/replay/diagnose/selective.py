@@ -126,7 +126,12 @@ class SelectiveResult(Tabular):
 
     def tables(self) -> tuple[Table, ...]:
         """What the confidence is worth, and the answers above and below."""
-        return tuple(selective_tables([self]))
+        return self.side_by_side([self])
+
+    @staticmethod
+    def side_by_side(results: Sequence[SelectiveResult]) -> tuple[Table, ...]:
+        """The same tables of several, a row each, and one of those that abstain."""
+        return tuple(selective_tables(results))
 
 
 def selective_prediction(

@@ -146,7 +146,7 @@ class ReplayResult(Tabular):
             ],
             notes=notes,
         )
-        return (policies, answer_set_table(giving)) if giving else (policies,)
+        return (policies, _answer_sets(giving)) if giving else (policies,)
 
     def _columns(self) -> list[Column]:
         """The columns, among them that of the cost asked for, which goes after all others but F1."""
@@ -209,7 +209,7 @@ def _value(result: ReplayResult, policy: PolicyResult, column: Column) -> Value:
     return getattr(policy, column.name, None)
 
 
-def answer_set_table(policies: Sequence[PolicyResult]) -> Table:
+def _answer_sets(policies: Sequence[PolicyResult]) -> Table:
     """What the answer sets of policies that give them are worth."""
     columns = (
         _POLICY,

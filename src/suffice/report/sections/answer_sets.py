@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from suffice.replay.run.answer_sets import AnswerSetResult
-from suffice.replay.run.results import answer_set_table
+from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label, labelled, short_name
 from suffice.report.page.section import Section, Shown, listed, plain
 from suffice.results.formats import UNKNOWN, decimal, percent
 from suffice.results.markup import Html, element, join, shorten, visible
+from suffice.results.table import Table
 
 _LONGEST = 400
 
@@ -18,7 +19,7 @@ _LONGEST = 400
 Giving = Sequence[tuple[Marked, AnswerSetResult]]  # the policies that give sets, with their worth
 
 
-def answer_sets_section(policies: Sequence[Marked]) -> Shown | None:
+def answer_sets_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown | None:
     """A line for every policy that gives sets; ``None``: none does."""
     giving = [(policy, sets) for policy in policies if (sets := policy.result.sets) is not None]
     if not giving:
@@ -32,7 +33,7 @@ def answer_sets_section(policies: Sequence[Marked]) -> Shown | None:
                 "is about the mean over questions drawn like those that set the thresholds, and over "
                 "which questions those were; so a coverage somewhat below it can be chance."
             ),
-            *_tables(giving),
+            *_tables(result.table("answer sets"), giving),
             *(_notes(policy, sets) for policy, sets in giving),
         ],
     )
@@ -41,7 +42,7 @@ def answer_sets_section(policies: Sequence[Marked]) -> Shown | None:
 SECTION = Section(
     name="answer-sets",
     heading="Answer sets",
-    show=lambda material: answer_sets_section(material.policies),
+    show=lambda material: answer_sets_section(material.data.result, material.policies),
 )
 
 
@@ -59,9 +60,8 @@ def _promised(sets: AnswerSetResult) -> str:
     return f"{100 * (1 - sets.alpha):.4g}"
 
 
-def _tables(giving: Giving) -> Iterator[Html]:
+def _tables(table: Table, giving: Giving) -> Iterator[Html]:
     policies = [policy for policy, _ in giving]
-    table = answer_set_table([policy.result for policy in policies])
     worth = table.headed("What the answer sets are worth").picked(*_WORTH)
     yield labelled(
         worth,

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from suffice.replay.diagnose.selective import SelectiveResult
-from suffice.replay.diagnose.tables import selective_tables
 from suffice.report.draw.marks import Marked, label_of, labelled, short_name_of
 from suffice.report.draw.unit_square import UnitSquare, unit_square
 from suffice.report.page.section import Chart, Section, Shown, plain
@@ -112,7 +111,7 @@ def _curves_table(results: Sequence[SelectiveResult], policies: Sequence[Marked]
 
 # --- the tables ----------------------------------------------------------------------------------
 def _tables(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> Iterator[Html]:
-    tables = {table.name: table for table in selective_tables(results)}
+    tables = {table.name: table for table in SelectiveResult.side_by_side(results)}
     yield labelled(tables["confidences"].headed("What each confidence is worth", _AREAS), policies)
     groups = tables["above and below"].headed("Answers above and below a confidence", _GROUPS)
     yield labelled(groups, policies)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from suffice.numbers.intervals.estimate import Estimate
 from suffice.replay.diagnose.breakdown import TypeBreakdown
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, SignalDiagnostics
-from suffice.replay.diagnose.tables import signal_tables, type_table
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.marks import Marked, labelled, legend
 from suffice.report.draw.svg import Family
@@ -30,7 +29,7 @@ def signals_section(
 ) -> Shown:
     """AUROC and distance of every signal with drift, what speaks against it, and question types."""
     ordered = replace(diagnostics, signals=tuple(_ordered(diagnostics)))
-    tables = {table.name: table for table in signal_tables(ordered)}
+    tables = {table.name: table for table in ordered.tables()}
     return Shown(
         finding=_finding(diagnostics),
         blocks=[
@@ -232,7 +231,9 @@ def types_table(types: Sequence[TypeBreakdown], policies: Sequence[Marked]) -> H
     if not types:
         return Html()
     baseline = next((policy.result.name for policy in policies if policy.baseline), None)
-    table = type_table(types[:_MOST_TYPES], baseline).headed("Policies by question type", _HEADS)
+    table = TypeBreakdown.side_by_side(types[:_MOST_TYPES], baseline).headed(
+        "Policies by question type", _HEADS
+    )
     more = len(types) - _MOST_TYPES
     cut = f" {counted(more, 'more type')} not shown." if more > 0 else ""
     note = f"Few: under 10 questions, too few to read anything into.{cut}"
