@@ -59,8 +59,8 @@ def _method(name: str) -> Method | None:
     """The method of a name; ``None``: there is none."""
     if name in _ABOVE_POLICIES:
         module, _, attribute = _ABOVE_POLICIES[name].partition(":")
-        found: Method = getattr(import_module(module), attribute)
-        return found
+        method: Method = getattr(import_module(module), attribute)
+        return method
     return find_method(name) if name in method_names() else None
 
 
@@ -169,9 +169,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
     """Fit on recorded questions."""
-    preset, types = arguments.preset, {each: method.settings(each) for each in method.presets}
-    given = _given(method, arguments)
-    for name, option in given.items():
+    preset = arguments.preset
+    types = {name: method.settings(name) for name in method.presets}
+    options = _given(method, arguments)
+    for name, option in options.items():
         plans_only = isinstance(method, PlanMethod) and not any(
             name in _options(settings) for settings in types.values()
         )
@@ -180,7 +181,10 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
                 f"{option.flag} goes with 'fit {method.name}' on plan traces only; leave it out"
             )
     refuse_options(
-        method.name, preset, given, {each: list(_options(types[each])) for each in types}
+        method.name,
+        preset,
+        options,
+        {name: list(_options(types[name])) for name in types},
     )
     settings = read_settings(arguments, types[preset])
     traces = open_traces(arguments, say)
@@ -210,7 +214,7 @@ def _told(policy: StopPolicy) -> tuple[str, ...]:
 
 def _fit_plans(method: Any, arguments: argparse.Namespace) -> Fitted:
     """Fit on recorded runs of planning agents."""
-    types = {each: method.plan_settings(each) for each in method.presets}
+    types = {name: method.plan_settings(name) for name in method.presets}
     unread = [
         option.flag
         for name, option in _given(method, arguments).items()

@@ -163,11 +163,11 @@ def schema_of(path: str | Path) -> TableSchema:
     """
     for file in parquet_files(Path(path)):
         try:
-            found = pq.read_schema(file)
+            schema = pq.read_schema(file)
         except (pa.ArrowException, UnicodeDecodeError, OSError):
             continue  # said by whoever reads it
-        stated = found.metadata or {}
-        unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*found.names}
+        stated = schema.metadata or {}
+        unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
         if PLANS.key in stated or unstated_plan:
             return PLANS
     return QUESTIONS

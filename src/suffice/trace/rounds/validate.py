@@ -130,11 +130,11 @@ def _logprobs(table: pa.Table) -> Iterator[Problem]:
             numbers = values.to_numpy(zero_copy_only=False)
             bad = np.flatnonzero(np.isnan(numbers) | (numbers == np.inf))
             for index in bad:
-                found = values[int(index)].as_py()
+                logprob = values[int(index)].as_py()
                 yield Problem(
                     start + int(rows[int(index)].as_py()),
                     column,
-                    f"a log-probability must be a number or -inf, found {found}",
+                    f"a log-probability must be a number or -inf, found {logprob}",
                 )
         start += len(chunk)
 
@@ -158,12 +158,12 @@ def _sample_clusters(table: pa.Table) -> Iterator[Problem]:
     astray = np.zeros(len(lengths), bool)
     astray[rows[wrong]] = True
     for position in np.flatnonzero(unfitting | astray):
-        found = clusters[int(position)].as_py()
+        numbers = clusters[int(position)].as_py()
         if unfitting[position]:
             samples = int(np.broadcast_to(drawn, lengths.shape)[position])
-            message = f"must have one number a sample, found {len(found)} for {samples} samples"
+            message = f"must have one number a sample, found {len(numbers)} for {samples} samples"
         else:
-            message = f"must name the first sample of each one's cluster, found {found!r:.60}"
+            message = f"must name the first sample of each one's cluster, found {numbers!r:.60}"
         yield Problem(int(position), "sample_clusters", message)
 
 
