@@ -92,7 +92,7 @@ def _default_rules() -> str:
 
 
 def _add_loop(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("loop")
+    group = parser.add_argument_group("loop (what is not given is as the policy needs it)")
     add_pipeline(group, "budgeted for ab-rag, else cumulative")
     decided = {name for loop in LOOPS.values() for name in loop.writing(())}
     add_shared_options(group, LOOPS, without={"rounds", "samples", "closed_book", *decided})

@@ -103,6 +103,7 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
             f"POLICY --help. Methods: {'; '.join(map(_summary, names()))}."
         )
         return
+    parser.helped_by = f"{parser.prog} {method.name}"
     parser.description = f"{_sentence(method.summary)} {f'({method.source})' * bool(method.source)}"
     about = _sentence(method.about).replace("%", "%%") if method.about else None
     group = parser.add_argument_group(method.name, about)
@@ -180,12 +181,8 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
             raise UsageError(
                 f"{option.flag} goes with 'fit {method.name}' on plan traces only; leave it out"
             )
-    refuse_options(
-        method.name,
-        preset,
-        options,
-        {name: list(_options(types[name])) for name in types},
-    )
+    known = {name: list(_options(types[name])) for name in types}
+    refuse_options(method.name, preset, options, known)
     settings = read_settings(arguments, types[preset])
     traces = open_traces(arguments, say)
     measures = Measures.of(traces)
@@ -273,8 +270,9 @@ def _refuse_unknown(method: Method, arguments: argparse.Namespace) -> None:
         return
     words = (word.partition("=")[0] for word in arguments.unread)
     flag = next((word for word in words if word.startswith("--")), None)
+    help_named = f"see 'suffice fit {method.name} --help'"
     if flag is None:
-        raise UsageError(f"{arguments.unread[0]!r} is one word too many; see 'suffice fit --help'")
+        raise UsageError(f"{arguments.unread[0]!r} is one word too many; {help_named}")
     owners: dict[str, str] = {}
     for other in filter(None, map(_method, names())):
         for settings in () if other.name == method.name else _types(other):
@@ -286,7 +284,6 @@ def _refuse_unknown(method: Method, arguments: argparse.Namespace) -> None:
                     owners.setdefault(
                         other.name, f"'fit {other.name}'{' on plan traces' * on_plans}"
                     )
-    help_named = f"see 'suffice fit {method.name} --help'"
     if not owners:
         raise UsageError(f"there is no option {flag}; {help_named}")
     where = " or ".join(owners.values())

@@ -128,8 +128,7 @@ class BudgetedSettings(LoopSettings):
         CertaintyChoice,
         Option(
             help="from the tokens of one greedy answer a round, or from several sampled answers put to the "
-            "vote (default: what a policy in use reads, else auto: the first where the model gives "
-            "log-probabilities)"
+            "vote; auto: the first where the model gives log-probabilities"
         ),
     ] = "auto"
 
