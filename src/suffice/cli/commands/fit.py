@@ -37,7 +37,7 @@ from suffice.policies.registry import find_method, method_names, refuse_options
 from suffice.protocols import StopPolicy
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.schema import PLANS
-from suffice.trace.rounds.reader import schema_of
+from suffice.trace.reader import schema_of
 
 _ABOVE_POLICIES = MappingProxyType({"certified": "suffice.replay.choose.certified:METHOD"})
 """Methods that choose among policies, and so stand above them."""

@@ -23,7 +23,7 @@ from suffice.trace.plans.schema import (
     step_from_row,
     task_from_row,
 )
-from suffice.trace.rounds.reader import count_failures, first_error, parquet_files, read_file
+from suffice.trace.reader import count_failures, first_error, parquet_files, read_file
 from suffice.trace.writer import Recorded, TraceWriter, write_table
 
 

@@ -1,19 +1,155 @@
-"""Bring foreign Arrow types to the schema's, refusing what would lose information."""
+"""Read the files of a trace set, of questions or of plans: which kind they are, their rows, their run.
+
+Foreign Arrow types are brought to the schema's, and what would lose information is refused.
+"""
 
 from __future__ import annotations
 
+import json
+import warnings
 from bisect import bisect_left
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from suffice.errors import DataError
+from suffice.errors import DataError, SufficeWarning
+from suffice.trace.durable import failures_file
+from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
-from suffice.trace.schema import TableSchema
+from suffice.trace.schema import RUN_KEY, TableSchema
 
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
+def parquet_files(root: Path) -> list[Path]:
+    """The Parquet files of a trace set, sorted by name."""
+    if root.is_dir():
+        files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
+        if files:
+            return files
+        raise DataError(
+            "the directory holds no *.parquet file; name a trace file or a directory of them",
+            file=str(root),
+        )
+    if not root.exists():
+        raise DataError(
+            "no such file or directory; name a trace file or a directory of them", file=str(root)
+        )
+    return [root]
+
+
+def schema_of(path: str | Path) -> TableSchema:
+    """Which kind of trace set stands at ``path``; one of questions where no file says otherwise.
+
+    Raises
+    ------
+    DataError
+        When there is no Parquet file at ``path``.
+    """
+    for file in parquet_files(Path(path)):
+        try:
+            schema = pq.read_schema(file)
+        except (pa.ArrowException, UnicodeDecodeError, OSError):
+            continue  # said by whoever reads it
+        stated = schema.metadata or {}
+        unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
+        if PLANS.key in stated or unstated_plan:
+            return PLANS
+    return QUESTIONS
+
+
+def read_file(
+    file: Path, wanted: Container[str], schema: TableSchema
+) -> tuple[pa.Table, dict[str, Any]]:
+    """The wanted columns of one file in the schema's types, and its run document.
+
+    Raises
+    ------
+    DataError
+        Naming the file: it is damaged, of another kind or newer, or a column has another type.
+    """
+    try:
+        with pq.ParquetFile(file) as parquet:
+            metadata = parquet.schema_arrow.metadata or {}
+            _check_version(metadata, file, schema)
+            present = [name for name in parquet.schema_arrow.names if name in wanted]
+            table = parquet.read(columns=present, use_threads=True)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(
+            f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
+        ) from error
+    return coerce_table(table, str(file), schema), _run_document(metadata)
+
+
+def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> None:
+    stated = metadata.get(schema.key)
+    key = schema.key.decode()
+    if stated is None:
+        for other in (QUESTIONS, PLANS):
+            if other.key in metadata:
+                raise DataError(
+                    f"this is a {other.name} ({other.rows}), not a {schema.name} ({schema.rows}); "
+                    f"'suffice traces validate' checks it and {other.reader} reads it",
+                    file=str(file),
+                )
+        warnings.warn(
+            f"{file} does not state {key}; read as version {schema.version}",
+            SufficeWarning,
+            stacklevel=6,
+        )
+        return
+    try:
+        version = int(stated)
+    except ValueError:
+        version = -1
+    if version > schema.version:
+        raise DataError(
+            f"{schema.name} schema {version} is newer than {schema.version}, the newest this version reads; "
+            "upgrade with: pip install -U suffice",
+            file=str(file),
+        )
+    if version < 1:
+        raise DataError(
+            f"{key} is {stated!r}; it must be a version number from 1 to {schema.version}",
+            file=str(file),
+        )
+
+
+def _run_document(metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    try:
+        document = json.loads(metadata.get(RUN_KEY, b"{}"))
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def count_failures(root: Path) -> int:
+    """How many questions, or runs, a recorder could not finish."""
+    file = failures_file(root)
+    if not file.exists():
+        return 0
+    return sum(1 for line in file.read_bytes().splitlines() if line.strip())
+
+
+def first_error(errors: Sequence[DataError]) -> DataError:
+    """The first of several problems, with what to do about them all."""
+    more = len(errors) - 1
+    first = errors[0]
+    hint = f" ({more} more)" if more else ""
+    return DataError(
+        f"{first.message}{hint}; 'suffice traces validate' lists all, --skip-invalid reads the rest",
+        file=first.file,
+        row=first.row,
+        column=first.column,
+    )
+
+
+# --- types -----------------------------------------------------------------------------------------
 def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) -> pa.Table:
     """The schema's columns of ``table`` in the schema's types; unknown columns stay as they are.
 
