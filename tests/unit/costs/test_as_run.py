@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ class Counted(ScriptedModel):
 def recorded(loop: str) -> tuple[TraceSet, tuple[tuple[Call, ...], ...]]:
     """The record of one question, and the ledger of every call that was made for it."""
     model, example = Counted(), load("generated", limit=1)[0]
-    verdicts = {} if loop in ("cumulative", "budgeted") else {"verdicts": True}
+    verdicts: dict[str, Any] = {} if loop in ("cumulative", "budgeted") else {"verdicts": True}
     pipeline = make_pipeline(model, LOOPS[loop](rounds=3, samples=2, **verdicts))
     rounds = list(pipeline.rounds(example.question, OwnParagraphs(example.passages)))
     made = iter(model.made)
