@@ -152,7 +152,8 @@ def first_error(errors: Sequence[DataError]) -> DataError:
 def nothing_read(path: str | Path, skipped: Sequence[DataError], otherwise: str) -> DataError:
     """The error where nothing is left to read: since all was skipped, or ``otherwise``."""
     if skipped:
-        otherwise = f"nothing valid is left to read; {len(skipped)} parts were skipped, the first: {skipped[0]}"
+        many = f"{len(skipped)} parts were skipped, the first: {skipped[0]}"
+        otherwise = f"nothing valid is left to read; {many}"
     return DataError(otherwise, file=str(path))
 
 
