@@ -122,7 +122,7 @@ def _study(
     players = Players(
         model=who.model,
         retrievers=built_retrievers(settings.retrievers, made, who.encoder, settings.folder),
-        documents={each.id: each for each in made.documents},
+        documents={document.id: document for document in made.documents},
         detector=who.detector,
     )
     summary = record_plans(
@@ -157,7 +157,7 @@ def _found(
         board.cell(agent, retriever, seeds=settings.seeds, draws=draws)
         for agent, retriever in _asked(settings)
     )
-    found, critical = contrasts(board, _pairs(settings), settings.retrievers, draws)
+    differences, critical = contrasts(board, _pairs(settings), settings.retrievers, draws)
     study = HiddenConstraintsStudy(
         settings=settings,
         model=who.model.name,
@@ -167,7 +167,7 @@ def _found(
         documents=len(made.documents),
         cells=cells,
         recalls=tuple(_recalls(settings, tasks, players)),
-        contrasts=found,
+        contrasts=differences,
         critical=critical,
         variants=tuple(_variants(settings, board, draws)),
         steps=tuple(_steps(settings, plans, tasks)),
@@ -189,12 +189,12 @@ def _asked(settings: HiddenConstraintsSettings) -> Iterator[tuple[str, str | Non
 def _pairs(settings: HiddenConstraintsSettings) -> list[tuple[str, str]]:
     """Every gate against every agent, and each other gate against the published one."""
     gates = [GATED] if GATED in settings.agents else []
-    others = [each for each in settings.agents if each != GATED]
+    others = [agent for agent in settings.agents if agent != GATED]
     return [
-        (gate, each)
+        (gate, other)
         for gate in (*gates, *settings.gates)
-        for each in (*others, *gates)
-        if gate != each
+        for other in (*others, *gates)
+        if gate != other
     ]
 
 
@@ -226,8 +226,8 @@ def _recalls(
 
 def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
     """Of the first document that carries the constraint; infinite when none is returned."""
-    found = retriever.retrieve(task.query, documents)
-    rank = oracle_rank([each.id for each in found], task.document_ids)
+    ranking = retriever.retrieve(task.query, documents)
+    rank = oracle_rank([document.id for document in ranking], task.document_ids)
     return float("inf") if rank is None else float(rank)
 
 
@@ -243,13 +243,13 @@ def _variants(
             cell=board.cell(GATED, retriever, seeds=1, draws=draws),
             unreachable=tuple(map(str, published_gate(settings).unreachable)),
         )
-    for each in asked:
+    for variant in asked:
         yield Variant(
-            experiment=each.experiment,
-            name=each.name,
-            cell=board.cell(each.agent, retriever, seeds=1, draws=draws),
-            unreachable=tuple(map(str, each.gate.unreachable)),
-            taus=each.taus,
+            experiment=variant.experiment,
+            name=variant.name,
+            cell=board.cell(variant.agent, retriever, seeds=1, draws=draws),
+            unreachable=tuple(map(str, variant.gate.unreachable)),
+            taus=variant.taus,
         )
 
 
@@ -257,13 +257,14 @@ def _steps(
     settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Sequence[PlanningTask]
 ) -> Iterator[StepTrace]:
     wanted = {task.id for task in tasks}
-    for agent in (*(each for each in settings.agents if each == GATED), *settings.gates):
+    for agent in (*([GATED] if GATED in settings.agents else ()), *settings.gates):
         for retriever in settings.retrievers:
             chosen = tuple(
-                each
-                for each in plans.records
-                if (each.agent, each.retriever, each.seed) == (agent, retriever, settings.seed)
-                and each.task.id in wanted
+                record
+                for record in plans.records
+                if (record.agent, record.retriever, record.seed)
+                == (agent, retriever, settings.seed)
+                and record.task.id in wanted
             )
             if chosen:
                 yield step_trace(PlanSet(records=chosen), agent, retriever)
@@ -276,17 +277,17 @@ def _agreement(
     constraints = {task.id: task.constraint for task in tasks}
     asked, seeds = set(_asked(settings)), range(settings.seed, settings.seed + settings.seeds)
     judged = [
-        each
-        for each in plans.records
-        if each.outcome.semantic is not None
-        and each.task.id in constraints
-        and each.seed in seeds
-        and (each.agent, each.retriever) in asked
+        record
+        for record in plans.records
+        if record.outcome.semantic is not None
+        and record.task.id in constraints
+        and record.seed in seeds
+        and (record.agent, record.retriever) in asked
     ]
     if not judged:
         return None
-    said = [Verdict(ok=bool(each.outcome.semantic), parsed=_parsed(each)) for each in judged]
-    checked = [satisfies(constraints[each.task.id], each.outcome.plan) for each in judged]
+    said = [Verdict(ok=bool(record.outcome.semantic), parsed=_parsed(record)) for record in judged]
+    checked = [satisfies(constraints[record.task.id], record.outcome.plan) for record in judged]
     return agreement(said, checked)
 
 

@@ -45,7 +45,7 @@ def measured(record: PlanRecord, task: PlanningTask) -> dict[str, float]:
     )
     proxy = names_token(constraint, record.outcome.plan)
     usage = record.usage
-    found: dict[str, float | None] = {
+    measures: dict[str, float | None] = {
         "semantic": None if record.outcome.semantic is None else float(record.outcome.semantic),
         "proxy": float(proxy),
         "grounded_proxy": float(proxy and bool(ranks)),
@@ -63,7 +63,7 @@ def measured(record: PlanRecord, task: PlanningTask) -> dict[str, float]:
         "malformed": float(record.outcome.parsed is None),
         FIRST_RETRIEVED: min(ranks) if ranks else None,
     }
-    return {name: float(value) for name, value in found.items() if value is not None}
+    return {name: float(value) for name, value in measures.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ class Board:
     ) -> AgentFigures:
         """An agent's figures over the first ``seeds`` seeds."""
         arrays = {
-            name: each[:, :seeds] for name, each in self.values.get((agent, retriever), {}).items()
+            name: matrix[:, :seeds]
+            for name, matrix in self.values.get((agent, retriever), {}).items()
         }
         steps = arrays.get("steps", np.full((len(self.tasks), seeds), np.nan))
         runs = int(np.isfinite(steps).sum())
@@ -204,7 +205,7 @@ def contrasts(
         resamples=draws.resamples,
         seed=draws.seed,
     )[0]
-    found = tuple(
+    differences = tuple(
         PairedDifference(
             retriever=retriever,
             measure=measure,
@@ -215,7 +216,7 @@ def contrasts(
         )
         for at, (retriever, measure, agent, against) in enumerate(asked)
     )
-    return found, band.critical
+    return differences, band.critical
 
 
 def _interval(estimate: float, low: float, high: float) -> Interval:
@@ -239,20 +240,20 @@ def step_trace(plans: PlanSet, agent: str, retriever: str) -> StepTrace:
     """Confidence, contradiction and actions by step over the runs given."""
     confidence, conflict = plans.step_values("confidence"), plans.step_values("contradiction")
     by_step = [column[np.isfinite(column)] for column in confidence.T]
-    by_step = [each for each in by_step if len(each)]
+    by_step = [values for values in by_step if len(values)]
     conflicts = [column[np.isfinite(column)] for column in conflict.T][: len(by_step)]
     return StepTrace(
         agent=agent,
         retriever=retriever,
         count=tuple(map(len, by_step)),
-        confidence=tuple(float(each.mean()) for each in by_step),
-        error=tuple(_standard_error(each) for each in by_step),
-        median=tuple(float(np.median(each)) for each in by_step),
-        low=tuple(float(np.percentile(each, 10)) for each in by_step),
-        high=tuple(float(np.percentile(each, 90)) for each in by_step),
-        contradiction=tuple(float(each.mean()) for each in conflicts),
+        confidence=tuple(float(values.mean()) for values in by_step),
+        error=tuple(_standard_error(values) for values in by_step),
+        median=tuple(float(np.median(values)) for values in by_step),
+        low=tuple(float(np.percentile(values, 10)) for values in by_step),
+        high=tuple(float(np.percentile(values, 90)) for values in by_step),
+        contradiction=tuple(float(values.mean()) for values in conflicts),
         actions=tuple(
-            dict(Counter(str(each) for each in column if each))
+            dict(Counter(str(action) for action in column if action))
             for column in plans.actions.T[: len(by_step)]
         ),
     )

@@ -160,7 +160,7 @@ def _gold_titles(example: Example) -> frozenset[str]:
 def _hits(example: Example, retriever: Retriever) -> list[int]:
     """How many gold titles are among the first k, for every depth."""
     gold = _gold_titles(example)
-    titles = [each.title for each in retriever.retrieve(example.question.text, max(DEPTHS))]
+    titles = [passage.title for passage in retriever.retrieve(example.question.text, max(DEPTHS))]
     return [len(gold.intersection(titles[:k])) for k in DEPTHS]
 
 

@@ -247,10 +247,10 @@ def _frontier(study: StopRAGStudy) -> Chart:
     letters = iter(ascii_uppercase)
     contenders = study.of_kind("learned", "llm-stop", "fixed")
     marks = [
-        each.name.partition("-")[2] if each.kind == "fixed" else next(letters)
-        for each in contenders
+        contender.name.partition("-")[2] if contender.kind == "fixed" else next(letters)
+        for contender in contenders
     ]
-    marked = [_point(each, mark) for each, mark in zip(contenders, marks, strict=True)]
+    marked = [_point(contender, mark) for contender, mark in zip(contenders, marks, strict=True)]
     heading = "F1 against mean rounds"
     chart = Scatter(
         title=heading,
@@ -261,8 +261,8 @@ def _frontier(study: StopRAGStudy) -> Chart:
         frontier=[(point.x, point.y) for point in marked if point.family == "fixed"],
     )
     adaptive = (
-        (point.mark, point.family, each.name)
-        for point, each in zip(marked, contenders, strict=True)
+        (point.mark, point.family, contender.name)
+        for point, contender in zip(marked, contenders, strict=True)
         if point.family == "adaptive"
     )
     caption = (
@@ -272,7 +272,7 @@ def _frontier(study: StopRAGStudy) -> Chart:
     table = columns(
         "F1 and rounds of every policy",
         study.contenders,
-        ("policy", lambda each: each.name),
+        ("policy", lambda contender: contender.name),
         ("F1 %, seeds", f1_spread),
         ("rounds, seeds", rounds_spread),
     )
@@ -305,7 +305,8 @@ def _differences(study: StopRAGStudy) -> Chart:
         title=heading,
         description="One row a difference, with both intervals; the numbers are in the table below.",
         rows=[
-            ForestRow(name=_pair(each), estimates=[_estimated(each)]) for each in study.contrasts
+            ForestRow(name=_pair(contrast), estimates=[_estimated(contrast)])
+            for contrast in study.contrasts
         ],
         none=(0.0, "no difference"),
         x_name="points of F1",
@@ -338,7 +339,7 @@ def _estimated(contrast: F1Difference) -> Estimated:
 def _every_run(study: StopRAGStudy) -> Html:
     return columns(
         "Every policy in every seed",
-        [(each.name, run) for each in study.contenders for run in each.runs],
+        [(contender.name, run) for contender in study.contenders for run in contender.runs],
         ("policy", lambda row: row[0] if row[1].seed is None else f"{row[0]}, seed {row[1].seed}"),
         ("EM %", lambda row: percent(row[1].em)),
         ("F1 %", lambda row: percent(row[1].f1)),

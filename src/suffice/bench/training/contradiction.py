@@ -230,12 +230,12 @@ def _metrics(
     ).T  # (n_families, n_draws)
     plain = counted_metrics(by_family.sum(axis=1, keepdims=True))[:, 0]
     resampled = counted_metrics(by_family @ drawn)
-    found = {
+    metrics = {
         name: from_draws(float(plain[row]), resampled[row]) for row, name in enumerate(METRICS)
     }
     areas = ResampledAuroc(values, conflict, family, n_families)(drawn)
-    found["auroc"] = from_draws(auroc(values, conflict), areas)
-    return found
+    metrics["auroc"] = from_draws(auroc(values, conflict), areas)
+    return metrics
 
 
 # --- the command -----------------------------------------------------------------------------
@@ -296,13 +296,13 @@ def _shown(value: float | None) -> str:
 
 def _table(document: dict[str, Any]) -> str:
     lines = [f"{document['test_pairs']} pairs of templates held out"]
-    for name, found in document["held_out"].items():
-        lines.append(f"{name}, {1e6 * found['seconds_a_pair']:.0f} microseconds a pair")
-        for metric, value in found["metrics"].items():
+    for name, scores in document["held_out"].items():
+        lines.append(f"{name}, {1e6 * scores['seconds_a_pair']:.0f} microseconds a pair")
+        for metric, value in scores["metrics"].items():
             low, high = _shown(value["low"]), _shown(value["high"])
             lines.append(f"  {metric:10} {_shown(value['estimate'])} [{low}, {high}]")
         for what in ("flagged_by_kind", "accuracy_by_family"):
-            shares = ", ".join(f"{key} {value:.2f}" for key, value in found[what].items())
+            shares = ", ".join(f"{key} {value:.2f}" for key, value in scores[what].items())
             lines.append(f"  {what.replace('_', ' ')}: {shares}")
     return "\n".join(lines)
 

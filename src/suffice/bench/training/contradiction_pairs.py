@@ -182,7 +182,7 @@ def pole_phrases() -> tuple[tuple[str, bool], ...]:
         }
         for side in get_args(Side)
     )
-    return tuple(each for each in _TEMPLATES.poles if not (unseen - seen) & set(stems(each[0])))
+    return tuple(pole for pole in _TEMPLATES.poles if not (unseen - seen) & set(stems(pole[0])))
 
 
 def make_pairs(side: Side, *, per_family: int = 60, seed: int = 42) -> tuple[Pair, ...]:
@@ -211,12 +211,12 @@ def make_pairs(side: Side, *, per_family: int = 60, seed: int = 42) -> tuple[Pai
     if per_family < 1:
         raise UsageError(f"per_family must be at least 1, found {per_family}")
     own = [family for family in FAMILIES if family.side == side]
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for place, family in enumerate(FAMILIES):
         if family.side == side:
             draw = _Draw(family, own, np.random.default_rng([seed, place]))
-            found.extend(draw.pairs(per_family))
-    return tuple(found)
+            pairs.extend(draw.pairs(per_family))
+    return tuple(pairs)
 
 
 class _Draw:
@@ -226,7 +226,7 @@ class _Draw:
         self, family: Family, all_of_side: Sequence[Family], generator: np.random.Generator
     ) -> None:
         self._family = family
-        self._others = [each for each in all_of_side if each.group != family.group]
+        self._others = [other for other in all_of_side if other.group != family.group]
         self._generator = generator
         self._make: Mapping[Kind, Callable[[], tuple[str, str]]] = {
             "opposite": self._opposite,
@@ -239,16 +239,16 @@ class _Draw:
         }
 
     def pairs(self, wanted: int) -> list[Pair]:
-        found: dict[frozenset[str], Pair] = {}
+        drawn: dict[frozenset[str], Pair] = {}
         for _ in range(20 * wanted):
-            if len(found) == wanted:
+            if len(drawn) == wanted:
                 break
             kind = KINDS[self._generator.choice(len(KINDS), p=[_SHARES[kind] for kind in KINDS])]
             if kind == "double-negation" and not _commands(self._family.against):
                 kind = "paraphrase"
             texts = self._make[kind]()
             step, candidate = (self._dressed(texts[i]) for i in self._generator.permutation(2))
-            found.setdefault(
+            drawn.setdefault(
                 frozenset(texts),
                 Pair(
                     step=step,
@@ -258,7 +258,7 @@ class _Draw:
                     family=self._family.name,
                 ),
             )
-        return list(found.values())
+        return list(drawn.values())
 
     # --- the kinds, each two texts ---------------------------------------------------------------
     def _opposite(self) -> tuple[str, str]:
@@ -315,7 +315,7 @@ class _Draw:
     # --- parts -----------------------------------------------------------------------------------
     def _decision(self) -> tuple[str, ...]:
         """The phrasings of one side of the decision."""
-        sides = [each for each in (self._family.says, self._family.against) if each]
+        sides = [phrasings for phrasings in (self._family.says, self._family.against) if phrasings]
         return sides[self._generator.integers(len(sides))]
 
     def _stated(self, family: Family, thing: str) -> str:
@@ -339,7 +339,7 @@ class _Draw:
 
 
 def _commands(templates: Sequence[str]) -> tuple[str, ...]:
-    return tuple(each for each in templates if each.split()[0] not in _NO_COMMAND)
+    return tuple(template for template in templates if template.split()[0] not in _NO_COMMAND)
 
 
 def _filled(template: str, thing: str, value: str = "", *, capital: bool = True) -> str:

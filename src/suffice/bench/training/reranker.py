@@ -154,7 +154,10 @@ def _optimizer(torch: Any, model: InteractionModel, rate: float) -> Any:
     parts = ((model.body, rate), (model.head, _HEAD_RATE * rate))
     return torch.optim.AdamW(
         [
-            {"params": [each for each in part.parameters() if each.requires_grad], "lr": own}
+            {
+                "params": [parameter for parameter in part.parameters() if parameter.requires_grad],
+                "lr": own,
+            }
             for part, own in parts
         ],
         weight_decay=0.01,
@@ -172,7 +175,7 @@ def _share_of_rate(step: int, steps: int) -> float:
 
 def _centre(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> None:
     """Shift scores to the log-odds of a gold paragraph, a way that steps would waste."""
-    gold = [each for group in batch for each in group.gold]
+    gold = [is_gold for group in batch for is_gold in group.gold]
     share = sum(gold) / len(gold)
     with torch.no_grad():
         scores = model.logits([(group.question, text) for group in batch for text in group.texts])
@@ -309,15 +312,15 @@ def _publish(model: InteractionModel, folder: Path, record: dict[str, Any]) -> N
 
 
 def _table(document: dict[str, Any]) -> str:
-    found = document["held_out"]
+    comparison = document["held_out"]
     lines = [
         f"{document['train_questions']} questions trained on in {document['train_seconds']:.0f} s, "
-        f"{found['questions']} held out",
+        f"{comparison['questions']} held out",
         f"{'':12}" + "".join(f"{name:>12}" for name in METRICS),
     ]
-    for name, means in found["means"].items():
+    for name, means in comparison["means"].items():
         lines.append(f"{name:12}" + "".join(f"{means[metric]:12.3f}" for metric in METRICS))
-    for metric, gain in found["gains_over_bm25"]["reranked"].items():
+    for metric, gain in comparison["gains_over_bm25"]["reranked"].items():
         lines.append(
             f"reranked over bm25, {metric}: {gain['estimate']:+.3f} "
             f"[{gain['low']:+.3f}, {gain['high']:+.3f}]"

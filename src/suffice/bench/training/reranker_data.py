@@ -35,8 +35,8 @@ class Group:
 
 def _usable(example: Example) -> bool:
     gold = set(example.gold.passage_ids)
-    found = sum(passage.id in gold for passage in example.passages)
-    return 0 < found < len(example.passages)
+    count = sum(passage.id in gold for passage in example.passages)
+    return 0 < count < len(example.passages)
 
 
 def split_questions(
@@ -72,8 +72,8 @@ def split_questions(
     count = min(max(round(holdout * len(usable)), 1), len(usable) - 1)
     apart = set(order[:count].tolist())
     return QuestionSplit(
-        train=tuple(each for i, each in enumerate(usable) if i not in apart),
-        held_out=tuple(each for i, each in enumerate(usable) if i in apart),
+        train=tuple(example for i, example in enumerate(usable) if i not in apart),
+        held_out=tuple(example for i, example in enumerate(usable) if i in apart),
         unusable=len(examples) - len(usable),
     )
 

@@ -39,8 +39,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     folder = tmp_path_factory.mktemp("base")
-    found = {word for each in EXAMPLES for p in each.passages for word in passage_tokens(p)}
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(found)]
+    vocabulary = {
+        word for example in EXAMPLES for p in example.passages for word in passage_tokens(p)
+    }
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(vocabulary)]
     tokens = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
     tokens.normalizer = normalizers.Lowercase()
     tokens.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -69,12 +71,12 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def random_order_mrr() -> float:
     """Expected 1 / rank of the first gold paragraph in a random order, over the held-out questions."""
     rng = np.random.default_rng(0)
-    found = []
+    scores = []
     for example in SPLIT.held_out:
         gold = np.array([p.id in example.gold.passage_ids for p in example.passages])
         ranks = [1 + int(np.argmax(rng.permutation(gold))) for _ in range(500)]
-        found.append(float(np.mean(1 / np.array(ranks))))
-    return float(np.mean(found))
+        scores.append(float(np.mean(1 / np.array(ranks))))
+    return float(np.mean(scores))
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +93,11 @@ def test_two_hundred_steps_beat_a_random_order_and_an_untrained_head(
     assert len(losses) == 200
     assert np.mean(losses[-50:]) < 0.8 * np.mean(losses[:50])
     untrained = InteractionModel.start(base, max_length=64)
-    found = compare_rankings(
+    scores = compare_rankings(
         SPLIT.held_out,
         {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},
     )
-    mrr = {name: values["mrr"] for name, values in found.means.items()}
+    mrr = {name: values["mrr"] for name, values in scores.means.items()}
     assert mrr["trained"] > random_order_mrr() + 0.15
     assert mrr["trained"] > mrr["untrained"] + 0.05
 
@@ -129,7 +131,7 @@ def test_the_command_writes_a_reranker_that_pipelines_can_use(
     record = json.loads((out / "training.json").read_text())
     examples = load("generated", limit=12, seed=7)
     assert sorted(record["train_ids"] + record["held_out_ids"]) == sorted(
-        each.question.id for each in examples
+        example.question.id for example in examples
     )
     assert training_ids(out) == frozenset(record["train_ids"])
     assert record["settings"]["seed"] == 7
@@ -137,11 +139,11 @@ def test_the_command_writes_a_reranker_that_pipelines_can_use(
         p.name for p in (out / "encoder").iterdir()
     }
     reranker = CrossEncoderReranker.load(out)
-    pool = {p.id: p for each in examples for p in each.passages}
+    pool = {p.id: p for example in examples for p in example.passages}
     check_reranker(reranker, examples[0].question.text, examples[0].passages)
     first = HybridRetriever([BM25Index.build(pool.values())], candidates=8)
-    found = RerankedRetriever(first, reranker, candidates=8)
-    check_retriever(found, [examples[0].question.text], size=8)
+    scores = RerankedRetriever(first, reranker, candidates=8)
+    check_retriever(scores, [examples[0].question.text], size=8)
 
 
 def run_small(base: Path, out: Path, *, seed: int = 7) -> int:
@@ -280,9 +282,9 @@ def test_real_questions_gain_from_the_packaged_encoder(data_folder: Path) -> Non
     split = split_questions(examples, holdout=0.5, seed=2)
     model = train(split.train, None, RerankerSettings(steps=60))
     untrained = train(split.train, None, RerankerSettings(steps=1, learning_rate=1e-12))
-    found = compare_rankings(
+    scores = compare_rankings(
         split.held_out,
         {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},
     )
-    assert found.means["trained"]["recall@2"] > found.means["untrained"]["recall@2"] + 0.03
-    assert found.means["trained"]["mrr"] > 0.7
+    assert scores.means["trained"]["recall@2"] > scores.means["untrained"]["recall@2"] + 0.03
+    assert scores.means["trained"]["mrr"] > 0.7

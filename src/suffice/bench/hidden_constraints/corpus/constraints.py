@@ -45,7 +45,7 @@ class Surroundings:
     def moved(self, material: Material, rng: np.random.Generator) -> Surroundings:
         """The same with one fact replaced by another of its dimension."""
         name = DIMENSIONS[int(rng.integers(len(DIMENSIONS)))]
-        others = [each for each in material.facts[name] if each is not self.facts[name]]
+        others = [fact for fact in material.facts[name] if fact is not self.facts[name]]
         other = others[int(rng.integers(len(others)))]
         return Surroundings(facts={**self.facts, name: other}, alike=self.alike)
 

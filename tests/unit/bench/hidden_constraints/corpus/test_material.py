@@ -104,7 +104,7 @@ def test_no_outline_meets_a_requirement() -> None:
 def test_a_corpus_settles_a_figure_once() -> None:
     assert material(3) == material(3)
     assert material(3) != material(4)
-    bounds = [topic.bound for each in material(3).services for topic in each.topics]
+    bounds = [topic.bound for service in material(3).services for topic in service.topics]
     assert not [bound for bound in bounds if "{" in bound]
 
 
