@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffice.bench.hidden_constraints.found import (
+from suffice.bench.hidden_constraints.results import (
     MEASURES,
     AgentFigures,
     HiddenConstraintsStudy,

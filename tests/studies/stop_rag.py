@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from suffice.bench.stop_rag.found import StopRAGStudySettings
+from suffice.bench.stop_rag.results import StopRAGStudySettings
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.testing.stop_rag_traces import World, stop_rag_records
 from suffice.testing.traces import to_trace_set

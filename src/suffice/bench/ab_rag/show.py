@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffice.bench.ab_rag.found import ABRagStudy
+from suffice.bench.ab_rag.results import ABRagStudy
 from suffice.replay.diagnose.tables import selective_tables
 from suffice.results.table import Column, Table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from suffice.bench.hidden_constraints.found import (
+from suffice.bench.hidden_constraints.results import (
     AgentFigures,
     HiddenConstraintsStudy,
     StepTrace,

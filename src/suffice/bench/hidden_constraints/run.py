@@ -13,7 +13,7 @@ import numpy as np
 from suffice.bench.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
-from suffice.bench.hidden_constraints.found import (
+from suffice.bench.hidden_constraints.results import (
     HiddenConstraintsStudy,
     Recall,
     StepTrace,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.bench.hidden_constraints.checker import names_token, satisfies
 from suffice.bench.hidden_constraints.corpus.tasks import PlanningTask
-from suffice.bench.hidden_constraints.found import (
+from suffice.bench.hidden_constraints.results import (
     FIRST_RETRIEVED,
     MEASURES,
     AgentFigures,

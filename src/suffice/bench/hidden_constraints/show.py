@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from suffice.bench.hidden_constraints.found import AgentFigures, HiddenConstraintsStudy, TaskMean
+from suffice.bench.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy, TaskMean
 from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.results.formats import UNKNOWN, counted, percent
 from suffice.results.markup import visible

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.micp.found import (
+from suffice.bench.micp.results import (
     BASELINE,
     PARTS,
     WAYS,

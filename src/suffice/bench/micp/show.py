@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from suffice.bench.micp.found import BASELINE, WAYS, MiCPCell, MiCPStudy, MiCPTraces, Way
+from suffice.bench.micp.results import BASELINE, WAYS, MiCPCell, MiCPStudy, MiCPTraces, Way
 from suffice.bench.repetitions import Band, band, percent_band
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.method import Preset

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.retrieval.found import DEPTHS, RetrievalStudy, RetrieverRecall
+from suffice.bench.retrieval.results import DEPTHS, RetrievalStudy, RetrieverRecall
 from suffice.bench.study import Options, Request, Study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load

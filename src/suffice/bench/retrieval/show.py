@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suffice.bench.retrieval.found import DEPTHS, RetrievalStudy
+from suffice.bench.retrieval.results import DEPTHS, RetrievalStudy
 from suffice.results.formats import count
 from suffice.results.table import Column, Kind, Table
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from suffice.bench.stop_rag.found import LEARNED, SIGNALS, StopRAGStudySettings, Variant
+from suffice.bench.stop_rag.results import LEARNED, SIGNALS, StopRAGStudySettings, Variant
 from suffice.errors import DataError
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.method import FitRun

@@ -14,7 +14,7 @@ from suffice.bench.stop_rag.fits import (
     fit_variants,
     fitting_questions,
 )
-from suffice.bench.stop_rag.found import (
+from suffice.bench.stop_rag.results import (
     DEFAULT,
     LLM_STOPS,
     ORACLE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.stop_rag.found import F1Difference, RunScores
+from suffice.bench.stop_rag.results import F1Difference, RunScores
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostBook, cost_reads

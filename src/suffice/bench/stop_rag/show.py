@@ -7,7 +7,7 @@ from pathlib import PurePath
 from string import ascii_uppercase
 
 from suffice.bench.repetitions import band, percent_band
-from suffice.bench.stop_rag.found import DEFAULT, SIGNALS, Contender, F1Difference, StopRAGStudy
+from suffice.bench.stop_rag.results import DEFAULT, SIGNALS, Contender, F1Difference, StopRAGStudy
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.marks import key
 from suffice.report.draw.scatter import Point, Scatter, scatter

@@ -13,7 +13,7 @@ from tests.studies.hidden_constraints import (
     made_study,
 )
 
-from suffice.bench.hidden_constraints.found import (
+from suffice.bench.hidden_constraints.results import (
     HiddenConstraintsStudy,
 )
 from suffice.bench.hidden_constraints.page import hidden_constraints_page

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.studies.micp import sampled_records, sampled_traces
 
-from suffice.bench.micp.found import BASELINE, WAYS, MiCPStudy, MiCPStudySettings, MiCPTraces
+from suffice.bench.micp.results import BASELINE, WAYS, MiCPStudy, MiCPStudySettings, MiCPTraces
 from suffice.bench.micp.run import divide, micp_study, read_record
 from suffice.bench.micp.show import micp_page
 from suffice.errors import DataError, SufficeWarning, UsageError

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice.bench.retrieval.found import DEPTHS
+from suffice.bench.retrieval.results import DEPTHS
 from suffice.bench.retrieval.run import RetrievalSettings, retrieval_study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load

@@ -23,7 +23,7 @@ from tests.studies.stop_rag import (
 
 from suffice.bench.stop_rag import fits as stop_rag_fits
 from suffice.bench.stop_rag.fits import FitProgress
-from suffice.bench.stop_rag.found import (
+from suffice.bench.stop_rag.results import (
     DEFAULT,
     LLM_STOPS,
     ORACLE,
