@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.bench.hidden_constraints.results import (
     MEASURES,
     AgentFigures,
+    GateVariant,
     HiddenConstraintsStudy,
     PairedDifference,
     Recall,
     StepTrace,
     TaskMean,
-    Variant,
 )
-from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.bench.hidden_constraints.runs import (
     REGIMES,
     HiddenConstraintsSettings,
@@ -152,12 +152,12 @@ def made_contrasts(agents: list[str], retrievers: tuple[str, ...]) -> tuple[Pair
     )
 
 
-def made_variants() -> tuple[Variant, ...]:
+def made_variants() -> tuple[GateVariant, ...]:
     never = ("EXECUTE can never be chosen: confidence is at most 0.5, below tau_high 0.75",)
     named = [("ablations", name, 0.5) for name in ("full", "no SC (w1 = 0)", "no DR (w3 = 0)")]
     named += [("sweep", f"tau {low:g}, {high:g}", low) for low, high in _TAUS]
     return tuple(
-        Variant(
+        GateVariant(
             experiment=experiment,
             name=name,
             cell=made_cell(GATED, "tfidf", semantic=0.1 + at / 5, documents=18 * at),

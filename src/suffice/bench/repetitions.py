@@ -32,6 +32,15 @@ class Band:
         return cls(float(np.mean(known)), min(known), max(known))
 
 
+def seeds_named(first: int, count: int) -> str:
+    """The seeds of repetitions, each 1 more than the one before.
+
+    >>> seeds_named(42, 1), seeds_named(42, 3)
+    ('seed 42', 'seeds 42 to 44')
+    """
+    return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
+
+
 def band(spread: Band | None, digits: int = 2) -> str:
     """A mean with its least and greatest.
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from suffice.bench.hidden_constraints.results import (
     AgentFigures,
+    GateVariant,
     HiddenConstraintsStudy,
     StepTrace,
     TaskMean,
-    Variant,
 )
+from suffice.bench.hidden_constraints.runs import ORACLE
 from suffice.bench.hidden_constraints.show import (
-    ORACLE,
     agreed,
     estimate,
     explained,
@@ -282,7 +282,7 @@ def _steps_table(heading: str, trace: StepTrace) -> Html:
 
 
 # --- thresholds ----------------------------------------------------------------------------------
-Swept = Sequence[tuple[float, Variant]]  # lower thresholds with what they gave
+Swept = Sequence[tuple[float, GateVariant]]  # lower thresholds with what they gave
 
 
 def _sweep(study: HiddenConstraintsStudy) -> list[Chart]:
@@ -349,7 +349,7 @@ def _line(swept: Swept, measure: str, colour: str) -> Line | None:
     )
 
 
-def _swept_table(heading: str, variants: Iterable[Variant]) -> Html:
+def _swept_table(heading: str, variants: Iterable[GateVariant]) -> Html:
     return columns(
         heading,
         variants,

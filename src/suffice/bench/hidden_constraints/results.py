@@ -156,7 +156,7 @@ class PairedDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class GateVariant:
     """A gate with other numbers, in one seed; ``taus`` are (tau_low, tau_high) of one of the sweep."""
 
     experiment: str
@@ -214,7 +214,7 @@ class HiddenConstraintsStudy(Tabular):
     recalls: tuple[Recall, ...]
     contrasts: tuple[PairedDifference, ...]
     critical: float
-    variants: tuple[Variant, ...]
+    variants: tuple[GateVariant, ...]
     steps: tuple[StepTrace, ...]
     agreement: Agreement | None
     notes: tuple[str, ...]

@@ -13,16 +13,16 @@ import numpy as np
 from suffice.bench.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
-from suffice.bench.hidden_constraints.results import (
-    HiddenConstraintsStudy,
-    Recall,
-    StepTrace,
-    Variant,
-    study_notes,
-)
 from suffice.bench.hidden_constraints.judge import Agreement, LLMJudge, agreement
 from suffice.bench.hidden_constraints.oracle import oracle_rank
 from suffice.bench.hidden_constraints.page import hidden_constraints_page
+from suffice.bench.hidden_constraints.results import (
+    GateVariant,
+    HiddenConstraintsStudy,
+    Recall,
+    StepTrace,
+    study_notes,
+)
 from suffice.bench.hidden_constraints.runs import (
     REGIMES,
     VANILLA,
@@ -138,10 +138,10 @@ def _study(
     made.write(folder)  # only now: a folder of another benchmark was refused before
     if summary.interrupted:
         return None
-    return _found(who, settings, made, players, read_plans(folder / _PLANS), summary)
+    return _measured(who, settings, made, players, read_plans(folder / _PLANS), summary)
 
 
-def _found(
+def _measured(
     who: Experimenters,
     settings: HiddenConstraintsSettings,
     made: Benchmark,
@@ -233,18 +233,18 @@ def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
 
 def _variants(
     settings: HiddenConstraintsSettings, board: Board, draws: Resampling
-) -> Iterator[Variant]:
+) -> Iterator[GateVariant]:
     asked = variants(settings)
     retriever = settings.retrievers[0]
     if "ablations" in settings.experiments and GATED in settings.agents:
-        yield Variant(
+        yield GateVariant(
             experiment="ablations",
             name="full",
             cell=board.cell(GATED, retriever, seeds=1, draws=draws),
             unreachable=tuple(map(str, published_gate(settings).unreachable)),
         )
     for variant in asked:
-        yield Variant(
+        yield GateVariant(
             experiment=variant.experiment,
             name=variant.name,
             cell=board.cell(variant.agent, retriever, seeds=1, draws=draws),
@@ -299,7 +299,7 @@ def _parsed(record: PlanRecord) -> Literal["json"] | None:
 
 # --- the command ----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class HiddenConstraintsOptions:
     """What a command says beside the settings: files and servers."""
 
     encoder_model: Annotated[
@@ -356,7 +356,7 @@ def _run(request: Request) -> HiddenConstraintsStudy | None:
     models = request.model
     if models is None:
         raise InternalError("the experiment asks a model")
-    asked: Asked = request.read(Asked)
+    asked: HiddenConstraintsOptions = request.read(HiddenConstraintsOptions)
     settings: HiddenConstraintsSettings = request.read(
         HiddenConstraintsSettings, gates=asked.gates, folder=request.folder
     )
@@ -373,7 +373,10 @@ def _run(request: Request) -> HiddenConstraintsStudy | None:
 
 
 def _experimenters(
-    models: ModelAccess, asked: Asked, settings: HiddenConstraintsSettings, made: Benchmark
+    models: ModelAccess,
+    asked: HiddenConstraintsOptions,
+    settings: HiddenConstraintsSettings,
+    made: Benchmark,
 ) -> Experimenters:
     scripted = models.llm == _SCRIPTED  # which knows this benchmark
     model = (
@@ -416,12 +419,12 @@ STUDY = Study(
     "run the same again, perhaps with more agents, retrievers, seeds or experiments.",
     options=(
         Options(settings=HiddenConstraintsSettings, without=(*_BENCHMARK, "detector")),
-        Options(settings=Asked, only=("encoder_model", "gate")),
+        Options(settings=HiddenConstraintsOptions, only=("encoder_model", "gate")),
         Options(settings=HiddenConstraintsSettings, title="benchmark", only=_BENCHMARK),
         Options(settings=BenchmarkSettings, title="benchmark"),
         Options(settings=PlanningSettings, title="planning"),
         Options(settings=HiddenConstraintsSettings, title="planning", only=("detector",)),
-        Options(settings=Asked, title="judge", only=("judge", "judge_model")),
+        Options(settings=HiddenConstraintsOptions, title="judge", only=("judge", "judge_model")),
     ),
     run=_run,
     asks_model=True,

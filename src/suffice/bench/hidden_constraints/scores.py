@@ -21,7 +21,7 @@ from suffice.bench.hidden_constraints.results import (
     StepTrace,
     TaskMean,
 )
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.numbers.tests.tails import beta_quantile
 from suffice.replay.run.answer_sets import Resampling
@@ -211,16 +211,12 @@ def contrasts(
             measure=measure,
             agent=agent,
             against=against,
-            difference=_interval(band.estimate[at], band.low[at], band.high[at]),
-            alone=_interval(band.estimate[at], band.naive_low[at], band.naive_high[at]),
+            difference=band.at_once(at),
+            alone=band.alone(at),
         )
         for at, (retriever, measure, agent, against) in enumerate(asked)
     )
     return differences, band.critical
-
-
-def _interval(estimate: float, low: float, high: float) -> Interval:
-    return Interval(estimate=float(estimate), low=float(low), high=float(high))
 
 
 def _of(board: Board, agent: str, retriever: str, measure: str) -> NDArray[np.float64] | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from suffice.bench.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy, TaskMean
 from suffice.bench.hidden_constraints.judge import Agreement
+from suffice.bench.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy, TaskMean
+from suffice.bench.hidden_constraints.runs import ORACLE
+from suffice.bench.repetitions import seeds_named
 from suffice.results.formats import UNKNOWN, counted, percent
 from suffice.results.markup import visible
-from suffice.results.table import Cell, Column, Table, Value
+from suffice.results.table import Cell, Column, Table, Value, notes_table
 
-ORACLE = "oracle"
 _SCORES = ("semantic", "proxy", "grounded_proxy")
 _SPENT = ("documents_read", "retrievals", "steps")
 _NAMED = {"semantic": "semantic success, in points", "documents_read": "documents read"}
@@ -22,11 +23,10 @@ _AGENT = Column(name="agent", most=16)
 def tables_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
     """Every table that has rows, what the study is before and what its figures are after them."""
     said = [*(() if study.agreement is None else (agreed(study.agreement),)), explained(study)]
-    notes = [f"Note: {note}" for note in study.notes]
     return (
         Table(name="study", title=f"Hidden constraints: {of_what(study)}"),
         *figures_of(study),
-        *([Table(name="notes", notes=notes)] if notes else []),
+        *notes_table(study.notes),
         *(Table(name="explanation", title=text) for text in said),
     )
 
@@ -55,12 +55,11 @@ def of_what(study: HiddenConstraintsStudy) -> str:
     wanted = study.settings
     asked = study.hard_small if wanted.subset == "hard-small" else study.tasks
     asked = asked if wanted.limit is None else min(asked, wanted.limit)
-    last = wanted.seed + wanted.seeds - 1
-    which = f"seed {wanted.seed}" if wanted.seeds == 1 else f"seeds {wanted.seed} to {last}"
     return (
         f"{counted(asked, 'task')} of {wanted.subset} ({study.tasks} in all, seed {wanted.benchmark.seed}, "
         f"gap {wanted.benchmark.gap:g}), {study.documents:,} documents; plans by {visible(study.model)}, "
-        f"judged by {visible(study.judge)}; {which}."
+        f"judged by {visible(study.judge)}; "
+        f"{seeds_named(wanted.seed, wanted.seeds)}."
     )
 
 

@@ -58,7 +58,7 @@ class RetrievalSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RetrievalOptions:
     """Which questions a command asks, and what it asks with."""
 
     dataset: Annotated[str, Option(choices=tuple(sorted(DATASETS)), help="which data set")]
@@ -196,7 +196,7 @@ def _results(
 
 
 def _run(request: Request) -> RetrievalStudy:
-    asked: Asked = request.read(Asked)
+    asked: RetrievalOptions = request.read(RetrievalOptions)
     examples = load(
         asked.dataset, asked.data, limit=asked.limit, seed=request.read(RetrievalSettings).seed
     )
@@ -218,6 +218,6 @@ STUDY = Study(
     description="Asks the questions of a data set over the paragraphs of all its questions and counts the "
     "gold passages, by title, among the first 5, 10, 20 and 50: BM25, TF-IDF, dense, hybrid, and hybrid "
     "reranked where --reranker names one.",
-    options=(Options(settings=Asked), Options(settings=RetrievalSettings)),
+    options=(Options(settings=RetrievalOptions), Options(settings=RetrievalSettings)),
     run=_run,
 )

@@ -138,7 +138,7 @@ def _fitted(
     stated = _stated(how, settings, digest)
     folder = None if settings.folder is None else settings.folder / fit.name
     if folder is not None and (folder / "policy.json").exists():
-        policy = _found(folder, stated)
+        policy = _read_fit(folder, stated)
         tell(FitProgress(fit=fit, stage="found"))
         return FittedPolicy(fit=fit, policy=policy, loaded=True)
 
@@ -173,7 +173,7 @@ def _stated(how: StopRAGSettings, settings: StopRAGStudySettings, digest: str) -
     return document
 
 
-def _found(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
+def _read_fit(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
     policy = load_policy(folder).policy
     where = str(folder / "policy.json")
     if not isinstance(policy, StopRAGPolicy):

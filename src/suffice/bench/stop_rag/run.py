@@ -27,7 +27,7 @@ from suffice.bench.stop_rag.results import (
 )
 from suffice.bench.stop_rag.scores import Questions, best_fixed, contrasts
 from suffice.bench.stop_rag.show import stop_rag_page
-from suffice.bench.study import Options, ProgressLine, Request, Study
+from suffice.bench.study import Options, Progress, Request, Study
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_rule
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
@@ -81,7 +81,7 @@ def stop_rag_study(
         questions=questions.traces.n_questions,
         unlabelled=asked.n_questions - questions.traces.n_questions,
         rounds=rounds,
-        fitting={name: _labelled(part) for name, part in fitting.items()},
+        fitting={name: _count_labelled(part) for name, part in fitting.items()},
         with_gold_passages=questions.with_gold_passages,
         contenders=contenders,
         full=full,
@@ -94,7 +94,7 @@ def stop_rag_study(
     return replace(study, notes=study_notes(study, questions.traces, fitted))
 
 
-def _labelled(traces: TraceSet) -> int:
+def _count_labelled(traces: TraceSet) -> int:
     return sum(bool(gold.answers) for gold in traces.gold)
 
 
@@ -283,7 +283,7 @@ class _Watched:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._lines: dict[tuple[Fit, str], ProgressLine] = {}
+        self._lines: dict[tuple[Fit, str], Progress] = {}
 
     def show(self, now: FitProgress) -> None:
         """State how far a fit is."""

@@ -16,7 +16,6 @@ from suffice.measures.costs import CostBook, cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.protocols import StopPolicy
 from suffice.replay.run.engine import at_stop
@@ -178,11 +177,7 @@ def contrasts(
             F1Difference(
                 of=of,
                 against=against,
-                interval=Interval(
-                    estimate=float(band.estimate[number]),
-                    low=float(band.naive_low[number]),
-                    high=float(band.naive_high[number]),
-                ),
+                interval=band.alone(number),
                 low=float(band.low[number]),
                 high=float(band.high[number]),
             )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from string import ascii_uppercase
 
-from suffice.bench.repetitions import band, percent_band
+from suffice.bench.repetitions import band, percent_band, seeds_named
 from suffice.bench.stop_rag.results import DEFAULT, SIGNALS, Contender, F1Difference, StopRAGStudy
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.marks import key
@@ -15,7 +15,7 @@ from suffice.report.page.frame import study_page
 from suffice.report.page.section import Block, Chart, columns, folded, listed, plain, stacked
 from suffice.results.formats import amount, counted, decimal, percent, points
 from suffice.results.markup import Html, element, join, visible
-from suffice.results.table import Cell, Column, Table
+from suffice.results.table import Cell, Column, Table, notes_table
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -29,10 +29,10 @@ def of_what(study: StopRAGStudy) -> str:
     wanted = study.settings
     parts = " and ".join(f"{count:,} of {visible(name)}" for name, count in study.fitting.items())
     seeds = wanted.all_seeds
-    which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
     return (
         f"{counted(study.questions, 'labelled question')} of split {visible(wanted.split)} scored, learned "
-        f"on {parts}; at most {study.rounds} rounds; {counted(len(wanted.variants), 'variant')} in {which}, "
+        f"on {parts}; at most {study.rounds} rounds; {counted(len(wanted.variants), 'variant')} in "
+        f"{seeds_named(seeds[0], len(seeds))}, "
         f"preset {wanted.preset}; F1 and rewards as {wanted.f1_kind} scores them."
     )
 
@@ -111,10 +111,7 @@ def tables_of(study: StopRAGStudy) -> tuple[Table, ...]:
         _contrasts(study),
         _fits(study),
         *([Table(name="worth of text", title=worth)] if worth else []),
-        *(
-            [Table(name="notes", notes=[f"Note: {note}" for note in study.notes])]
-            * bool(study.notes)
-        ),
+        *notes_table(study.notes),
         Table(name="explanation", title=explained(study)),
     )
 

@@ -8,8 +8,8 @@ import pytest
 from suffice.bench.hidden_constraints.checker import CheckerJudge
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
-from suffice.bench.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy
 from suffice.bench.hidden_constraints.judge import LLMJudge
+from suffice.bench.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy
 from suffice.bench.hidden_constraints.run import Experimenters, hidden_constraints_study
 from suffice.bench.hidden_constraints.runs import HiddenConstraintsSettings
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner

@@ -19,7 +19,7 @@ from suffice.bench.training.contradiction import (
     measure,
     train,
 )
-from suffice.bench.training.contradiction_pairs import Kind, Pair
+from suffice.bench.training.template_pairs import Kind, Pair
 from suffice.errors import UsageError
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs import contradiction_head

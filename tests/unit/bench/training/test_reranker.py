@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiny_encoder import SPECIAL, make_network, save_tokenizer
 
 from suffice.bench.training import reranker as train_reranker
-from suffice.bench.training.reranker import RerankerSettings, main, train
-from suffice.bench.training.reranker_data import split_questions
-from suffice.bench.training.reranker_scores import compare_rankings
+from suffice.bench.training.rankings import compare_rankings
+from suffice.bench.training.reranker import RerankerSettings, main, split_questions, train
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
@@ -34,37 +34,18 @@ SHORT = RerankerSettings(steps=200, passages=4, batch_size=1, max_length=64, lea
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small encoder with random weights that knows the data set's words."""
-    import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
     folder = tmp_path_factory.mktemp("base")
-    vocabulary = {
-        word for example in EXAMPLES for p in example.passages for word in passage_tokens(p)
-    }
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(vocabulary)]
-    tokens = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
-    tokens.normalizer = normalizers.Lowercase()
-    tokens.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokens,
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(words),
+    known = {word for example in EXAMPLES for p in example.passages for word in passage_tokens(p)}
+    words = [*SPECIAL, *sorted(known - set(SPECIAL))]
+    save_tokenizer(folder, words)
+    network = make_network(
+        words,
         hidden_size=32,
         num_hidden_layers=2,
-        num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=128,
     )
-    BertModel(config).save_pretrained(folder)
+    network.save_pretrained(folder)
     return folder
 
 

@@ -15,8 +15,8 @@ from suffice.bench.hidden_constraints.corpus.constraints import (
 from suffice.bench.hidden_constraints.corpus.material import (
     DIMENSIONS,
     ROLES,
+    CorpusMaterial,
     Kind,
-    Material,
     Service,
     draw,
     load,
@@ -107,7 +107,7 @@ def _rng(settings: BenchmarkSettings, *stream: int) -> np.random.Generator:
 
 
 # --- tasks ----------------------------------------------------------------------------------------
-def _plans(settings: BenchmarkSettings, material: Material) -> list[_Plan]:
+def _plans(settings: BenchmarkSettings, material: CorpusMaterial) -> list[_Plan]:
     rng = _rng(settings, _TASKS)
     count = settings.tasks
     width = max(3, len(str(count - 1)))  # of one length: no token begins another
@@ -155,7 +155,7 @@ def _depths(shares: dict[int, int], count: int) -> list[int]:
 
 
 def _task(
-    settings: BenchmarkSettings, plan: _Plan, material: Material, document_ids: Sequence[str]
+    settings: BenchmarkSettings, plan: _Plan, material: CorpusMaterial, document_ids: Sequence[str]
 ) -> PlanningTask:
     rng = _rng(settings, _TASKS, plan.number)
     service, frames = plan.service, material.frames["context"]
@@ -204,7 +204,7 @@ def _depends(kind: Kind, roles: Sequence[str]) -> tuple[int, ...]:
 
 # --- documents ------------------------------------------------------------------------------------
 def _texts(
-    settings: BenchmarkSettings, material: Material, plans: Sequence[_Plan]
+    settings: BenchmarkSettings, material: CorpusMaterial, plans: Sequence[_Plan]
 ) -> tuple[list[tuple[str, str]], list[list[int]]]:
     """Titles and texts of the corpus, no text twice; and the rows that carry each task's token."""
     texts: list[tuple[str, str]] = []
@@ -222,7 +222,7 @@ def _texts(
 
 
 def _task_documents(
-    settings: BenchmarkSettings, material: Material, plan: _Plan, seen: set[str]
+    settings: BenchmarkSettings, material: CorpusMaterial, plan: _Plan, seen: set[str]
 ) -> Iterator[tuple[bool, tuple[str, str]]]:
     """A task's documents, each with whether it carries the token; their texts join ``seen``."""
     rng = _rng(settings, _DOCUMENTS, plan.number)

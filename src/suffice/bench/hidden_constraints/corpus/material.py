@@ -68,7 +68,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
+class CorpusMaterial:
     """All that is written; ``facts`` by dimension, ``frames`` by table and entry."""
 
     services: tuple[Service, ...]
@@ -86,10 +86,10 @@ def draw(text: str, rng: np.random.Generator) -> str:
     return _drawn(_PER_DOCUMENT, text, rng)
 
 
-def load(rng: np.random.Generator) -> Material:
+def load(rng: np.random.Generator) -> CorpusMaterial:
     """The material of one corpus: every ``{a|b}`` settled by one draw, every ``[a|b]`` left open."""
     tables = {name: _settled(_read(name), rng) for name in ("services", "kinds", "facts", "frames")}
-    return Material(
+    return CorpusMaterial(
         services=tuple(_service(entry) for entry in tables["services"]["service"]),
         kinds=tuple(Kind(**entry) for entry in tables["kinds"]["kind"]),
         facts={

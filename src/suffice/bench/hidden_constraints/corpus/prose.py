@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from suffice.bench.hidden_constraints.corpus.material import Material, Service, Topic, draw
+from suffice.bench.hidden_constraints.corpus.material import CorpusMaterial, Service, Topic, draw
 from suffice.errors import InternalError
 
 GENRES = ("overview", "procedure", "limits", "trouble", "release", "reference")
@@ -74,7 +74,9 @@ def paragraph(sentences: Sequence[str], spare: Sequence[str], rng: np.random.Gen
 class _Writer:
     """Draws documents about one service."""
 
-    def __init__(self, material: Material, service: Service, rng: np.random.Generator) -> None:
+    def __init__(
+        self, material: CorpusMaterial, service: Service, rng: np.random.Generator
+    ) -> None:
         self._frames = material.frames
         self._service = service
         self._rng = rng
@@ -158,7 +160,7 @@ def _numbered(how: str, then: str) -> list[str]:
 
 
 def service_documents(
-    material: Material, count: int, rng: np.random.Generator
+    material: CorpusMaterial, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, str]]:
     """Titles and texts about all services by turns, ``count`` of them, no text twice.
 

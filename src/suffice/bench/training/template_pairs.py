@@ -54,7 +54,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class TemplateFamily:
     """Templates around one decision about an object.
 
     Parameters
@@ -104,7 +104,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Templates:
-    families: tuple[Family, ...]
+    families: tuple[TemplateFamily, ...]
     poles: tuple[tuple[str, bool], ...]
     openings: Mapping[Side, tuple[str, ...]]
     endings: Mapping[Side, tuple[str, ...]]
@@ -147,9 +147,9 @@ def _read(text: str) -> _Templates:
     )
 
 
-def _family(draft: _Draft, side: Side, objects: tuple[str, ...]) -> Family:
+def _family(draft: _Draft, side: Side, objects: tuple[str, ...]) -> TemplateFamily:
     says, against, aspects, values = (tuple(draft.lines[mark]) for mark in "+-~=")
-    return Family(
+    return TemplateFamily(
         name=draft.name,
         group=draft.group,
         side=side,
@@ -162,7 +162,7 @@ def _family(draft: _Draft, side: Side, objects: tuple[str, ...]) -> Family:
 
 
 _TEMPLATES = _read((resources.files("suffice.bench.training") / _FILE).read_text(encoding="utf-8"))
-FAMILIES: tuple[Family, ...] = _TEMPLATES.families
+FAMILIES: tuple[TemplateFamily, ...] = _TEMPLATES.families
 """All families, in the order of the file."""
 
 
@@ -223,7 +223,10 @@ class _Draw:
     """Draws pairs of one family."""
 
     def __init__(
-        self, family: Family, all_of_side: Sequence[Family], generator: np.random.Generator
+        self,
+        family: TemplateFamily,
+        all_of_side: Sequence[TemplateFamily],
+        generator: np.random.Generator,
     ) -> None:
         self._family = family
         self._others = [other for other in all_of_side if other.group != family.group]
@@ -318,7 +321,7 @@ class _Draw:
         sides = [phrasings for phrasings in (self._family.says, self._family.against) if phrasings]
         return sides[self._generator.integers(len(sides))]
 
-    def _stated(self, family: Family, thing: str) -> str:
+    def _stated(self, family: TemplateFamily, thing: str) -> str:
         value = self._one(family.values) if family.values else ""
         return _filled(self._one(family.says + family.against), thing, value)
 
