@@ -527,8 +527,8 @@ class AnswerSet:
         """Strict JSON."""
         return {
             "answers": [
-                {"answer": each.answer, "confidence": each.confidence, "round": each.round}
-                for each in self.answers
+                {"answer": answer.answer, "confidence": answer.confidence, "round": answer.round}
+                for answer in self.answers
             ],
             "cannot_answer": self.cannot_answer,
         }

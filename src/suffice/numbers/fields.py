@@ -82,10 +82,10 @@ def strings_of(document: Mapping[str, Any], name: str) -> tuple[str, ...] | None
 
 def finite(value: object, column: str) -> float:
     """A finite number."""
-    found = number(value, column)
-    if not math.isfinite(found):
-        raise DataError(f"must be finite, found {found!r}", column=column)
-    return found
+    read = number(value, column)
+    if not math.isfinite(read):
+        raise DataError(f"must be finite, found {read!r}", column=column)
+    return read
 
 
 def finite_numbers(document: Mapping[str, Any], name: str) -> dict[str, float]:

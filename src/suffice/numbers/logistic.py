@@ -87,18 +87,18 @@ def fit_logistic(
     scale = np.where(varying, spread, 1.0)
     design = np.vstack([np.where(varying, (x - centre) / scale, 0.0).T, np.ones(len(x))])
     ridge = np.append(np.full(x.shape[1], penalty), 0.0)
-    found = least_cross_entropy(design, targets, ridge, counts)
-    weights = np.where(varying, found[:-1] / scale, 0.0)
-    return LogisticFit(float(found[-1] - weights @ centre), tuple(weights.tolist()))
+    fitted = least_cross_entropy(design, targets, ridge, counts)
+    weights = np.where(varying, fitted[:-1] / scale, 0.0)
+    return LogisticFit(float(fitted[-1] - weights @ centre), tuple(weights.tolist()))
 
 
-def _row_weights(given: ArrayLike | None, n: int) -> NDArray[np.float64]:
-    if given is None:
+def _row_weights(counts: ArrayLike | None, n: int) -> NDArray[np.float64]:
+    if counts is None:
         return np.ones(n)
-    found = np.asarray(given, np.float64)
-    if found.shape != (n,) or not (np.isfinite(found) & (found > 0)).all():
+    weights = np.asarray(counts, np.float64)
+    if weights.shape != (n,) or not (np.isfinite(weights) & (weights > 0)).all():
         raise DataError(f"row weights must be {n} numbers above 0")
-    return found
+    return weights
 
 
 def least_cross_entropy(
@@ -203,7 +203,7 @@ def fit_rising_logistic(
 def _subsets(k: int) -> Iterator[list[int]]:
     """All of them, larger ones first, so that equal losses keep the most features."""
     for size in range(k, -1, -1):
-        yield from (list(each) for each in combinations(range(k), size))
+        yield from (list(columns) for columns in combinations(range(k), size))
 
 
 def _centre_and_spread(

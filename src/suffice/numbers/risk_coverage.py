@@ -120,15 +120,15 @@ class ResampledAurc:
 
     def __call__(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """(2, n_draws): area and excess for ``counts`` (n_draws, n_questions)."""
-        found = np.empty((2, len(counts)))
+        areas = np.empty((2, len(counts)))
         coverage = np.arange(1, counts.shape[1] + 1)
         for number, weights in enumerate(counts):
             area, least = (
                 (np.cumsum(_drawn(groups, losses, weights)) / coverage).mean()
                 for groups, losses in self._orders
             )
-            found[:, number] = area, area - least
-        return found
+            areas[:, number] = area, area - least
+        return areas
 
 
 def _drawn(

@@ -91,7 +91,7 @@ def _choose(
     scores = sweep_rule(template, data, thresholds, calibrator=calibrator)
     if preset == "corrected":
         return fill(template, cheapest_within_one_error(scores).threshold)
-    under = [each for each in scores if each.mean_rounds <= _COST_CAP]
+    under = [score for score in scores if score.mean_rounds <= _COST_CAP]
     if not under:
         budget = data.table.n_rounds
         warnings.warn(
@@ -101,7 +101,7 @@ def _choose(
             stacklevel=2,
         )
         return f"round >= {budget}"
-    return fill(template, max(under, key=lambda each: (each.f1, -each.threshold)).threshold)
+    return fill(template, max(under, key=lambda score: (score.f1, -score.threshold)).threshold)
 
 
 def _margin_alone(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:

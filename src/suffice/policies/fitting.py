@@ -118,7 +118,7 @@ def _isotonic_global(
 def _platt(
     values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
 ) -> PerRoundCalibrator:
-    maps = (fit_platt(*each, undefined=undefined) for each in zip(values.T, em.T, strict=True))
+    maps = (fit_platt(*pair, undefined=undefined) for pair in zip(values.T, em.T, strict=True))
     return PerRoundCalibrator(maps=tuple(maps), absent=undefined)
 
 
@@ -131,7 +131,7 @@ def _shrunken(
 def _venn_abers(
     values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
 ) -> PerRoundCalibrator:
-    maps = (fit_venn_abers(*each, undefined=undefined) for each in zip(values.T, em.T, strict=True))
+    maps = (fit_venn_abers(*pair, undefined=undefined) for pair in zip(values.T, em.T, strict=True))
     return PerRoundCalibrator(maps=tuple(maps), absent=undefined)
 
 
@@ -197,15 +197,15 @@ def _warn_of_little(data: FitData, signal: str, calibrator: PerRoundCalibrator) 
     seen = seen[~np.isnan(seen)]
     if len(seen) == 1 and seen[0] in (0.0, 1.0):
         which = "right" if seen[0] else "wrong"
-        found = f"all answers to the {labelled} labelled {_where(data, labelled)} are {which}"
+        little = f"all answers to the {labelled} labelled {_where(data, labelled)} are {which}"
     elif labelled < N_FOLDS:
-        found = (
+        little = (
             f"only {labelled} {_where(data, labelled)} {'is' if labelled == 1 else 'are'} labelled"
         )
     else:
         return
     consequence = _consequence(signal, data.table.signal(signal), calibrator)
-    warnings.warn(f"{found}: {consequence}", SufficeWarning, stacklevel=3)
+    warnings.warn(f"{little}: {consequence}", SufficeWarning, stacklevel=3)
 
 
 def _where(data: FitData, count: int) -> str:
@@ -213,16 +213,16 @@ def _where(data: FitData, count: int) -> str:
 
 
 def _consequence(signal: str, values: NDArray[np.float64], calibrator: PerRoundCalibrator) -> str:
-    rounds = [each[~np.isnan(each)] for each in calibrator.predict_rounds(values).T]
-    rounds = [each for each in rounds if each.size]
+    rounds = [values[~np.isnan(values)] for values in calibrator.predict_rounds(values).T]
+    rounds = [values for values in rounds if values.size]
     term = f"calibrated({signal})"
     if not rounds:
         return f"every {term} is undefined, so no comparison with it holds"
-    low, high = min(each.min() for each in rounds), max(each.max() for each in rounds)
+    low, high = min(values.min() for values in rounds), max(values.max() for values in rounds)
     if low == high:
         above = "never fires" if low == 0.0 else f"fires below c = {low:.3g} only, on any answer"
         return f"every {term} is {low:.3g}, so {term} > c {above}"
-    if all(each.min() == each.max() for each in rounds):
+    if all(values.min() == values.max() for values in rounds):
         return (
             f"{term} is one number a round, from {low:.3g} to {high:.3g}: it tells rounds apart, "
             "not answers"

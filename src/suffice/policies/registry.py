@@ -142,19 +142,20 @@ def fit_method(
     method = find_method(name)
     if method is None:
         raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(method_names()))}")
-    given = {option: value for option, value in options.items() if value is not None}
+    stated = {option: value for option, value in options.items() if value is not None}
     names = {
-        each: [field.name for field in fields(method.settings(each))] for each in method.presets
+        version: [field.name for field in fields(method.settings(version))]
+        for version in method.presets
     }
-    refuse_options(name, preset, given, names)
-    settings = method.settings(preset)(**given)
+    refuse_options(name, preset, stated, names)
+    settings = method.settings(preset)(**stated)
     return method.fit(Measures.of(traces), preset, settings, split, run)
 
 
 def refuse_options(
     name: str,
     preset: Preset,
-    given: Collection[str],
+    stated: Collection[str],
     takes: Mapping[Preset, Collection[str]],
 ) -> None:
     """Refuse a preset that a method does not have, and options that its preset does not take.
@@ -169,10 +170,10 @@ def refuse_options(
     if preset not in takes:
         raise UsageError(f"{name} has no preset {preset!r}; known: {', '.join(takes)}")
     allowed = takes[preset]
-    for option in given:
+    for option in stated:
         if option not in allowed:
             said = f"takes {', '.join(sorted(allowed))}" if allowed else "takes no options"
-            other = [each for each in takes if option in takes[each]]
+            other = [version for version in takes if option in takes[version]]
             instead = f", or use the {other[0]} preset, which takes it" if other else ""
             raise UsageError(f"the {preset} preset of {name} {said}; leave {option} out{instead}")
 
@@ -195,18 +196,18 @@ def _entries() -> Mapping[str, Any]:
     """
     from importlib.metadata import entry_points
 
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for entry in entry_points(group=ENTRY_POINTS):
         taken = "suffice itself" if entry.name in {*_METHODS, *_KINDS} else None
-        if entry.name in found and found[entry.name].value != entry.value:
-            taken = _package(found[entry.name])
+        if entry.name in entries and entries[entry.name].value != entry.value:
+            taken = _package(entries[entry.name])
         if taken is not None:
             raise UsageError(
                 f"the method {entry.name!r} that {_package(entry)} brings has the name of one that "
                 f"{taken} brings; uninstall one of the two"
             )
-        found[entry.name] = entry
-    return MappingProxyType(found)
+        entries[entry.name] = entry
+    return MappingProxyType(entries)
 
 
 def _package(entry: Any) -> str:
@@ -221,12 +222,12 @@ def _load_entry(name: str) -> Method:
     entry = _entries()[name]
     where = f"the method {name!r} that {_package(entry)} brings as {entry.value!r}"
     try:
-        found = entry.load()
+        method = entry.load()
     except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
         said = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"{where} cannot be loaded: {said}") from error
-    if not isinstance(found, Method):
-        raise UsageError(f"{where} is no suffice.policies.method.Method, found {found!r}")
-    if found.name != name:
-        raise UsageError(f"{where} calls itself {found.name!r}; the two names must be one")
-    return found
+    if not isinstance(method, Method):
+        raise UsageError(f"{where} is no suffice.policies.method.Method, found {method!r}")
+    if method.name != name:
+        raise UsageError(f"{where} calls itself {method.name!r}; the two names must be one")
+    return method

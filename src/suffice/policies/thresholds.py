@@ -122,6 +122,6 @@ def score_stops(threshold: float, stops: NDArray[np.int16], outcomes: Outcomes) 
 
 def cheapest_within_one_error(scores: Sequence[ThresholdScore]) -> ThresholdScore:
     """The cheapest within one standard error of the best F1; ties to higher F1, then lower number."""
-    best = max(scores, key=lambda each: each.f1)
-    close = [each for each in scores if each.f1 >= best.f1 - best.standard_error]
-    return min(close, key=lambda each: (each.mean_rounds, -each.f1, each.threshold))
+    best = max(scores, key=lambda score: score.f1)
+    close = [score for score in scores if score.f1 >= best.f1 - best.standard_error]
+    return min(close, key=lambda score: (score.mean_rounds, -score.f1, score.threshold))

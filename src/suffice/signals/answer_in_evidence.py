@@ -30,9 +30,9 @@ def answer_in_evidence(view: LoopView) -> float:
         return UNDEFINED
     wanted = f" {answer} "
     complete = True
-    for each in reversed(view.rounds):
-        complete = complete and each.passages is not None
-        for passage in each.passages or ():
+    for round_ in reversed(view.rounds):
+        complete = complete and round_.passages is not None
+        for passage in round_.passages or ():
             if passage.text is None:
                 complete = False
             elif wanted in _padded(passage.text):

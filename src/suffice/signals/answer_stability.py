@@ -18,7 +18,7 @@ def added_nothing(current: Round, earlier: tuple[Round, ...]) -> bool:
     """Whether passages were recorded and none of them is new by id."""
     if current.passages is None:
         return False
-    seen = {passage.id for each in earlier for passage in each.passages or ()}
+    seen = {passage.id for round_ in earlier for passage in round_.passages or ()}
     return all(passage.id in seen for passage in current.passages)
 
 

@@ -143,10 +143,10 @@ class MarkerDetector:
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """1.0 or 0.0 for every (plan step, candidate), (len(pairs),)."""
         texts = {text for pair in pairs for text in pair}
-        found = {
+        words = {
             text: _words(text) for text in texts
         }  # a step stands in a pair with each candidate
-        return np.array([_conflict(found[step], found[other]) for step, other in pairs], np.float64)
+        return np.array([_conflict(words[step], words[other]) for step, other in pairs], np.float64)
 
 
 def contradiction(view: LoopView) -> float:

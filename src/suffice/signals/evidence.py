@@ -22,17 +22,17 @@ def evidence_text(passages: Iterable[Passage]) -> str:
 
     Where there is none it says so, since a model takes the bare heading for a gap to fill.
     """
-    lines = [f"[{one_line(each.title)}] {one_line(each.text or '')}" for each in passages]
+    lines = [f"[{one_line(passage.title)}] {one_line(passage.text or '')}" for passage in passages]
     return "\n".join(["Evidence:", *(lines or ["(no passage)"])])
 
 
 def seen_passages(rounds: Iterable[Round]) -> dict[str, Passage] | None:
     """Passages of the rounds by id, first occurrence first; ``None`` when a round recorded none."""
     seen: dict[str, Passage] = {}
-    for each in rounds:
-        if each.passages is None:
+    for round_ in rounds:
+        if round_.passages is None:
             return None
-        for passage in each.passages:
+        for passage in round_.passages:
             seen.setdefault(passage.id, passage)
     return seen
 
@@ -40,9 +40,9 @@ def seen_passages(rounds: Iterable[Round]) -> dict[str, Passage] | None:
 def seen_texts(rounds: Iterable[Round]) -> list[str] | None:
     """Title and text of the passages seen, in order; ``None`` when a passage's text is not known."""
     seen = seen_passages(rounds)
-    if seen is None or not all(each.text for each in seen.values()):
+    if seen is None or not all(passage.text for passage in seen.values()):
         return None
-    return [passage_text(each) for each in seen.values()]
+    return [passage_text(passage) for passage in seen.values()]
 
 
 @lru_cache(maxsize=1024)
@@ -59,15 +59,15 @@ def finite(values: Iterable[float | None]) -> list[float]:
 def rerank_scores(rounds: Iterable[Round]) -> list[float]:
     """Raw reranker scores of the distinct passages seen, those without a finite one left out."""
     distinct: dict[str, float | None] = {}
-    for each in rounds:
-        for passage in each.passages or ():
+    for round_ in rounds:
+        for passage in round_.passages or ():
             distinct.setdefault(passage.id, passage.rerank_score)
     return finite(distinct.values())
 
 
 def candidate_scores(rounds: Sequence[Round]) -> list[float]:
     """Scores of the newest recorded candidate list; empty when none is recorded."""
-    for each in reversed(rounds):
-        if each.candidate_scores is not None:
-            return finite(each.candidate_scores)
+    for round_ in reversed(rounds):
+        if round_.candidate_scores is not None:
+            return finite(round_.candidate_scores)
     return []

@@ -31,13 +31,13 @@ def answer_tokens(tokens: Sequence[Token]) -> tuple[Token, ...]:
     start, end = line_start + len(line) - len(line.lstrip()), line_start + len(line)
     if start == end:
         return ()
-    found = []
+    of_answer = []
     offset = 0
     for token in tokens:
         begin, offset = offset, offset + len(token.token)
         if begin < end and offset > start and begin < offset:
-            found.append(token)
-    return tuple(found)
+            of_answer.append(token)
+    return tuple(of_answer)
 
 
 def token_margin(token: Token) -> float:
@@ -47,7 +47,10 @@ def token_margin(token: Token) -> float:
     >>> token_margin(Token("Oslo", -0.25, (TopToken("Oslo", -0.25), TopToken("Rome", -1.75))))
     1.5
     """
-    ranked = sorted((each.logprob for each in token.top if each.logprob > -math.inf), reverse=True)
+    ranked = sorted(
+        (alternative.logprob for alternative in token.top if alternative.logprob > -math.inf),
+        reverse=True,
+    )
     return ranked[0] - ranked[1] if len(ranked) > 1 else UNDEFINED
 
 

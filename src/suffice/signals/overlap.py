@@ -47,7 +47,7 @@ def overlap_idf(view: LoopView) -> float:
     if pair is None:
         return UNDEFINED
     new, earlier = pair
-    document_frequency = Counter(token for each in new + earlier for token in token_set(each))
+    document_frequency = Counter(token for text in new + earlier for token in token_set(text))
     passages = len(new) + len(earlier)
     weight = {
         token: math.log((passages + 1) / (df + 1)) + 1 for token, df in document_frequency.items()

@@ -144,7 +144,7 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
         For ``embedding`` where the samples were not clustered.
     """
     samples = finished.samples or ()
-    normalized = [normalize_answer(each) for each in samples]
+    normalized = [normalize_answer(sample) for sample in samples]
     if by == "string":
         keys: Sequence[int | str] = normalized
     elif finished.sample_clusters is None and samples:
@@ -155,36 +155,38 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
         )
     else:
         keys = finished.sample_clusters or ()
-    found: dict[int | str, list[int]] = {}
+    positions_of: dict[int | str, list[int]] = {}
     for position, key in enumerate(keys):
-        found.setdefault(key, []).append(position)
+        positions_of.setdefault(key, []).append(position)
     return tuple(
         SampleCluster(
             answer=samples[positions[0]],
             size=len(positions),
             members=frozenset(normalized[position] for position in positions),
         )
-        for positions in found.values()
+        for positions in positions_of.values()
     )
 
 
 def _comparable(clusters: tuple[SampleCluster, ...]) -> bool:
-    return sum(each.size for each in clusters) > 1 and any(each.is_answer for each in clusters)
+    return sum(cluster.size for cluster in clusters) > 1 and any(
+        cluster.is_answer for cluster in clusters
+    )
 
 
 def _entropy(view: LoopView) -> float:
     clusters = sample_clusters(view.current, "embedding")
     if not _comparable(clusters):
         return UNDEFINED
-    return entropy_of_counts(tuple(each.size for each in clusters))
+    return entropy_of_counts(tuple(cluster.size for cluster in clusters))
 
 
 def _top(view: LoopView) -> float:
     clusters = sample_clusters(view.current, "embedding")
     if not _comparable(clusters):
         return UNDEFINED
-    largest = max(each.size for each in clusters if each.is_answer)
-    return largest / sum(each.size for each in clusters)
+    largest = max(cluster.size for cluster in clusters if cluster.is_answer)
+    return largest / sum(cluster.size for cluster in clusters)
 
 
 _NEEDS = ("samples", "sample_clusters")

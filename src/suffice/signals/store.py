@@ -165,7 +165,7 @@ class _Rows:
         wanted = np.ones(self.traces.table.num_rows, bool)
         replies = asking.ask(self.traces, model, wanted, self.on_progress)
         self._write(asking, replies)
-        if not replies.found:
+        if not replies.by_row:
             return
         empty = {
             name
@@ -192,7 +192,7 @@ class _Rows:
             self.put_off |= dict.fromkeys(new, "interrupted before")
             return
         replies = asking.ask(self.traces, model, wanted, self.on_progress)
-        for row, reply in replies.found.items():
+        for row, reply in replies.by_row.items():
             values = asking.values(reply)
             self.pairs[row] += [
                 (name, _null_if_undefined(values[name])) for name in new if lacking[name][row]

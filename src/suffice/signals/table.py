@@ -83,11 +83,11 @@ def specs_for(traces: TraceSet, signals: Iterable[str | Signal]) -> tuple[Signal
     UsageError
         For an unknown name, or a signal whose inputs the trace does not hold at all.
     """
-    found = (
+    resolved = (
         resolve(signal, also=traces.signal_names) if isinstance(signal, str) else signal
         for signal in signals
     )
-    specs = tuple({spec.name: spec for spec in found}.values())
+    specs = tuple({spec.name: spec for spec in resolved}.values())
     refuse_lacking(specs, traces)
     return specs
 

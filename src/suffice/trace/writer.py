@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import FailureFile, check_same_run, locked, replace_file
-from suffice.trace.rounds.schema import RUN_KEY, TableSchema
+from suffice.trace.schema import RUN_KEY, TableSchema
 
 _SHARD = re.compile(r"part-(\d{5})\.parquet")
 

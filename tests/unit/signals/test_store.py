@@ -346,7 +346,7 @@ def test_what_is_stored_stays_and_only_the_rest_is_asked_about() -> None:
     before = to_trace_set([dataclasses.replace(record, rounds=(known, record.rounds[1]))])
     encoder = HashingEncoder()
     once = with_signals(before, ("evidence_consistency",), models=SignalModels(encoder=encoder))
-    assert list(once.asked["encoder"].found) == [1]
+    assert list(once.asked["encoder"].by_row) == [1]
     assert values(once.traces, "evidence_consistency")[0][0] == 9.0
     calls = len(encoder.calls)
     models = SignalModels(encoder=encoder)
@@ -370,7 +370,7 @@ def test_a_failed_call_of_theirs_is_made_again_by_a_later_run() -> None:
     assert there.tolist() == [[True, False, True]] * 2
     whole = SignalModels(encoder=HashingEncoder(), entailment=Halves())
     twice = with_signals(once.traces, (*CONSISTENCY, "evidence_entailment"), models=whole)
-    assert list(twice.asked["encoder"].found) == [1, 4]
+    assert list(twice.asked["encoder"].by_row) == [1, 4]
     at_once = with_signals(
         partly_known_traces(), (*CONSISTENCY, "evidence_entailment"), models=whole
     )

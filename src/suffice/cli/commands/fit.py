@@ -36,7 +36,7 @@ from suffice.policies.method import (
 from suffice.policies.registry import find_method, method_names, refuse_options
 from suffice.protocols import StopPolicy
 from suffice.trace.plans.file import read_plans
-from suffice.trace.plans.rows import PLANS
+from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.reader import schema_of
 
 _ABOVE_POLICIES = MappingProxyType({"certified": "suffice.replay.choose.certified:METHOD"})

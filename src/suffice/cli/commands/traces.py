@@ -10,7 +10,7 @@ from suffice.cli.options import add_json
 from suffice.cli.output import print_json
 from suffice.errors import DataError
 from suffice.trace.plans.file import inspect_plans
-from suffice.trace.plans.rows import PLANS
+from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.reader import inspect_traces, schema_of
 
 _MOST_SHOWN = 20

@@ -50,14 +50,14 @@ def exact_level(level: float | str | Fraction, name: str = "alpha") -> Fraction:
     Fraction(29, 1)
     """
     try:
-        given = level if isinstance(level, Fraction) else Fraction(Decimal(str(level)))
+        exact = level if isinstance(level, Fraction) else Fraction(Decimal(str(level)))
     except (ArithmeticError, ValueError) as error:
         raise UsageError(f"{name} must be a number between 0 and 1, found {level!r}") from error
-    if not 0 < given < 1:
+    if not 0 < exact < 1:
         raise UsageError(
             f"{name} must lie strictly between 0 and 1, found {level}; 0.1 allows one error in ten"
         )
-    return given
+    return exact
 
 
 def lower_rank(level: Fraction, n: int) -> int:

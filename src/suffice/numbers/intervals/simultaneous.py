@@ -92,7 +92,9 @@ def simultaneous_bands(
     greatest = np.zeros((len(references), resamples))
     first = columns(slice(0, 1))
     weights = _Weights(first.shape[0], resamples, seed)
-    offsets = [None if each is None else weights.means(each[:, None]) for each in references]
+    offsets = [
+        None if reference is None else weights.means(reference[:, None]) for reference in references
+    ]
     for start in range(0, n_columns, _BLOCK):
         block = columns(slice(start, min(start + _BLOCK, n_columns)))
         draws = weights.means(block)

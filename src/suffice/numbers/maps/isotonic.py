@@ -56,8 +56,8 @@ class IsotonicMap:
 
     def __post_init__(self) -> None:
         # Adding 0.0 turns -0.0 into 0.0, which arithmetic would do on one path only.
-        object.__setattr__(self, "x", tuple(float(each) + 0.0 for each in self.x))
-        object.__setattr__(self, "y", tuple(float(each) + 0.0 for each in self.y))
+        object.__setattr__(self, "x", tuple(float(value) + 0.0 for value in self.x))
+        object.__setattr__(self, "y", tuple(float(value) + 0.0 for value in self.y))
         _check_breakpoints(self.x, self.y)
         probability_or_none(self.undefined, "undefined")
 
@@ -97,8 +97,8 @@ class IsotonicMap:
         left = np.minimum(np.searchsorted(x, values, side="right"), len(x)) - 1
         share = (values - x[left]) / width[left]
         rising = share * height[left] + y[left]
-        found: NDArray[np.float64] = np.minimum(rising, np.append(y[1:], y[-1])[left])
-        return found
+        probabilities: NDArray[np.float64] = np.minimum(rising, np.append(y[1:], y[-1])[left])
+        return probabilities
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; :meth:`from_json` gives back the same bits."""

@@ -64,10 +64,10 @@ class PerRoundCalibrator:
 
     def predict_rounds(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Probabilities of every round's values, (n_questions, n_rounds), stored round-major."""
-        found = np.empty(values.shape[::-1])
+        predicted = np.empty(values.shape[::-1])
         for index, column in enumerate(values.T):
-            found[index] = self.predict(index + 1, column)
-        return found.T
+            predicted[index] = self.predict(index + 1, column)
+        return predicted.T
 
     def predict_one(self, round_number: int, value: float) -> float:
         """The same for one value."""
@@ -99,7 +99,7 @@ def calibrator_document(calibrator: PerRoundCalibrator) -> dict[str, Any]:
     """A calibrator as its part of a policy file."""
     document: dict[str, Any] = {
         "absent": calibrator.absent,
-        "rounds": [each.to_json() for each in calibrator.maps],
+        "rounds": [fitted_map.to_json() for fitted_map in calibrator.maps],
     }
     if calibrator.beyond is not None:
         document["beyond"] = calibrator.beyond.to_json()
@@ -121,8 +121,8 @@ def read_calibrator(document: object, column: str) -> PerRoundCalibrator:
     probability_or_none(absent, f"{column}.absent")
     return PerRoundCalibrator(
         maps=tuple(
-            _placed(each, f"{column}.rounds[{index}]")
-            for index, each in enumerate(document["rounds"])
+            _placed(part, f"{column}.rounds[{index}]")
+            for index, part in enumerate(document["rounds"])
         ),
         absent=absent,
         beyond=None if beyond is None else _placed(beyond, f"{column}.beyond"),

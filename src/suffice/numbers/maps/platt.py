@@ -78,8 +78,10 @@ class LogisticMap:
         bit, and a replayed decision must be the live one. Ten million values take a few seconds.
         """
         flat = np.asarray(values, np.float64)
-        found = np.fromiter(map(self.predict_one, flat.ravel().tolist()), np.float64, flat.size)
-        return found.reshape(flat.shape)
+        probabilities = np.fromiter(
+            map(self.predict_one, flat.ravel().tolist()), np.float64, flat.size
+        )
+        return probabilities.reshape(flat.shape)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; :meth:`from_json` gives back the same bits."""

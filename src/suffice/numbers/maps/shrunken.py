@@ -84,7 +84,7 @@ def fit_shrunken(
     pooled = fit_isotonic(values, em, undefined=undefined)
     counts = (np.isfinite(values) & ~np.isnan(em)).sum(axis=0).tolist()
     maps = tuple(
-        mix(each, pooled, count / (count + strength) if count else 0.0)
-        for each, count in zip(own, counts, strict=True)
+        mix(fitted_map, pooled, count / (count + strength) if count else 0.0)
+        for fitted_map, count in zip(own, counts, strict=True)
     )
     return PerRoundCalibrator(maps=maps, beyond=pooled)

@@ -60,7 +60,7 @@ class StepMap:
 
     def __post_init__(self) -> None:
         for column in ("x", "at", "between"):
-            values = tuple(float(each) + 0.0 for each in getattr(self, column))
+            values = tuple(float(value) + 0.0 for value in getattr(self, column))
             object.__setattr__(self, column, values)
         self._check()
         probability_or_none(self.undefined, "undefined")
@@ -97,12 +97,12 @@ class StepMap:
         source = flat.ravel()
         x, between = np.array(self.x), np.array(self.between)
         place = np.searchsorted(x, source, side="left")
-        found: NDArray[np.float64] = between[place]
+        probabilities: NDArray[np.float64] = between[place]
         if self.x:
             near = np.minimum(place, len(x) - 1)
-            found = np.where(x[near] == source, np.array(self.at)[near], found)
-        found[np.isnan(source)] = math.nan if self.undefined is None else self.undefined
-        return found.reshape(flat.shape)
+            probabilities = np.where(x[near] == source, np.array(self.at)[near], probabilities)
+        probabilities[np.isnan(source)] = math.nan if self.undefined is None else self.undefined
+        return probabilities.reshape(flat.shape)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; :meth:`from_json` gives back the same bits."""
@@ -164,14 +164,14 @@ def _pooled(
 ) -> list[_Blocks]:
     """Blocks of the first i rows, nearest first, for every i from 0; the lists share their tails."""
     blocks: _Blocks = None
-    found = [blocks]
+    stacks = [blocks]
     for total, count in rows:
         while blocks is not None and falls(blocks[0] / blocks[1], total / count):
             total, count = total + blocks[0], count + blocks[1]  # noqa: PLW2901 - it grows
             blocks = blocks[2]
         blocks = (total, count, blocks)
-        found.append(blocks)
-    return found
+        stacks.append(blocks)
+    return stacks
 
 
 def _added(label: float, below: _Blocks, above: _Blocks) -> float:

@@ -106,7 +106,7 @@ class Capital:
         fields: Mapping[str, Any] = map_fields(document, "capital", _FIELDS)
         seen = whole(fields.get("seen"), "seen")
         held = numbers(fields.get("in_play"), "in_play")
-        if len(held) != gamblers or not all(0.0 <= each <= _MOST for each in held):
+        if len(held) != gamblers or not all(0.0 <= share <= _MOST for share in held):
             raise DataError(
                 f"must be {gamblers} numbers in [0, {_MOST:g}], found {fields.get('in_play')!r}",
                 column="in_play",
@@ -116,9 +116,9 @@ class Capital:
             raise DataError(
                 f"must be at least 1 and what is in play, found {greatest!r}", column="greatest"
             )
-        found = cls(gamblers)
-        found._seen, found._in_play, found._greatest = seen, list(held), greatest
-        return found
+        process = cls(gamblers)
+        process._seen, process._in_play, process._greatest = seen, list(held), greatest
+        return process
 
 
 def _reserve(seen: int) -> float:

@@ -53,8 +53,8 @@ class _Held:
 
     def values(self, name: str) -> NDArray[np.float64]:
         """Of the recorded rounds, defined ones only; none where it cannot be computed."""
-        found = self._values.get(name, np.empty(0))
-        return found[np.isfinite(found)]
+        values = self._values.get(name, np.empty(0))
+        return values[np.isfinite(values)]
 
     def share(self, name: str) -> float:
         """Of the recorded rounds, those in which it is defined."""
@@ -146,10 +146,10 @@ def _levels(held: _Held, certainty: Certainty) -> tuple[float, ...]:
     """Shares that so many samples can agree in; none for token probabilities, or where it varies."""
     if certainty != "self_consistency":
         return ()
-    found = np.unique(held.values(certainty))
+    levels = np.unique(held.values(certainty))
     for count in range(1, _MOST_SAMPLES + 1):
         # stored shares may be rounded to a few digits
-        if np.allclose(found * count, np.round(found * count), atol=_ROUNDED * count):
+        if np.allclose(levels * count, np.round(levels * count), atol=_ROUNDED * count):
             return tuple(agreeing / count for agreeing in range(1, count + 1))
     return ()
 
@@ -296,14 +296,14 @@ def _fit(data: FitData, names: Sequence[str], rows: NDArray[np.bool_]) -> _Weigh
 def _out_of_fold(data: FitData, names: Sequence[str], whole: _Weights) -> NDArray[np.float64]:
     """Confidence of every question from weights fitted without its fold, (n_questions, n_rounds)."""
     fold = folds(data.table.n_questions)
-    found = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
+    out_of_fold = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
     for number in np.unique(fold):
         held_out = fold == number
         fitted = whole if held_out.all() else _fit(data, names, ~held_out)
         parts = Combination(fitted.weights, fitted.undefined, fitted.intercept, "logistic")
         confidence = combined_confidence(data.table, parts, reads_abstention=True)
-        found[held_out] = confidence[held_out]
-    return found
+        out_of_fold[held_out] = confidence[held_out]
+    return out_of_fold
 
 
 def sweep_confidence(
@@ -311,6 +311,8 @@ def sweep_confidence(
 ) -> tuple[ThresholdScore, ...]:
     """What stopping at each threshold, above 0, of a confidence (n_questions, n_rounds) scores."""
     return tuple(
-        score_stops(each, first_stops(confidence >= each, data.table.exists), data.outcomes)
-        for each in thresholds
+        score_stops(
+            threshold, first_stops(confidence >= threshold, data.table.exists), data.outcomes
+        )
+        for threshold in thresholds
     )

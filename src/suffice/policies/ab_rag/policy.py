@@ -287,13 +287,13 @@ class ABRagPolicy:
         name, weight = next(iter(self.weights.items()))
         if not self.levels or weight <= 0 or name in self.undefined:
             return ()
-        low, high = self._range([each for each in self.weights if each != name])
-        found = []
+        low, high = self._range([signal for signal in self.weights if signal != name])
+        plateaus = []
         for below, level in pairwise(sorted(self.levels)):
             most, least = self._linked(high + weight * below), self._linked(low + weight * level)
             if most < least:
-                found.append(Plateau(most, least, name, level))
-        return tuple(found)
+                plateaus.append(Plateau(most, least, name, level))
+        return tuple(plateaus)
 
     # --- deciding --------------------------------------------------------------------------------
     def _linked(self, total: float) -> float:

@@ -198,15 +198,15 @@ def read_settings(document: Mapping[str, Any]) -> GateSettings:
 
 
 def _read_costs(document: Mapping[str, Any]) -> GateCosts | None:
-    given = field_of(document, "costs", dict)
-    if given is None:
+    costs = field_of(document, "costs", dict)
+    if costs is None:
         return None
     for name in ("retrieval", "failure"):
-        if name not in given:
+        if name not in costs:
             raise DataError("is missing", column=f"costs.{name}")
     return GateCosts(
-        retrieval=finite(given["retrieval"], "costs.retrieval"),
-        failure=finite(given["failure"], "costs.failure"),
-        ask=number_or_none(given.get("ask"), "costs.ask"),
-        stop=number_or_none(given.get("stop"), "costs.stop"),
+        retrieval=finite(costs["retrieval"], "costs.retrieval"),
+        failure=finite(costs["failure"], "costs.failure"),
+        ask=number_or_none(costs.get("ask"), "costs.ask"),
+        stop=number_or_none(costs.get("stop"), "costs.stop"),
     )

@@ -88,31 +88,31 @@ class MiCP(Method):
         )
 
 
-def _read_clusters(given: Mapping[str, Any]) -> Clusters:
-    by: Any = given.get("by", "string")
+def _read_clusters(clusters: Mapping[str, Any]) -> Clusters:
+    by: Any = clusters.get("by", "string")
     if by not in CLUSTERINGS:
         raise DataError(
             f"must be one of {', '.join(CLUSTERINGS)}, found {by!r}", column="clusters.by"
         )
-    cosine = number_or_none(given.get("cosine"), "clusters.cosine")
-    return Clusters(by=by, cosine=cosine, encoder=field_of(given, "encoder", str))
+    cosine = number_or_none(clusters.get("cosine"), "clusters.cosine")
+    return Clusters(by=by, cosine=cosine, encoder=field_of(clusters, "encoder", str))
 
 
-def _read_stops(given: list[Any]) -> tuple[Threshold, ...]:
-    found = []
-    for each in given:
-        if not isinstance(each, dict) or "value" not in each:
+def _read_stops(stops: list[Any]) -> tuple[Threshold, ...]:
+    thresholds = []
+    for stop in stops:
+        if not isinstance(stop, dict) or "value" not in stop:
             raise DataError(
-                f'must hold objects with "value" and "tied_share", found {each!r}', column="stops"
+                f'must hold objects with "value" and "tied_share", found {stop!r}', column="stops"
             )
-        share = finite(each.get("tied_share", 0.0), "stops.tied_share")
-        found.append(Threshold(_or_below_all(each, "value"), share))
-    return tuple(found)
+        share = finite(stop.get("tied_share", 0.0), "stops.tied_share")
+        thresholds.append(Threshold(_or_below_all(stop, "value"), share))
+    return tuple(thresholds)
 
 
-def _or_below_all(given: Mapping[str, Any], name: str) -> float:
+def _or_below_all(document: Mapping[str, Any], name: str) -> float:
     """A threshold; null lies below everything."""
-    value = given.get(name)
+    value = document.get(name)
     return -math.inf if value is None else finite(value, name)
 
 

@@ -34,7 +34,7 @@ def few_notes(sizes: tuple[int, int], alpha: Fraction, thresholds: Stage2) -> li
 
     ``sizes`` are the questions to optimise and to calibrate on.
     """
-    if not thresholds.stops or any(each.value > -math.inf for each in thresholds.stops):
+    if not thresholds.stops or any(stop.value > -math.inf for stop in thresholds.stops):
         return []
     asked = [
         math.ceil(smallest_sample(level) * sizes[1] / max(group, 1))
@@ -42,15 +42,15 @@ def few_notes(sizes: tuple[int, int], alpha: Fraction, thresholds: Stage2) -> li
         if level > 0
     ]
     needed = smallest_sample(alpha)
-    found = f"{sizes[0]} to optimise and {sizes[1]} to calibrate on"
+    divided = f"{sizes[0]} to optimise and {sizes[1]} to calibrate on"
     if min(sizes) < needed:
         return [
-            f"too few questions for alpha = {float(alpha):g} ({found}): each part needs at least "
+            f"too few questions for alpha = {float(alpha):g} ({divided}): each part needs at least "
             f"{needed}, better some multiple of it; the policy takes the full budget"
         ]
     if asked:
         return [
-            f"too few questions for alpha = {float(alpha):g} ({found}): at the error levels of the "
+            f"too few questions for alpha = {float(alpha):g} ({divided}): at the error levels of the "
             f"rounds about {min(asked)} to calibrate on are needed; the policy takes the full budget"
         ]
     return [
@@ -64,8 +64,8 @@ def tie_notes(held: Sampled, thresholds: Stage2, preset: Preset) -> list[str]:
     if preset != "published":
         return []
     tied = np.zeros(held.n, bool)
-    for t, each in enumerate(thresholds.stops):
-        tied |= held.score[:, t] == each.value
+    for t, stop in enumerate(thresholds.stops):
+        tied |= held.score[:, t] == stop.value
     if not tied.any():
         return []
     return [

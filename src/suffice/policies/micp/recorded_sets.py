@@ -79,9 +79,9 @@ def _notes(policy: MiCPPolicy, traces: TraceSet, table: PolicyTable) -> Iterator
     counts = sample_counts(traces)[:, : policy.rounds]
     counts = np.unique(counts[~np.isnan(counts)]).astype(int)
     if counts.tolist() != [policy.samples]:
-        found = ", ".join(map(str, counts.tolist()))
+        recorded = ", ".join(map(str, counts.tolist()))
         yield (
-            f"rounds hold {found} samples and it was calibrated on {policy.samples}: its promise does "
+            f"rounds hold {recorded} samples and it was calibrated on {policy.samples}: its promise does "
             "not hold here"
         )
     for difference in policy.facts.differences(traces.origin.run):

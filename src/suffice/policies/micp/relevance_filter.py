@@ -65,7 +65,7 @@ class RelevanceFilter:
         """
         if self.threshold == -math.inf:
             return tuple(passages)
-        return tuple(each for each in passages if self._of(each) >= self.threshold)
+        return tuple(passage for passage in passages if self._of(passage) >= self.threshold)
 
     def _of(self, passage: Passage) -> float:
         value = getattr(passage, self.relevance)
@@ -93,7 +93,7 @@ class RelevanceFilter:
         return {name: value for name, value in self.to_json().items() if name != "question_ids"}
 
     @classmethod
-    def from_json(cls, given: object) -> RelevanceFilter:
+    def from_json(cls, document: object) -> RelevanceFilter:
         """A filter from its part of a policy file or of a run document.
 
         Raises
@@ -101,11 +101,13 @@ class RelevanceFilter:
         DataError
             Naming the field that is not as it should be.
         """
-        if not isinstance(given, Mapping):
-            raise DataError(f"a passage filter is an object, found {given!r:.80}", column="filter")
-        threshold = number_or_none(given.get("threshold"), "threshold")
-        relevance: Any = given.get("relevance")
-        preset: Any = given.get("preset")
+        if not isinstance(document, Mapping):
+            raise DataError(
+                f"a passage filter is an object, found {document!r:.80}", column="filter"
+            )
+        threshold = number_or_none(document.get("threshold"), "threshold")
+        relevance: Any = document.get("relevance")
+        preset: Any = document.get("preset")
         if relevance not in get_args(Relevance):
             raise DataError(
                 f"must be one of {', '.join(get_args(Relevance))}, found {relevance!r}",
@@ -115,21 +117,21 @@ class RelevanceFilter:
             raise DataError(
                 f"must be one of {', '.join(get_args(Preset))}, found {preset!r}", column="preset"
             )
-        ids = given.get("question_ids", [])
-        if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+        ids = document.get("question_ids", [])
+        if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
             raise DataError("must be a list of question ids", column="question_ids")
         return cls(
             threshold=-math.inf if threshold is None else threshold,
             relevance=relevance,
-            alpha=number(given.get("alpha"), "alpha"),
+            alpha=number(document.get("alpha"), "alpha"),
             preset=preset,
-            values=_count(given.get("values"), "values"),
+            values=_count(document.get("values"), "values"),
             question_ids=tuple(ids),
         )
 
 
 def _count(value: object, column: str) -> int:
-    found = number(value, column)
-    if not (found >= 0.0 and found.is_integer()):
+    count = number(value, column)
+    if not (count >= 0.0 and count.is_integer()):
         raise DataError(f"must be a whole number from 0, found {value!r}", column=column)
-    return int(found)
+    return int(count)

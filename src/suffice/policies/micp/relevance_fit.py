@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,8 @@ def scored_by(traces: TraceSet) -> Relevance | None:
     if not traces.has("passages"):
         return None
     passages = traces.table.column("passages").combine_chunks().flatten()
-    found = [name for name in _NAMES if len(passages) and not passages.field(name).null_count]
-    return found[0] if found else None
+    names = [name for name in _NAMES if len(passages) and not passages.field(name).null_count]
+    return names[0] if names else None
 
 
 def gold_relevance(traces: TraceSet, relevance: Relevance) -> list[NDArray[np.float64]]:
@@ -32,19 +33,17 @@ def gold_relevance(traces: TraceSet, relevance: Relevance) -> list[NDArray[np.fl
 
     Empty where none was retrieved, or none is known.
     """
-    found = []
+    relevances = []
     for index, views in enumerate(traces.views(["passages"])):
         best: dict[str, float] = {}
-        for each in (
-            passage for finished in views[-1].rounds for passage in finished.passages or ()
-        ):
-            value = float(getattr(each, relevance))
+        for passage in chain.from_iterable(shown.passages or () for shown in views[-1].rounds):
+            value = float(getattr(passage, relevance))
             if math.isnan(value):
                 value = -math.inf  # a filter that drops anything drops it
-            best[each.id] = max(value, best.get(each.id, -math.inf))
+            best[passage.id] = max(value, best.get(passage.id, -math.inf))
         gold = dict.fromkeys(traces.gold[index].passage_ids)
-        found.append(np.array([best[each] for each in gold if each in best], np.float64))
-    return found
+        relevances.append(np.array([best[name] for name in gold if name in best], np.float64))
+    return relevances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ class Relevances:
             relevance=relevance,
             n=traces.n_questions,
             gold=np.concatenate([*gold, np.empty(0)]),
-            gold_question=np.repeat(np.arange(len(gold)), [len(each) for each in gold]),
+            gold_question=np.repeat(np.arange(len(gold)), [len(relevances) for relevances in gold]),
             shown=np.where(np.isnan(shown), -np.inf, shown).astype(np.float64),
             shown_question=question_of_row[rows].astype(np.intp),
         )

@@ -54,13 +54,15 @@ def read_samples(
 
 def _is_right(cluster: SampleCluster, accepted: Sequence[str], match: Match) -> bool:
     """Whether any member is right."""
-    return cluster.is_answer and any(match(each, accepted) for each in cluster.members if each)
+    return cluster.is_answer and any(
+        match(member, accepted) for member in cluster.members if member
+    )
 
 
 def lots(ids: Sequence[str], rounds: int, seed: int) -> NDArray[np.float64]:
     """The draws that break ties in rounds 1 to ``rounds`` of these questions, (n_questions, rounds)."""
     return np.array(
-        [[lot(seed, each, number) for number in range(1, rounds + 1)] for each in ids], np.float64
+        [[lot(seed, name, number) for number in range(1, rounds + 1)] for name in ids], np.float64
     ).reshape(len(ids), rounds)
 
 

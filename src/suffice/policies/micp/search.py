@@ -98,8 +98,8 @@ def search_allocation(
     Every division of ``alpha`` in ``steps`` parts among rounds 1..T-1 and the answer set is tried. Of
     equal ones the first wins, which gives early rounds least.
     """
-    found = search_allocations(data, alpha, preset, (objective,), steps=steps, weight=weight)
-    return found[objective]
+    allocations = search_allocations(data, alpha, preset, (objective,), steps=steps, weight=weight)
+    return allocations[objective]
 
 
 def search_allocations(
@@ -122,4 +122,4 @@ def search_allocations(
             value = scored.objective(name, weight)
             if name not in best or value < best[name].objective:
                 best[name] = Allocation(levels=levels, shares=shares, objective=value)
-    return {name: replace(each, tried=tried) for name, each in best.items()}
+    return {name: replace(allocation, tried=tried) for name, allocation in best.items()}

@@ -145,15 +145,15 @@ def calibrate(
     '4/9'
     """
     find = _BY_PRESET[preset]
-    levels = tuple(min(max(each, Fraction(0)), Fraction(1)) for each in alpha_rounds)
+    levels = tuple(min(max(level, Fraction(0)), Fraction(1)) for level in alpha_rounds)
     for _ in range(_MOST_SCALINGS):
-        found, spent = find(data, alpha, levels)
+        thresholds, spent = find(data, alpha, levels)
         if spent <= alpha:
             break
-        levels = tuple(_rounded(each * alpha / spent) for each in levels)
+        levels = tuple(_rounded(level * alpha / spent) for level in levels)
     else:
-        found, _ = find(data, alpha, (Fraction(0),) * len(levels))
-    return found
+        thresholds, _ = find(data, alpha, (Fraction(0),) * len(levels))
+    return thresholds
 
 
 def _rounded(level: Fraction) -> Fraction:
@@ -178,9 +178,9 @@ def _corrected(
         stops.append(tied_threshold(data.score[group, t], level, randomised=True))
         spent += level * Fraction(sizes[-1] + 1, data.n + 1)
     left = max(alpha - spent, Fraction(0)) * Fraction(data.n + 1, n_answerable + 1)
-    found = _with_answer_set(data.first_gold[answerable[:, -1]], left)
+    thresholds = _with_answer_set(data.first_gold[answerable[:, -1]], left)
     return replace(
-        found, stops=tuple(stops), alpha_rounds=tuple(levels), group_sizes=tuple(sizes)
+        thresholds, stops=tuple(stops), alpha_rounds=tuple(levels), group_sizes=tuple(sizes)
     ), spent
 
 
@@ -203,9 +203,9 @@ def _published(
     share = _share(int(answerable[:, -1].sum()), data.n)
     left = max(alpha - spent, Fraction(0)) / share if share else Fraction(0)
     confidence = data.best_gold[np.arange(data.n), at]
-    found = _with_answer_set(confidence[confidence > -math.inf], left)
+    thresholds = _with_answer_set(confidence[confidence > -math.inf], left)
     return replace(
-        found, stops=tuple(stops), alpha_rounds=tuple(levels), group_sizes=tuple(sizes)
+        thresholds, stops=tuple(stops), alpha_rounds=tuple(levels), group_sizes=tuple(sizes)
     ), spent
 
 
@@ -290,8 +290,8 @@ class Evaluation:
 def evaluate(data: Sampled, thresholds: Stage2) -> Evaluation:
     """Stop every question by the thresholds and look whether its answer set covers it."""
     fires = np.zeros((data.n, data.rounds), bool)
-    for t, each in enumerate(thresholds.stops):
-        fires[:, t] = each.fires(data.score[:, t], data.draws[:, t])
+    for t, stop in enumerate(thresholds.stops):
+        fires[:, t] = stop.fires(data.score[:, t], data.draws[:, t])
     fired = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, 0)
     return evaluate_stops(data, fired, thresholds.final)
 

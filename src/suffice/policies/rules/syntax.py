@@ -221,12 +221,12 @@ class _Parser:
 
     def _fail(self, expected: str) -> NoReturn:
         token = self._peek()
-        found = "the end" if token is None else f"{token.text!r} at character {token.position + 1}"
+        read = "the end" if token is None else f"{token.text!r} at character {token.position + 1}"
         opened = sum(t.text == "(" for t in self._tokens) - sum(t.text == ")" for t in self._tokens)
         balance = ""
         if opened:
             balance = f" ({abs(opened)} {'unclosed (' if opened > 0 else 'unopened )'})"
-        raise UsageError(f"rule {self._text!r}: expected {expected}, found {found}{balance}")
+        raise UsageError(f"rule {self._text!r}: expected {expected}, found {read}{balance}")
 
     def _expect(self, symbol: str) -> None:
         if not self._at(symbol):

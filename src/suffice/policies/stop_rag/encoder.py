@@ -107,13 +107,13 @@ class TextEncoder:
         limit = _UNLIMITED if self.limit is None else self.limit
         if asked is not None and asked > limit:
             raise UsageError(f"the encoder {self.name!r} reads at most {limit} tokens, not {asked}")
-        found = asked or min(_WINDOWS[mode], limit)
-        if found < MIN_WINDOW:
+        window = asked or min(_WINDOWS[mode], limit)
+        if window < MIN_WINDOW:
             raise UsageError(
-                f"the encoder {self.name!r} reads {found} tokens, too few for question and document; "
+                f"the encoder {self.name!r} reads {window} tokens, too few for question and document; "
                 f"use one that reads at least {MIN_WINDOW}"
             )
-        return found
+        return window
 
     def train_only(self, last: int | None) -> int:
         """Let gradients reach the last layers only (``None``: everything); how many stay frozen.
@@ -127,9 +127,9 @@ class TextEncoder:
         if last is None:
             return 0
         if last > self.depth:
-            found = f"has {self.depth}" if self.depth else "shows no layers of its own"
+            layers = f"has {self.depth}" if self.depth else "shows no layers of its own"
             raise UsageError(
-                f"cannot train the last {last} layers: the encoder {self.name!r} {found}; "
+                f"cannot train the last {last} layers: the encoder {self.name!r} {layers}; "
                 "give trained_layers=None to train all of it"
             )
         frozen = self.depth - last
@@ -140,19 +140,19 @@ class TextEncoder:
     def batch(self, texts: Sequence[Tokens]) -> Batch:
         """The texts as one padded batch."""
         torch = torch_module()
-        size = max(len(each.ids) for each in texts)
+        size = max(len(text.ids) for text in texts)
         pad = self.tokenizer.pad_token_id or 0
         ids = torch.full((len(texts), size), pad, dtype=torch.long)
         types = torch.zeros((len(texts), size), dtype=torch.long)
         words = torch.full((len(texts), size), -1, dtype=torch.long)
         masks = torch.zeros((3, len(texts), size), dtype=torch.bool)
-        for row, each in enumerate(texts):
-            length = len(each.ids)
-            ids[row, :length] = torch.tensor(each.ids)
-            types[row, :length] = torch.tensor(each.types)
-            words[row, :length] = torch.tensor(each.words)
+        for row, text in enumerate(texts):
+            length = len(text.ids)
+            ids[row, :length] = torch.tensor(text.ids)
+            types[row, :length] = torch.tensor(text.types)
+            words[row, :length] = torch.tensor(text.words)
             for mask, (start, stop) in zip(
-                masks, ((0, length), each.question, each.document), strict=True
+                masks, ((0, length), text.question, text.document), strict=True
             ):
                 mask[row, start:stop] = True
         device = self.device
@@ -172,10 +172,10 @@ class TextEncoder:
 
     def tokens(self, batch: Batch) -> Any:
         """Vectors of the tokens after all layers, (P, L, width)."""
-        given = {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
+        inputs = {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
         if self._typed:
-            given["token_type_ids"] = batch.types
-        return self.body(**given).last_hidden_state
+            inputs["token_type_ids"] = batch.types
+        return self.body(**inputs).last_hidden_state
 
     def lower(self, batch: Batch, frozen: int) -> Any:
         """What enters layer ``frozen`` (counted from 0), or what leaves the last one, (P, L, width)."""
@@ -203,20 +203,20 @@ class TextEncoder:
         torch = torch_module()
         if not 1 <= frozen <= self.depth:
             return False
-        words = [each for each in range(len(self.tokenizer)) if each >= 5][:7]
+        words = [word for word in range(len(self.tokenizer)) if word >= 5][:7]
         texts = [
             Tokens(tuple(words[:size]), (0,) * size, (0, 1), (1, size), (0,) * size)
             for size in (7, 4)
         ]
         batch = self.batch(texts)
-        found: list[Any] = []
-        watch = self._layers[0].register_forward_hook(lambda *each: found.append(each[2]))
+        outputs: list[Any] = []
+        watch = self._layers[0].register_forward_hook(lambda *call: outputs.append(call[2]))
         with torch.inference_mode():
             try:
                 whole = self.tokens(batch)[batch.mask]
             finally:
                 watch.remove()
-            self._outputs = len(found[0]) if isinstance(found[0], tuple) else 0
+            self._outputs = len(outputs[0]) if isinstance(outputs[0], tuple) else 0
             parts = self.upper(batch, self.lower(batch, frozen), frozen)[batch.mask]
         return bool(torch.allclose(whole, parts, rtol=1e-4, atol=1e-4))
 
@@ -229,8 +229,8 @@ def _standing_in(layers: Sequence[Any], give: Callable[[Any], Any], outputs: int
     """
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        given = give(args[0] if args else kwargs["hidden_states"])
-        return (given, *[None] * (outputs - 1)) if outputs else given
+        vectors = give(args[0] if args else kwargs["hidden_states"])
+        return (vectors, *[None] * (outputs - 1)) if outputs else vectors
 
     for layer in layers:
         layer.forward = forward

@@ -66,8 +66,8 @@ class Truncation:
     def __add__(self, other: Truncation) -> Truncation:
         return Truncation(
             **{
-                each.name: getattr(self, each.name) + getattr(other, each.name)
-                for each in fields(self)
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in fields(self)
             }
         )
 
@@ -134,37 +134,37 @@ class Tokenizer:
         if not texts:
             return []
         plain = []
-        for each in texts:
-            text = each
+        for original in texts:
+            text = original
             for name in self._special:
                 text = text.replace(name, " ")
             plain.append(text)
         fast = bool(self._tokenizer.is_fast)
         with self._lock:
-            found = self._tokenizer(
+            encoded = self._tokenizer(
                 plain, add_special_tokens=False, return_offsets_mapping=fast, verbose=False
             )
         if not fast:  # then every token is a word
-            return [Piece(tuple(ids), tuple(range(len(ids)))) for ids in found["input_ids"]]
+            return [Piece(tuple(ids), tuple(range(len(ids)))) for ids in encoded["input_ids"]]
         return [
             Piece(tuple(ids), _word_numbers(text, offsets))
             for text, ids, offsets in zip(
-                plain, found["input_ids"], found["offset_mapping"], strict=True
+                plain, encoded["input_ids"], encoded["offset_mapping"], strict=True
             )
         ]
 
     def encode(self, states: Sequence[StateTexts]) -> Encoded:
         """Tokens of all states of these trajectories."""
-        words = sorted({text for each in states for text in (each.question, *each.seen(10**9))})
+        words = sorted({text for state in states for text in (state.question, *state.seen(10**9))})
         pieces = dict(zip(words, self.pieces(words), strict=True))
         places: dict[Tokens, int] = {}
         reads, counts, cut = [], [], Truncation()
-        for each in states:
-            texts, lost = self._trajectory(each, pieces)
+        for state in states:
+            texts, lost = self._trajectory(state, pieces)
             reads.append(
                 tuple(tuple(places.setdefault(text, len(places)) for text in one) for one in texts)
             )
-            counts.append(tuple(len(each.seen(t)) for t in range(1, each.n_rounds + 1)))
+            counts.append(tuple(len(state.seen(t)) for t in range(1, state.n_rounds + 1)))
             cut += lost
         return Encoded(
             texts=tuple(places), reads=tuple(reads), documents=tuple(counts), truncation=cut
@@ -214,7 +214,7 @@ class Tokenizer:
     def _room(self, *taken: Piece) -> int:
         """Tokens left beside the special ones and these."""
         special = len(self._first) + len(self._middle) + len(self._last)
-        return self.window - special - sum(len(each.ids) for each in taken)
+        return self.window - special - sum(len(piece.ids) for piece in taken)
 
     def _pair(self, question: Piece, document: Piece) -> tuple[Tokens, bool]:
         """A pair within the window, and whether its document was cut."""
@@ -239,13 +239,13 @@ class Tokenizer:
         """Documents with a separator between each two."""
         ids: list[int] = []
         words: list[int] = []
-        for number, each in enumerate(documents):
+        for number, document in enumerate(documents):
             if number:
                 ids.append(self._middle[-1])
                 words.append(-1)
             start = max(words, default=-1) + 1
-            ids += each.ids
-            words += [start + word for word in each.words]
+            ids += document.ids
+            words += [start + word for word in document.words]
         return Piece(tuple(ids), tuple(words))
 
     def _built(self, question: Piece, document: Piece) -> Tokens:
@@ -276,8 +276,8 @@ def _word_numbers(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int, .
     A token belongs to the word its last character lies in, since some begin with a blank.
     """
     word_at = {}
-    for number, found in enumerate(_WORD.finditer(text)):
-        word_at.update(dict.fromkeys(range(*found.span()), number))
+    for number, match in enumerate(_WORD.finditer(text)):
+        word_at.update(dict.fromkeys(range(*match.span()), number))
     numbers: dict[tuple[bool, int], int] = {}
     result = []
     for place, (_, stop) in enumerate(offsets):
@@ -291,12 +291,12 @@ def _template(
     tokenizer: Any,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, int]]:
     """Special tokens before, between and after two texts, and the texts' types."""
-    found = tokenizer("a", "a", return_special_tokens_mask=True)
-    ids, special = list(found["input_ids"]), list(found["special_tokens_mask"])
+    pair = tokenizer("a", "a", return_special_tokens_mask=True)
+    ids, special = list(pair["input_ids"]), list(pair["special_tokens_mask"])
     alone = len(tokenizer("a", add_special_tokens=False)["input_ids"])
     first = special.index(0)
     last = len(ids) - special[::-1].index(0)
-    types = found.get("token_type_ids", [0] * len(ids))
+    types = pair.get("token_type_ids", [0] * len(ids))
     return (
         tuple(ids[:first]),
         tuple(ids[first + alone : last - alone]),
@@ -306,4 +306,4 @@ def _template(
 
 
 def _chain(lists: Iterable[Sequence[Tokens]]) -> list[Tokens]:
-    return [each for one in lists for each in one]
+    return [text for one in lists for text in one]

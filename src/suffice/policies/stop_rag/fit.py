@@ -73,7 +73,7 @@ def fit_stop_rag(
         "split": split,
         "reward": settings.reward,
         **_provenance(training, validation, learned),
-        "settings": {name: each for name, each in asdict(schedule).items() if name != "device"},
+        "settings": {name: value for name, value in asdict(schedule).items() if name != "device"},
     }
     stated["training"]["seconds"] = round(time.monotonic() - started, 1)
     return StopRAGPolicy(
@@ -150,14 +150,14 @@ def _check(training: _Part, validation: _Part, settings: StopRAGSettings) -> Non
 
 def _part(measures: Measures, split: str, reward: str) -> _Part:
     chosen = measures.only_split(split)
-    found: Rewards = read_rewards(chosen.traces, REWARDS[reward])
+    read: Rewards = read_rewards(chosen.traces, REWARDS[reward])
     part = _Part(
         name=split,
         measures=chosen,
-        values=found.values,
-        lengths=found.lengths.astype(np.int64),
+        values=read.values,
+        lengths=read.lengths.astype(np.int64),
     )
-    return replace(part.take(found.usable, split), notes=found.notes)
+    return replace(part.take(read.usable, split), notes=read.notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ class _Learned:
 def _provenance(training: _Part, validation: _Part, learned: _Learned) -> dict[str, Any]:
     """What the policy file says of the questions, the training and the choice."""
     best, count = learned.fitted.best, training.traces.n_questions + validation.traces.n_questions
-    found: dict[str, Any] = {
+    fitted_on: dict[str, Any] = {
         "questions": count,
         "labelled": count,
         "rounds": training.traces.n_rounds,
@@ -190,14 +190,14 @@ def _provenance(training: _Part, validation: _Part, learned: _Learned) -> dict[s
         "truncation": learned.truncation,
     }
     if validation.name == VALIDATION_SPLIT:
-        found["splits"] = [training.name, VALIDATION_SPLIT]
-    return found
+        fitted_on["splits"] = [training.name, VALIDATION_SPLIT]
+    return fitted_on
 
 
 def _learn_text(
     training: _Part, validation: _Part, schedule: TrainSettings, run: FitRun
 ) -> _Learned:
-    found = train_network(
+    trained = train_network(
         _trajectories(training),
         _trajectories(validation),
         schedule,
@@ -205,10 +205,10 @@ def _learn_text(
         checkpoint=run.checkpoint,
     )
     return _Learned(
-        model=TextModel.of(found.network),
-        fitted=found.fitted,
-        truncation=asdict(found.truncation),
-        notes=found.notes,
+        model=TextModel.of(trained.network),
+        fitted=trained.fitted,
+        truncation=asdict(trained.truncation),
+        notes=trained.notes,
     )
 
 
@@ -231,7 +231,7 @@ def _learn_signals(
             f"no signal varies over the questions of {training.name} without further calls; name some with "
             "--inputs, or learn from text"
         )
-    found = train_signal_network(
+    trained = train_signal_network(
         names,
         _columns(training, names),
         _columns(validation, names),
@@ -240,7 +240,7 @@ def _learn_signals(
         checkpoint=run.checkpoint,
     )
     return _Learned(
-        model=SignalModel.of(found.network), fitted=found.fitted, truncation=None, notes=()
+        model=SignalModel.of(trained.network), fitted=trained.fitted, truncation=None, notes=()
     )
 
 

@@ -53,9 +53,9 @@ class TextLearner:
         precision: Precision,
         on_read: Callable[[int, int], None] | None = None,
     ) -> None:
-        decisions = [[_without_last(each) for each in part] for part in parts]
+        decisions = [[_without_last(states) for states in part] for part in parts]
         self.network = network
-        self.encoded = network.tokenizer.encode([each for part in decisions for each in part])
+        self.encoded = network.tokenizer.encode([states for part in decisions for states in part])
         self.truncation: Truncation = self.encoded.truncation
         self._starts = (0, len(decisions[0]))
         self._bfloat16 = precision == "bfloat16"
@@ -70,9 +70,11 @@ class TextLearner:
     @property
     def tokens(self) -> float:
         """Tokens of a training trajectory, on average."""
-        sizes = [len(each.ids) for each in self.encoded.texts]
+        sizes = [len(text.ids) for text in self.encoded.texts]
         reads = self.encoded.reads[: self._starts[1]]
-        whole = [sum(sizes[place] for place in {p for one in each for p in one}) for each in reads]
+        whole = [
+            sum(sizes[place] for place in {p for one in states for p in one}) for states in reads
+        ]
         return sum(whole) / max(1, len(whole))
 
     @property
@@ -103,29 +105,29 @@ class TextLearner:
         """Values of all validation trajectories, each (n, T), without gradients."""
         torch = torch_module()
         self.network.heads.eval()
-        found: tuple[list[Any], list[Any]] = ([], [])
+        kept: tuple[list[Any], list[Any]] = ([], [])
         with torch.no_grad():
             for start in range(0, shape[0], _EVALUATED_AT_ONCE):
                 rows = np.arange(start, min(start + _EVALUATED_AT_ONCE, shape[0]))
                 values = self._values(
                     rows + self._starts[1], (len(rows), shape[1]), gradients=False
                 )
-                for into, each in zip(found, values, strict=True):
-                    into.append(each.double().cpu().numpy())
-        return np.concatenate(found[0]), np.concatenate(found[1])
+                for into, action_values in zip(kept, values, strict=True):
+                    into.append(action_values.double().cpu().numpy())
+        return np.concatenate(kept[0]), np.concatenate(kept[1])
 
     def _values(
         self, rows: NDArray[np.int64], shape: tuple[int, int], *, gradients: bool
     ) -> tuple[Any, Any]:
         torch = torch_module()
         reads = [self.encoded.reads[row] for row in rows]
-        needed = sorted({place for states in reads for each in states for place in each})
+        needed = sorted({place for states in reads for state in states for place in state})
         local = {place: number for number, place in enumerate(needed)}
-        states = [each for one in reads for each in one]
+        states = [state for one in reads for state in one]
         most = max(map(len, states), default=0)
         members = torch.full((len(states), max(1, most)), -1, dtype=torch.long)
-        for row, each in enumerate(states):
-            members[row, : len(each)] = torch.tensor([local[place] for place in each])
+        for row, state in enumerate(states):
+            members[row, : len(state)] = torch.tensor([local[place] for place in state])
         seen = [number for row in rows for number in self.encoded.documents[row]]
         with _autocast(self.device, on=gradients and self._bfloat16):
             features = self._features(needed)
@@ -158,11 +160,11 @@ class TextLearner:
         count = len(self.encoded.texts)
         chosen = np.unique(np.linspace(0, count - 1, min(count, _SCALE_TEXTS)).astype(int))
         with torch.no_grad():
-            found = [
+            blocks = [
                 self._features(chosen[start : start + _READ_AT_ONCE].tolist())
                 for start in range(0, len(chosen), _READ_AT_ONCE)
             ]
-        return torch.cat(found) if found else self._features([])
+        return torch.cat(blocks) if blocks else self._features([])
 
 
 class _Activations:
@@ -215,8 +217,8 @@ class _Activations:
         fresh = dict(zip(absent, self._compute(absent), strict=True)) if absent else {}
         lower = torch.zeros((*batch.ids.shape, encoder.width), device=encoder.device)
         for row, place in enumerate(places):
-            found = self._kept[place] if place in self._kept else fresh[place]
-            lower[row, : len(found)] = found
+            vectors = self._kept[place] if place in self._kept else fresh[place]
+            lower[row, : len(vectors)] = vectors
         return encoder.upper(batch, lower, self._frozen)
 
 
@@ -231,8 +233,8 @@ def computes_in_bfloat16(device: Any) -> bool:
 
 def _autocast(device: Any, *, on: bool) -> AbstractContextManager[Any]:
     torch = torch_module()
-    found: AbstractContextManager[Any] = torch.autocast(device.type, torch.bfloat16, enabled=on)
-    return found
+    context: AbstractContextManager[Any] = torch.autocast(device.type, torch.bfloat16, enabled=on)
+    return context
 
 
 def _without_last(states: StateTexts) -> StateTexts:
@@ -240,11 +242,11 @@ def _without_last(states: StateTexts) -> StateTexts:
 
 
 def _digest(encoded: Encoded) -> str:
-    found = hashlib.sha256()
-    for each in encoded.texts:
-        found.update(np.array([len(each.ids), *each.ids], np.int64).tobytes())
-    found.update(repr(encoded.reads).encode())
-    return found.hexdigest()
+    digest = hashlib.sha256()
+    for text in encoded.texts:
+        digest.update(np.array([len(text.ids), *text.ids], np.int64).tobytes())
+    digest.update(repr(encoded.reads).encode())
+    return digest.hexdigest()
 
 
 _PLACES = frozenset(
@@ -271,7 +273,7 @@ class Trajectories:
     lengths: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        counts = [each.n_rounds for each in self.states]
+        counts = [trajectory.n_rounds for trajectory in self.states]
         if counts != np.asarray(self.lengths).tolist() or len(counts) != len(self.rewards):
             raise UsageError(
                 f"states, rewards and lengths must be of the same questions: found {len(counts)} "
@@ -340,7 +342,7 @@ def train_network(
         precision=_precision(settings.precision, encoder),
         on_read=None if progress is None else _reading(progress),
     )
-    run = {name: each for name, each in asdict(settings).items() if name not in _PLACES}
+    run = {name: value for name, value in asdict(settings).items() if name not in _PLACES}
     fitted = train(
         learner,
         (training.table, validation.table),
@@ -378,7 +380,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """What was left out or cut."""
     notes = []
-    single = sum(int((each.lengths < 2).sum()) for each in (training, validation))
+    single = sum(int((part.lengths < 2).sum()) for part in (training, validation))
     if single:
         notes.append(f"{single} questions of one round decide nothing and were not learned from")
     window = network.shape.window

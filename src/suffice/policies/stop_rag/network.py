@@ -51,7 +51,7 @@ def matches(vectors: Any, batch: Batch) -> tuple[Any, Any]:
     parts = torch.nn.functional.cosine_similarity(
         mean_vector(vectors, question), mean_vector(vectors, document), dim=-1
     )
-    found = torch.stack(
+    features = torch.stack(
         [
             *_spread(best, question),
             *_spread(words, known),
@@ -64,7 +64,7 @@ def matches(vectors: Any, batch: Batch) -> tuple[Any, Any]:
     )
     both = (question.any(dim=1) & document.any(dim=1)).unsqueeze(-1)
     by_token = words.gather(1, batch.words.clamp(min=0)) * question
-    return found * both, by_token * both
+    return features * both, by_token * both
 
 
 def _by_word(values: Any, words: Any, part: Any) -> tuple[Any, Any]:
@@ -170,13 +170,15 @@ class QNetwork:
         mean = mean_vector(tokens, batch.mask)
         if self.shape.mode == "joined":
             return mean
-        found = [matches(each, batch) for each in (self.encoder.word_vectors(batch), tokens)]
+        matched = [
+            matches(vectors, batch) for vectors in (self.encoder.word_vectors(batch), tokens)
+        ]
         weights = self.heads["looks"](tokens).masked_fill(~batch.question.unsqueeze(-1), -1e4)
         weights = torch.softmax(weights, dim=1)  # (P, L, looks)
-        looks = [(weights * by_token.unsqueeze(-1)).sum(dim=1) for _, by_token in found]
+        looks = [(weights * by_token.unsqueeze(-1)).sum(dim=1) for _, by_token in matched]
         spots = self.heads["spots"](tokens).masked_fill(~batch.document.unsqueeze(-1), -torch.inf)
         spots = torch.where(batch.document.any(dim=1, keepdim=True), spots.amax(dim=1), 0.0)
-        return torch.cat([mean, *(whole for whole, _ in found), *looks, spots], dim=-1)
+        return torch.cat([mean, *(whole for whole, _ in matched), *looks, spots], dim=-1)
 
     def read(self, features: Any) -> Any:
         """What is kept of a text, (P, R)."""
@@ -195,10 +197,10 @@ class QNetwork:
         there = (members >= 0).unsqueeze(-1)
         if not len(read):
             read = torch.zeros((1, self.shape.reader_width), device=documents.device)
-        each = read[members.clamp(min=0)] * there  # (S, M, R)
+        texts = read[members.clamp(min=0)] * there  # (S, M, R)
         count = there.sum(dim=1)  # (S, 1)
-        total = each.sum(dim=1)
-        highest = each.masked_fill(~there, -torch.inf).amax(dim=1)
+        total = texts.sum(dim=1)
+        highest = texts.masked_fill(~there, -torch.inf).amax(dim=1)
         highest = torch.where(count > 0, highest, torch.zeros_like(highest))
         seen = documents.unsqueeze(-1) / _COUNT_SCALE
         return torch.cat([total / count.clamp(min=1), highest, total / _COUNT_SCALE, seen], dim=-1)
@@ -222,18 +224,20 @@ class QNetwork:
 
     def parameters(self) -> tuple[list[Any], list[Any]]:
         """What is trained: of the encoder, and of the heads."""
-        body = [each for each in self.encoder.body.parameters() if each.requires_grad]
+        body = [
+            parameter for parameter in self.encoder.body.parameters() if parameter.requires_grad
+        ]
         return body, list(self.heads.parameters())
 
     def tensors(self) -> dict[str, Any]:
         """Everything that training changed, by name, without copies."""
-        found = {f"heads.{name}": each for name, each in self.heads.state_dict().items()}
-        found |= {
-            f"encoder.{name}": each.detach()
-            for name, each in self.encoder.body.named_parameters()
-            if each.requires_grad
+        tensors = {f"heads.{name}": tensor for name, tensor in self.heads.state_dict().items()}
+        tensors |= {
+            f"encoder.{name}": tensor.detach()
+            for name, tensor in self.encoder.body.named_parameters()
+            if tensor.requires_grad
         }
-        return found | {"centre": self.centre, "spread": self.spread}
+        return tensors | {"centre": self.centre, "spread": self.spread}
 
     def load_tensors(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` gave.
@@ -271,17 +275,17 @@ def _head_width(width: int, mode: Mode) -> int:
     return 4 * width if mode == "joined" else max(1, width // 3)
 
 
-def _check_tensors(own: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_tensors(own: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
     torch = torch_module()
-    missing, foreign = sorted(set(own) - set(given)), sorted(set(given) - set(own))
+    missing, foreign = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
     if missing or foreign:
         what = f"lacks {missing[0]}" if missing else f"holds {foreign[0]}, which it has not"
         raise DataError(f"not the weights of this network: it {what}")
     for name, tensor in own.items():
-        if tuple(given[name].shape) != tuple(tensor.shape):
+        if tuple(tensors[name].shape) != tuple(tensor.shape):
             raise DataError(
-                f"not the weights of this network: {name} has shape {tuple(given[name].shape)}, "
+                f"not the weights of this network: {name} has shape {tuple(tensors[name].shape)}, "
                 f"expected {tuple(tensor.shape)}"
             )
-        if not bool(torch.isfinite(given[name]).all()):
+        if not bool(torch.isfinite(tensors[name]).all()):
             raise DataError(f"{name} holds numbers that are not finite")

@@ -133,7 +133,7 @@ class StopRAGPolicy:
             name: np.array([[view.signals[name][view.round - 1]]], np.float64)
             for name in self.signals
         }
-        stop, cont = (float(each[0, 0]) for each in self.model.values(columns))
+        stop, cont = (float(value[0, 0]) for value in self.model.values(columns))
         difference = stop - cont
         values = {
             "q_stop": _or_none(stop),

@@ -90,10 +90,10 @@ class Schedule:
 
     def trajectories_a_step(self, n_rounds: int, tokens: float) -> int:
         """How many trajectories of at most ``n_rounds`` rounds and about so many tokens a batch holds."""
-        found = round(self.batch_states / max(1, n_rounds - 1))
+        trajectories = round(self.batch_states / max(1, n_rounds - 1))
         if self.batch_tokens is not None and tokens > 0:
-            found = min(found, int(self.batch_tokens / tokens))
-        return max(1, found)
+            trajectories = min(trajectories, int(self.batch_tokens / tokens))
+        return max(1, trajectories)
 
     def lam(self, step: int, steps: int) -> float:
         """λ at a step, counted from 0."""
@@ -318,18 +318,18 @@ class StopRAGSettings:
             raise UsageError(f"no reward {self.reward!r}; allowed: {', '.join(REWARDS)}")
         own = {"text": ("mode", "window", "layers"), "signals": ("inputs",)}
         for features, names in own.items():
-            given = [name for name in names if getattr(self, name) is not None]
-            if given and features != self.features:
-                raise UsageError(f"{given[0]} is for features {features!r}, not {self.features!r}")
+            stated = [name for name in names if getattr(self, name) is not None]
+            if stated and features != self.features:
+                raise UsageError(f"{stated[0]} is for features {features!r}, not {self.features!r}")
         if self.features == "signals" and self.encoder != PACKAGED_ENCODER:
             raise UsageError("features 'signals' read no text and need no encoder; leave it out")
 
     def schedule(self, preset: Preset) -> TrainSettings | SignalTrainSettings:
         """The preset's numbers with what is stated here."""
-        given: dict[str, Any] = {"epochs": self.epochs, "min_steps": self.min_steps}
+        options: dict[str, Any] = {"epochs": self.epochs, "min_steps": self.min_steps}
         base: TrainSettings | SignalTrainSettings = SIGNAL_SETTINGS[preset]
         if self.features == "text":
             base = replace(SETTINGS[preset], encoder=self.encoder)
-            given |= {"mode": self.mode, "window": self.window, "trained_layers": self.layers}
-        stated = {name: each for name, each in given.items() if each is not None}
+            options |= {"mode": self.mode, "window": self.window, "trained_layers": self.layers}
+        stated = {name: value for name, value in options.items() if value is not None}
         return replace(base, target=self.target, seed=self.seed, **stated)

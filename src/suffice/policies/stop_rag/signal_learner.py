@@ -107,9 +107,9 @@ class _SignalLearner:
     @property
     def digest(self) -> str:
         """SHA-256 of the signals learned from."""
-        found = hashlib.sha256(self._inputs.numpy().tobytes())
-        found.update(self._scaled(self._validation).tobytes())
-        return found.hexdigest()
+        digest = hashlib.sha256(self._inputs.numpy().tobytes())
+        digest.update(self._scaled(self._validation).tobytes())
+        return digest.hexdigest()
 
     def parameters(self) -> tuple[list[Any], list[Any]]:
         """Everything starts untrained."""
@@ -117,7 +117,7 @@ class _SignalLearner:
 
     def tensors(self) -> dict[str, Any]:
         """The weights that training changes."""
-        return {name: each.detach() for name, each in self._weights.items()}
+        return {name: tensor.detach() for name, tensor in self._weights.items()}
 
     def load_tensors(self, tensors: dict[str, Any]) -> None:
         """Take weights over."""
@@ -129,8 +129,8 @@ class _SignalLearner:
     def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> tuple[Any, Any]:
         """Values of the training trajectories ``rows`` with gradients, each (b, T)."""
         torch = torch_module()
-        given = self._inputs[torch.from_numpy(rows)]
-        return self._values(given[:, : shape[1]])
+        inputs = self._inputs[torch.from_numpy(rows)]
+        return self._values(inputs[:, : shape[1]])
 
     def validation_values(
         self, shape: tuple[int, int]
@@ -143,7 +143,7 @@ class _SignalLearner:
 
     def network(self) -> SignalNetwork:
         """The network as it is now, without PyTorch."""
-        tensors = {name: each.numpy().copy() for name, each in self.tensors().items()}
+        tensors = {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
         return SignalNetwork(
             names=self._names,
             tensors=tensors | {"centre": self._centre, "spread": self._spread},
@@ -152,25 +152,25 @@ class _SignalLearner:
     def _scaled(self, signals: NDArray[np.float64]) -> NDArray[np.float32]:
         """The network's inputs, (n, T, 2 k)."""
         flat = signals.reshape(-1, signals.shape[2])
-        found = inputs_of(flat, self._centre, self._spread).astype(np.float32)
-        return found.reshape(*signals.shape[:2], -1)
+        inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
+        return inputs.reshape(*signals.shape[:2], -1)
 
     def _values(self, inputs: Any) -> tuple[Any, Any]:
         torch = torch_module()
         functional = torch.nn.functional
 
-        def layer(name: str, given: Any) -> Any:
+        def layer(name: str, layer_inputs: Any) -> Any:
             return functional.linear(
-                given, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
+                layer_inputs, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
             )
 
         trunk = functional.relu(layer("trunk", inputs))
-        found = []
+        values = []
         for name in ("stop", "cont"):
             hidden = functional.relu(layer(f"{name}.hidden", trunk))
             hidden = functional.dropout(hidden, self._dropout)
-            found.append(layer(f"{name}.out", hidden)[..., 0])
-        return found[0], found[1]
+            values.append(layer(f"{name}.out", hidden)[..., 0])
+        return values[0], values[1]
 
 
 def _scale(
@@ -199,7 +199,7 @@ def _scale(
 
 def _initial(torch: Any, shape: tuple[int, ...], name: str, generator: Any) -> Any:
     """Weights as He et al. draw them; biases start at 0."""
-    found = torch.zeros(shape)
+    weights = torch.zeros(shape)
     if name.endswith("weight"):
-        found.normal_(0.0, (2.0 / shape[1]) ** 0.5, generator=generator)
-    return found.requires_grad_()
+        weights.normal_(0.0, (2.0 / shape[1]) ** 0.5, generator=generator)
+    return weights.requires_grad_()

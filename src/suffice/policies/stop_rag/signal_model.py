@@ -52,10 +52,10 @@ class SignalNetwork:
             raise UsageError("a network over signals needs at least one signal")
         width = len(self.tensors.get("trunk.bias", ()))
         expected = weight_shapes(len(self.names), width)
-        found = {name: each.shape for name, each in self.tensors.items()}
-        if not width or found != expected:
+        shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
+        if not width or shapes != expected:
             wrong = sorted(
-                name for name in {*found, *expected} if found.get(name) != expected.get(name)
+                name for name in {*shapes, *expected} if shapes.get(name) != expected.get(name)
             )
             raise DataError(
                 f"not the weights of a network over {len(self.names)} signals: {', '.join(wrong[:3])}"
@@ -65,16 +65,16 @@ class SignalNetwork:
         self, columns: Mapping[str, NDArray[np.float64]]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Of stopping and of going on, each of the columns' shape, float32 numbers."""
-        given = [np.asarray(columns[name], np.float64) for name in self.names]
-        shape = np.broadcast_shapes(*(each.shape for each in given))
-        flat = np.stack([np.broadcast_to(each, shape).reshape(-1) for each in given], axis=1)
+        signals = [np.asarray(columns[name], np.float64) for name in self.names]
+        shape = np.broadcast_shapes(*(column.shape for column in signals))
+        flat = np.stack([np.broadcast_to(column, shape).reshape(-1) for column in signals], axis=1)
         layer = self._layer
         trunk = np.maximum(layer("trunk", self._inputs(flat)), 0.0)
-        found = []
+        values = []
         for name in ("stop", "cont"):
             value = layer(f"{name}.out", np.maximum(layer(f"{name}.hidden", trunk), 0.0))[:, 0]
-            found.append(value.astype(np.float32).astype(np.float64).reshape(shape))
-        return found[0], found[1]
+            values.append(value.astype(np.float32).astype(np.float64).reshape(shape))
+        return values[0], values[1]
 
     def _inputs(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Standardised values and which are undefined, (N, 2 k)."""
@@ -82,12 +82,12 @@ class SignalNetwork:
 
     def _layer(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
         weight = self.tensors[f"{name}.weight"].astype(np.float64)
-        found = np.broadcast_to(
+        total = np.broadcast_to(
             self.tensors[f"{name}.bias"].astype(np.float64), (len(inputs), len(weight))
         )
         for column in range(weight.shape[1]):  # a matrix product would add in an order of its own
-            found = found + inputs[:, column : column + 1] * weight[:, column]
-        return found
+            total = total + inputs[:, column : column + 1] * weight[:, column]
+        return total
 
 
 def inputs_of(
@@ -104,10 +104,10 @@ def weight_shapes(signals: int, width: int) -> dict[str, tuple[int, ...]]:
     sizes = {"trunk": (width, 2 * signals)}
     for name in ("stop", "cont"):
         sizes |= {f"{name}.hidden": (width, width), f"{name}.out": (1, width)}
-    found: dict[str, tuple[int, ...]] = {"centre": (signals,), "spread": (signals,)}
+    shapes: dict[str, tuple[int, ...]] = {"centre": (signals,), "spread": (signals,)}
     for name, size in sizes.items():
-        found |= {f"{name}.weight": size, f"{name}.bias": size[:1]}
-    return found
+        shapes |= {f"{name}.weight": size, f"{name}.bias": size[:1]}
+    return shapes
 
 
 _PURPOSE = "Stop-RAG's network over signals"
@@ -131,7 +131,7 @@ class SignalModel:
     @classmethod
     def of(cls, network: SignalNetwork) -> SignalModel:
         """A trained network."""
-        tensors = {name: np.ascontiguousarray(each) for name, each in network.tensors.items()}
+        tensors = {name: np.ascontiguousarray(tensor) for name, tensor in network.tensors.items()}
         return cls(network=network, data=_safetensors().save(tensors))
 
     @property
@@ -180,8 +180,8 @@ class SignalModel:
             raise DataError(
                 f"the weights are damaged ({first_line(error)})", column="network.weights_sha256"
             ) from error
-        for name, each in tensors.items():
-            if each.dtype != np.float32 or not np.isfinite(each).all():
+        for name, tensor in tensors.items():
+            if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
                 raise DataError(
                     f"{name} must hold finite float32 numbers", column="network.weights_sha256"
                 )

@@ -89,7 +89,7 @@ def read_rewards(traces: TraceSet, score: Score) -> Rewards:
             f"a reward is the mean score of sampled final answers, and {source} holds no column "
             f"samples; {_RECORD}"
         )
-    labelled = np.array([bool(each.answers) for each in traces.gold], bool)
+    labelled = np.array([bool(gold.answers) for gold in traces.gold], bool)
     counts = sample_counts(traces)  # NaN where not recorded
     unsampled = counts == 0
     notes = _notes(traces, labelled, unsampled)
@@ -131,9 +131,9 @@ def _sample_scores(
     code = words.indices.fill_null(len(texts) - 1).to_numpy().astype(np.int64)[chosen]
     asked = question_of[row]
     _, firsts, which = np.unique(asked * len(texts) + code, return_index=True, return_inverse=True)
-    gold = [each.answers for each in traces.gold]
+    accepted = [gold.answers for gold in traces.gold]
     scores = np.array(
-        [score(texts[code[first]], gold[asked[first]]) for first in firsts.tolist()], np.float64
+        [score(texts[code[first]], accepted[asked[first]]) for first in firsts.tolist()], np.float64
     )
     outside = ~((scores >= 0.0) & (scores <= 1.0))
     if outside.any():
@@ -147,7 +147,7 @@ def _sample_scores(
 
 
 def _name(score: Score) -> str:
-    known = [name for name, each in REWARDS.items() if each is score]
+    known = [name for name, score_of in REWARDS.items() if score_of is score]
     return known[0] if known else getattr(score, "__name__", type(score).__name__)
 
 
@@ -201,7 +201,9 @@ def texts_of_view(view: LoopView) -> StateTexts:
     >>> texts_of_view(LoopView("Where?", rounds))
     StateTexts(question='Where?', documents=(('Oslo A city.',),))
     """
-    rounds = ([(each.id, _text(each)) for each in one.passages or ()] for one in view.rounds)
+    rounds = (
+        [(passage.id, _text(passage)) for passage in one.passages or ()] for one in view.rounds
+    )
     return _states(view.question, rounds)
 
 

@@ -82,9 +82,9 @@ def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
     left = rounds_left(lengths, rewards.shape)
     earned = np.where(left >= 0, rewards, -np.inf)
     best = np.maximum.accumulate(earned[:, ::-1], axis=1)[:, ::-1]
-    found = np.full(rewards.shape, np.nan)
-    found[:, :-1] = np.where(left[:, :-1] > 0, best[:, 1:], np.nan)
-    return found
+    targets = np.full(rewards.shape, np.nan)
+    targets[:, :-1] = np.where(left[:, :-1] > 0, best[:, 1:], np.nan)
+    return targets
 
 
 def q_lambda(
@@ -128,18 +128,20 @@ def q_lambda(
     lam = float(lam)
     if not 0.0 <= lam <= 1.0:
         raise UsageError(f"λ must lie from 0 to 1, found {lam}")
-    rewards, q_stop, q_cont = (np.asarray(each, np.float64) for each in (rewards, q_stop, q_cont))
+    rewards, q_stop, q_cont = (
+        np.asarray(values, np.float64) for values in (rewards, q_stop, q_cont)
+    )
     left = rounds_left(lengths, rewards.shape)
     if q_stop.shape != rewards.shape or q_cont.shape != rewards.shape:
         raise UsageError(
             f"estimates must have the shape {rewards.shape} of the rewards, found {q_stop.shape} and "
             f"{q_cont.shape}"
         )
-    found = np.empty(rewards.shape)
-    for start in range(0, len(found), _BLOCK):
+    targets = np.empty(rewards.shape)
+    for start in range(0, len(targets), _BLOCK):
         rows = slice(start, start + _BLOCK)
-        found[rows] = _q_lambda(rewards[rows], left[rows], q_stop[rows], q_cont[rows], lam)
-    return found
+        targets[rows] = _q_lambda(rewards[rows], left[rows], q_stop[rows], q_cont[rows], lam)
+    return targets
 
 
 def _q_lambda(
@@ -231,7 +233,7 @@ def value_loss(
     """Squared error of both heads, summed, mean over the states learned from."""
     torch = torch_module()
     stop, cont = values
-    guess = [each.detach().double().cpu().numpy() for each in values]
+    guess = [tensor.detach().double().cpu().numpy() for tensor in values]
     going_on = q_lambda(*earned, guess[0], guess[1], lam)
     where = torch.from_numpy(known).to(stop.device)
 

@@ -53,10 +53,10 @@ class TextScorer:
         torch = torch_module()
         documents = states.seen(number)
         separate = self.network.shape.mode == "separate"
-        texts = [(each,) for each in documents] if separate else [documents]
+        texts = [(text,) for text in documents] if separate else [documents]
         network = self.network
         with self._lock, torch.inference_mode():
-            read = [self._read(states.question, each) for each in texts]
+            read = [self._read(states.question, text) for text in texts]
             device = network.encoder.device
             stacked = (
                 torch.stack(read)
@@ -72,11 +72,11 @@ class TextScorer:
 
     def values(self, traces: TraceSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Values of every recorded round, each (n_questions, n_rounds); NaN where none was recorded."""
-        found = np.full((2, traces.n_questions, traces.n_rounds), np.nan)
+        values = np.full((2, traces.n_questions, traces.n_rounds), np.nan)
         for row, states in enumerate(texts_of_traces(traces)):
             for number in range(1, states.n_rounds + 1):
-                found[:, row, number - 1] = self.score_texts(states, number)
-        return found[0], found[1]
+                values[:, row, number - 1] = self.score_texts(states, number)
+        return values[0], values[1]
 
     def _read(self, question: str, documents: tuple[str, ...]) -> Any:
         """What the network keeps of a text, (R,); from memory where it was read before."""
@@ -91,11 +91,11 @@ class TextScorer:
             if separate
             else tokenizer.joint(question, documents)
         )
-        found = self.network.encode([tokens])[0]
-        self._kept[key] = found
+        vector = self.network.encode([tokens])[0]
+        self._kept[key] = vector
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
-        return found
+        return vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class TextModel:
     def of(cls, network: QNetwork) -> TextModel:
         """A trained network."""
         weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
-        tensors = {name: each.cpu().contiguous() for name, each in network.tensors().items()}
+        tensors = {name: tensor.cpu().contiguous() for name, tensor in network.tensors().items()}
         return cls(
             encoder=network.encoder.name,
             encoder_sha256=network.encoder.identity,
@@ -166,7 +166,7 @@ class TextModel:
             Naming the field that is missing or malformed.
         """
         shape = field_of(document, "shape", dict)
-        names = {each.name for each in fields(NetworkShape)}
+        names = {part.name for part in fields(NetworkShape)}
         if shape is None or set(shape) != names:
             raise DataError(f"must hold {', '.join(sorted(names))}", column="network.shape")
         for name in ("encoder", "encoder_sha256"):

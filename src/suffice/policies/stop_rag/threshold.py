@@ -106,7 +106,7 @@ def choose_threshold(
     >>> round(found.threshold, 3), found.score, found.mean_rounds, found.candidates
     (0.15, 1.0, 1.5, 3)
     """
-    differences, rewards = (np.asarray(each, np.float64) for each in (differences, rewards))
+    differences, rewards = (np.asarray(values, np.float64) for values in (differences, rewards))
     left = rounds_left(lengths, differences.shape)
     observed = np.unique(_checked(differences, rewards, left))
     thresholds = _midpoints(observed)

@@ -51,8 +51,8 @@ def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
     """Rows of length 1, in float64; a row of zeros stays."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
-    found: NDArray[np.float64] = exact / np.where(lengths == 0.0, 1.0, lengths)
-    return found
+    cosines: NDArray[np.float64] = exact / np.where(lengths == 0.0, 1.0, lengths)
+    return cosines
 
 
 def consistencies(
@@ -114,8 +114,8 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
         return dict.fromkeys(EVIDENCE_SIGNALS, 0.0)
     # The answer apart: a batch of a short and many long texts is mostly padding.
     vectors = encoded(encoder, texts)
-    found = consistencies(encoded(encoder, [answer])[0], vectors)
-    return dict(zip(EVIDENCE_SIGNALS, found, strict=True))
+    values = consistencies(encoded(encoder, [answer])[0], vectors)
+    return dict(zip(EVIDENCE_SIGNALS, values, strict=True))
 
 
 def with_evidence(view: LoopView, encoder: Encoder) -> Round:
@@ -129,8 +129,8 @@ def with_evidence(view: LoopView, encoder: Encoder) -> Round:
     finished = view.current
     if finished.signals.keys() >= set(EVIDENCE_SIGNALS):
         return finished
-    found: Mapping[str, float] = evidence_signals(view, encoder)
-    return replace(finished, signals={**found, **finished.signals})
+    values: Mapping[str, float] = evidence_signals(view, encoder)
+    return replace(finished, signals={**values, **finished.signals})
 
 
 def statement(question: str, answer: str) -> str:
@@ -142,8 +142,8 @@ def statement(question: str, answer: str) -> str:
     >>> statement("Who built Corran Mill?", "Tam Lorne")
     'Who built Corran Mill? Tam Lorne.'
     """
-    asked, given = one_line(question), one_line(answer)
-    return f"{asked} {given}" if given.endswith((".", "!", "?")) else f"{asked} {given}."
+    asked, claim = one_line(question), one_line(answer)
+    return f"{asked} {claim}" if claim.endswith((".", "!", "?")) else f"{asked} {claim}."
 
 
 def evidence_entailment(view: LoopView, model: Entailment) -> float:
@@ -168,13 +168,16 @@ def evidence_entailment(view: LoopView, model: Entailment) -> float:
     if not texts:
         return 0.0
     conclusion = statement(view.question, answer)
-    found = np.asarray(model.entailed([(text, conclusion) for text in texts]), np.float64)
-    if found.shape != (len(texts),) or not ((found >= 0.0) & (found <= 1.0)).all():
+    probabilities = np.asarray(model.entailed([(text, conclusion) for text in texts]), np.float64)
+    if (
+        probabilities.shape != (len(texts),)
+        or not ((probabilities >= 0.0) & (probabilities <= 1.0)).all()
+    ):
         raise BackendError(
-            f"the entailment model gave {found.tolist()!r:.80} for {len(texts)} passages; a probability "
-            "from 0 to 1 for every one is needed"
+            f"the entailment model gave {probabilities.tolist()!r:.80} for {len(texts)} passages; a "
+            "probability from 0 to 1 for every one is needed"
         )
-    return float(found.max())
+    return float(probabilities.max())
 
 
 def _encoding(encoder: Encoder) -> RoundQuestion[Measured]:

@@ -79,8 +79,8 @@ def parse_rating(text: str) -> float:
     >>> parse_rating(" 4"), parse_rating("Rating: 2."), parse_rating("4/5"), parse_rating("10")
     (4.0, 2.0, nan, nan)
     """
-    found = _RATING.fullmatch(text)
-    return float(found.group(1)) if found else UNDEFINED
+    rating = _RATING.fullmatch(text)
+    return float(rating.group(1)) if rating else UNDEFINED
 
 
 def judge_support(view: LoopView, model: ChatModel) -> Rating:

@@ -58,7 +58,7 @@ def check_clustering(cosine: float) -> None:
 
 def needs_encoder(samples: Sequence[str]) -> bool:
     """Whether two of the samples differ and both are answers, so that vectors decide."""
-    return len({normalize_answer(each) for each in samples} - {""}) > 1
+    return len({normalize_answer(sample) for sample in samples} - {""}) > 1
 
 
 def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) -> tuple[int, ...]:
@@ -120,18 +120,18 @@ def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) 
     (0, 0, 0, 3, 4)
     """
     check_cosine(cosine)
-    strings = [normalize_answer(each) for each in samples]
+    strings = [normalize_answer(sample) for sample in samples]
     clusters = dict(zip(strings, strings, strict=True))  # of each string: a name of its cluster
     if needs_encoder(samples):
         spelled = _spellings(samples)
-        found = unit_rows(encoded(encoder, [*spelled.values()]))
-        counts = [sum(each == string for each in strings) for string in spelled]
-        labels = _linked(found, counts, 1.0 - cosine)
+        vectors = unit_rows(encoded(encoder, [*spelled.values()]))
+        counts = [sum(other == string for other in strings) for string in spelled]
+        labels = _linked(vectors, counts, 1.0 - cosine)
         names = [*spelled]
         clusters |= {
             name: names[labels.index(label)] for name, label in zip(names, labels, strict=True)
         }
-    return tuple(_first_positions([clusters[each] for each in strings]))
+    return tuple(_first_positions([clusters[string] for string in strings]))
 
 
 def with_clusters(finished: Round, encoder: Encoder, cosine: float) -> Round:
@@ -144,15 +144,15 @@ def with_clusters(finished: Round, encoder: Encoder, cosine: float) -> Round:
     """
     if finished.samples is None or finished.sample_clusters is not None:
         return finished
-    found = cluster_samples(finished.samples, encoder, cosine=cosine)
-    return replace(finished, sample_clusters=found)
+    clusters = cluster_samples(finished.samples, encoder, cosine=cosine)
+    return replace(finished, sample_clusters=clusters)
 
 
 def _spellings(samples: Sequence[str]) -> dict[str, str]:
     """Each normalised answer as it is written most often, of equals the shortest."""
     written: dict[str, Counter[str]] = {}
-    for each in samples:
-        written.setdefault(normalize_answer(each), Counter())[each] += 1
+    for sample in samples:
+        written.setdefault(normalize_answer(sample), Counter())[sample] += 1
     return {
         string: min(counts, key=lambda text: (-counts[text], len(text), text))
         for string, counts in written.items()
@@ -263,7 +263,7 @@ class ClusteredTraces:
         """How the rounds with samples came by their clusters."""
         return {
             **self.stated,
-            "rounds": len(self.replies.found),
+            "rounds": len(self.replies.by_row),
             "before": self.before,
             "failed": len(self.replies.failures),
             "left": self.replies.left,
@@ -316,7 +316,7 @@ def cluster_traces(
     return ClusteredTraces(
         traces=replace(
             traces,
-            table=_with_clusters(traces, kept, replies.found),
+            table=_with_clusters(traces, kept, replies.by_row),
             origin=replace(traces.origin, run={**traces.origin.run, CLUSTERS: stated}),
         ),
         stated=stated,
@@ -330,8 +330,8 @@ def _question(encoder: Encoder, cosine: float) -> RoundQuestion[RoundClusters]:
 
     def ask(view: LoopView) -> RoundClusters:
         samples = view.current.samples or ()
-        found = cluster_samples(samples, kept, cosine=cosine)
-        return RoundClusters(first_positions=found, encoded=needs_encoder(samples))
+        positions = cluster_samples(samples, kept, cosine=cosine)
+        return RoundClusters(first_positions=positions, encoded=needs_encoder(samples))
 
     return RoundQuestion(
         what="clustered",
@@ -359,11 +359,11 @@ def _named(stated: Mapping[str, Any] | None) -> str:
 
 
 def _with_clusters(
-    traces: TraceSet, kept: NDArray[np.bool_], found: Mapping[int, RoundClusters]
+    traces: TraceSet, kept: NDArray[np.bool_], clustered: Mapping[int, RoundClusters]
 ) -> pa.Table:
     values: list[Any] = [None] * traces.table.num_rows
     if kept.any():
         values = traces.table.column(CLUSTERS).to_pylist()
-    for row, clusters in found.items():
+    for row, clusters in clustered.items():
         values[row] = clusters.first_positions
     return with_column(traces.table, CLUSTERS, values)

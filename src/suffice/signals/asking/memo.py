@@ -32,23 +32,23 @@ class _Kept(Generic[_Key, _Value]):
         self, keys: Sequence[_Key], compute: Callable[[Sequence[_Key]], Sequence[_Value]]
     ) -> Mapping[_Key, _Value]:
         """The value of every key; those not kept are computed in one call, without the lock held."""
-        found: dict[_Key, _Value] = {}
+        values_of: dict[_Key, _Value] = {}
         with self._lock:
             for key in keys:
                 if key in self._values:
                     self._values.move_to_end(key)
-                    found[key] = self._values[key]
-        new = [key for key in dict.fromkeys(keys) if key not in found]
+                    values_of[key] = self._values[key]
+        new = [key for key in dict.fromkeys(keys) if key not in values_of]
         if new:
             values = compute(new)
             if len(values) != len(new):
                 raise BackendError(f"asked about {len(new)} texts, got {len(values)} values")
-            found.update(zip(new, values, strict=True))
+            values_of.update(zip(new, values, strict=True))
             with self._lock:
-                self._values.update((key, found[key]) for key in new)
+                self._values.update((key, values_of[key]) for key in new)
                 while len(self._values) > self._most:
                     self._values.popitem(last=False)
-        return found
+        return values_of
 
 
 class KeptEncoder:
@@ -129,5 +129,5 @@ class KeptEntailment:
         BackendError
             When the model cannot.
         """
-        found = self._kept.of(list(pairs), lambda new: self._model.entailed(new).tolist())
-        return np.array([found[pair] for pair in pairs], np.float64)
+        probabilities = self._kept.of(list(pairs), lambda new: self._model.entailed(new).tolist())
+        return np.array([probabilities[pair] for pair in pairs], np.float64)

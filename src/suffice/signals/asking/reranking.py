@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def rerank_top_score(view: LoopView) -> float:
     """Highest raw score so far (paper 0): never falls from round to round."""
-    scores = finite(p.rerank_score for each in view.rounds for p in each.passages or ())
+    scores = finite(p.rerank_score for round_ in view.rounds for p in round_.passages or ())
     return max(scores, default=UNDEFINED)
 
 
@@ -64,7 +65,7 @@ def rerank_variance_raw(view: LoopView) -> float:
 class Reranking(Replies[tuple[float | None, ...]]):
     """What a reranker scored.
 
-    ``found`` holds by row of the trace set's table the ``rerank_score`` of each of its passages, of
+    ``by_row`` holds by row of the trace set's table the ``rerank_score`` of each of its passages, of
     the rows where one is new; ``calls`` the calls by row; ``passages`` how many were scored.
     """
 
@@ -91,15 +92,15 @@ def rerank_passages(
     for number, views in enumerate(traces.views(["passages"]), start=1):
         rounds = views[-1].rounds
         unscored = _unscored(rounds)
-        found = _scores(views[-1].question, unscored, reranker) if unscored else {}
-        passages += len(found)
+        fresh = _scores(views[-1].question, unscored, reranker) if unscored else {}
+        passages += len(fresh)
         seen: set[str] = set()
-        for each in rounds:
-            new = {p.id for p in each.passages or () if p.rerank_score is None and p.id in found}
+        for round_ in rounds:
+            new = {p.id for p in round_.passages or () if p.rerank_score is None and p.id in fresh}
             if new:
                 scores[row] = tuple(
-                    found.get(p.id) if p.rerank_score is None else p.rerank_score
-                    for p in each.passages or ()
+                    fresh.get(p.id) if p.rerank_score is None else p.rerank_score
+                    for p in round_.passages or ()
                 )
             if new - seen:
                 calls[row] = 1
@@ -108,22 +109,24 @@ def rerank_passages(
         on_progress(
             Asked(what="reranked", finished=number, planned=traces.n_questions, unit="questions")
         )
-    return Reranking(found=scores, calls=calls, passages=passages)
+    return Reranking(by_row=scores, calls=calls, passages=passages)
 
 
 def _unscored(rounds: tuple[Round, ...]) -> dict[str, Passage]:
-    found: dict[str, Passage] = {}
-    for passage in (each for round_ in rounds for each in round_.passages or ()):
+    passages: dict[str, Passage] = {}
+    for passage in chain.from_iterable(shown.passages or () for shown in rounds):
         if passage.rerank_score is None and (passage.title or passage.text):
-            found.setdefault(passage.id, passage)
-    return found
+            passages.setdefault(passage.id, passage)
+    return passages
 
 
 def _scores(
     question: str, passages: Mapping[str, Passage], reranker: Reranker
 ) -> Mapping[str, float]:
     ranked = reranker.rerank(question, tuple(passages.values()))
-    scores = {each.id: each.rerank_score for each in ranked if each.rerank_score is not None}
+    scores = {
+        passage.id: passage.rerank_score for passage in ranked if passage.rerank_score is not None
+    }
     missing = [name for name in passages if name not in scores]
     if missing:
         raise BackendError(f"the reranker gave no score for passage {missing[0]!r} of {question!r}")
@@ -138,10 +141,10 @@ def _has_scores(traces: TraceSet) -> bool:
 
 def _columns(traces: TraceSet, reranking: Reranking) -> Mapping[str, list[Any]]:
     """The passages with the new scores, and the calls; a round of unknown calls made no other ones."""
-    if not reranking.found:
+    if not reranking.by_row:
         return {}
     rows = column_values(traces, "passages")
-    for row, scores in reranking.found.items():
+    for row, scores in reranking.by_row.items():
         for passage, score in zip(rows[row], scores, strict=True):
             passage["rerank_score"] = score
     calls = [

@@ -47,12 +47,12 @@ class Judging(Replies[Rating]):
     @property
     def undefined(self) -> int:
         """Rounds with a verdict that is no rating."""
-        return sum(verdict.failure is not None for verdict in self.found.values())
+        return sum(verdict.failure is not None for verdict in self.by_row.values())
 
     @property
     def usages(self) -> Mapping[int, Usage]:
         """Calls and their tokens by row; failed calls are counted, their tokens are unknown."""
-        made = {row: verdict.usage for row, verdict in self.found.items()}
+        made = {row: verdict.usage for row, verdict in self.by_row.items()}
         return made | dict.fromkeys(self.failures, Usage(judge_calls=1))
 
     @property
@@ -65,7 +65,7 @@ class Judging(Replies[Rating]):
 
         ``name`` is ``prompt_tokens``, ``cached_tokens`` or ``completion_tokens``.
         """
-        usages = [verdict.usage for verdict in self.found.values() if verdict.usage.judge_calls]
+        usages = [verdict.usage for verdict in self.by_row.values() if verdict.usage.judge_calls]
         counts = [getattr(usage, f"judge_{name}") for usage in usages]
         return None if None in counts else sum(counts)
 
@@ -122,7 +122,7 @@ def asking_verdicts(
         )
         replies = ask_rounds(traces, question, wanted, on_progress)
         return Judging(
-            found=replies.found,
+            by_row=replies.by_row,
             failures=replies.failures,
             left=replies.left,
             interrupted=replies.interrupted,
@@ -154,7 +154,7 @@ def _charged(traces: TraceSet, judging: Judging) -> Mapping[str, list[Any]]:
 def _summary(judging: Judging) -> dict[str, Any]:
     return {
         "calls": sum(judging.calls.values()),
-        "rated": len(judging.found) - judging.undefined,
+        "rated": len(judging.by_row) - judging.undefined,
         "undefined": judging.undefined,
         "failed": len(judging.failures),
         "left": judging.left,

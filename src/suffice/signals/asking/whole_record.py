@@ -45,7 +45,7 @@ class Replies(Generic[_Reply]):
 
     Parameters
     ----------
-    found
+    by_row
         By row of the trace set's table, of the rounds asked about.
     failures
         The reason by row of each call that failed; these rounds stay without a value.
@@ -55,7 +55,7 @@ class Replies(Generic[_Reply]):
         Whether Ctrl-C ended it.
     """
 
-    found: Mapping[int, _Reply] = field(default_factory=dict)
+    by_row: Mapping[int, _Reply] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
     left: int = 0
     interrupted: bool = False
@@ -106,9 +106,9 @@ def _no_columns(_traces: TraceSet, _replies: Any) -> Mapping[str, list[Any]]:
 
 def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
     """How many rounds got values, how many an undefined one, what failed and what was left."""
-    undefined = sum(any(map(math.isnan, values.values())) for values in replies.found.values())
+    undefined = sum(any(map(math.isnan, values.values())) for values in replies.by_row.values())
     return {
-        "rounds": len(replies.found) - undefined,
+        "rounds": len(replies.by_row) - undefined,
         "undefined": undefined,
         "failed": len(replies.failures),
         "left": replies.left,
@@ -194,7 +194,7 @@ def ask_rounds(
     if session.interrupted:
         session.report()
     replies = session.replies()
-    answered = any(map(question.called, replies.found.values()))
+    answered = any(map(question.called, replies.by_row.values()))
     if replies.failures and not answered and not replies.interrupted:
         reason = next(iter(replies.failures.values()))
         raise BackendError(
@@ -231,15 +231,15 @@ class _Session(Generic[_Reply]):
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
         self._allowed = _GIVE_UP_AFTER
-        self._found: dict[int, _Reply] = {}
+        self._by_row: dict[int, _Reply] = {}
         self._failures: dict[int, str] = {}
         self.interrupted = False
 
     def replies(self) -> Replies[_Reply]:
         return Replies(
-            found=dict(sorted(self._found.items())),
+            by_row=dict(sorted(self._by_row.items())),
             failures=dict(sorted(self._failures.items())),
-            left=self._planned - len(self._found) - len(self._failures),
+            left=self._planned - len(self._by_row) - len(self._failures),
             interrupted=self.interrupted,
         )
 
@@ -276,13 +276,13 @@ class _Session(Generic[_Reply]):
             if isinstance(reply, BackendError):
                 self._failures[row] = str(reply)
             else:
-                self._found[row] = reply
+                self._by_row[row] = reply
 
     def report(self) -> None:
         self._on_progress(
             Asked(
                 what=self._question.what,
-                finished=len(self._found),
+                finished=len(self._by_row),
                 failed=len(self._failures),
                 planned=self._planned,
             )

@@ -11,7 +11,8 @@ from typing import Any, cast
 from suffice.errors import DataError, UsageError
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
-from suffice.trace.plans.rows import (
+from suffice.trace.plans.schema import (
+    NEVER_NULL,
     PLAN_COLUMNS,
     PLAN_ROWS,
     PLANS,
@@ -24,8 +25,6 @@ from suffice.trace.plans.rows import (
 )
 from suffice.trace.rounds.reader import count_failures, first_error, parquet_files, read_file
 from suffice.trace.writer import Recorded, TraceWriter, write_table
-
-_NEVER_NULL = ("task_id", "agent", "seed", "step", "goal", "total_steps")
 
 
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
@@ -121,7 +120,7 @@ def _runs(rows: Iterable[_Row], errors: list[DataError]) -> list[list[_Row]]:
     broken: set[tuple[Any, ...]] = set()
     for row in rows:
         key = tuple(row.values.get(name) for name in RUN_KEY_COLUMNS)
-        missing = [name for name in _NEVER_NULL if row.values[name] is None]
+        missing = [name for name in NEVER_NULL if row.values[name] is None]
         if missing:
             errors.append(row.error("null where a value is required", missing[0]))
             broken.add(key)

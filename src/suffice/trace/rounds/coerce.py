@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.errors import DataError
-from suffice.trace.rounds.schema import QUESTIONS, TableSchema
+from suffice.trace.rounds.schema import QUESTIONS
+from suffice.trace.schema import TableSchema
 
 _REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 

@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.durable import failures_file
-from suffice.trace.plans.rows import PLANS
+from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.coerce import coerce_table
-from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, RUN_KEY, TableSchema
+from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 from suffice.trace.rounds.validate import Problem, find_problems
+from suffice.trace.schema import RUN_KEY, TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,9 @@ def _signals(given: Mapping[str, float | None]) -> Mapping[str, float]:
 
 def _check_logprob(value: float, column: str) -> float:
     rounded = float32(value, column)
-    if rounded is None or math.isnan(rounded) or rounded == math.inf:
+    if rounded is None:
+        raise DataError("a token without a log-probability", column=column)
+    if math.isnan(rounded) or rounded == math.inf:
         raise DataError(
             f"a log-probability must be a number of at most 0 (or -inf), found {value!r}",
             column=column,

@@ -1,118 +1,98 @@
-"""The trace schema, version 1: one row per question and round."""
+"""The trace schema, version 1: one row per question and round; between its rows and records."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
+from suffice.trace.rounds.records import (
+    Gold,
+    Passage,
+    Question,
+    QuestionRecord,
+    Round,
+    Token,
+    TopToken,
+    Usage,
+)
+from suffice.trace.schema import (
+    FLOAT32,
+    FLOATS,
+    INT16,
+    INT32,
+    SIGNALS,
+    TEXT,
+    TEXT_OR_NONE,
+    TEXTS,
+    Column,
+    TableSchema,
+    columns_of,
+    from_cells,
+    sequence,
+    sequence_of,
+    to_cells,
+)
+
 SCHEMA_VERSION = 1
 SCHEMA_KEY = b"suffice.schema"
-RUN_KEY = b"suffice.run"
 
-PASSAGE = pa.struct(
-    [
-        ("id", pa.string()),
-        ("title", pa.string()),
-        ("text", pa.string()),
-        ("score", pa.float32()),
-        ("rerank_score", pa.float32()),
-    ]
+PASSAGES = sequence_of(
+    Passage,
+    id=TEXT_OR_NONE,
+    title=TEXT_OR_NONE,
+    text=TEXT,
+    score=FLOAT32,
+    rerank_score=FLOAT32,
 )
-_TOP = pa.struct([("token", pa.string()), ("logprob", pa.float32())])
-_TOKEN = pa.struct([("token", pa.string()), ("logprob", pa.float32()), ("top", pa.list_(_TOP))])
+_TOKENS = sequence_of(
+    Token,
+    token=TEXT_OR_NONE,
+    logprob=FLOAT32,
+    top=sequence_of(TopToken, token=TEXT_OR_NONE, logprob=FLOAT32),
+)
+# a null names no sample: refused with the others that do not
+_CLUSTERS = sequence(pa.int16(), null=-1)
 
-
-@dataclass(frozen=True, slots=True)
-class TraceColumn:
-    """One column of the schema."""
-
-    name: str
-    type: pa.DataType
-    required: bool
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class TableSchema:
-    """One kind of trace file: its columns, and what its metadata says.
-
-    Parameters
-    ----------
-    name
-        What such a file is called in messages.
-    rows
-        What a row is.
-    reader
-        The function that reads it.
-    key
-        Where the metadata states the version.
-    version
-        The newest version.
-    columns
-        Its columns.
-    """
-
-    name: str
-    rows: str
-    reader: str
-    key: bytes
-    version: int
-    columns: tuple[TraceColumn, ...]
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """Columns every file has."""
-        return tuple(column.name for column in self.columns if column.required)
-
-    @property
-    def arrow(self) -> pa.Schema:
-        """The columns as Arrow has them, without metadata."""
-        return pa.schema([(column.name, column.type) for column in self.columns])
-
-
-COLUMNS: tuple[TraceColumn, ...] = (
-    TraceColumn("question_id", pa.string(), True, "unique question key"),
-    TraceColumn("round", pa.int16(), True, "1-based; 0 is the closed-book answer"),
-    TraceColumn("question", pa.string(), True, "the question's text; may be empty"),
-    TraceColumn("gold_answers", pa.list_(pa.string()), False, "accepted answers; none: unlabelled"),
-    TraceColumn("gold_passage_ids", pa.list_(pa.string()), False, "supporting passages"),
-    TraceColumn("question_type", pa.string(), False, "for example bridge or 2hop"),
-    TraceColumn("split", pa.string(), False, "tune, eval or a name of the user's"),
-    TraceColumn("query", pa.string(), False, "what was sent to the retriever this round"),
-    TraceColumn("action", pa.string(), False, "what the agent generated to choose the query"),
-    TraceColumn("passages", pa.list_(PASSAGE), False, "passages added this round, in rank order"),
-    TraceColumn("answer", pa.string(), True, "the answer if the loop stopped here"),
-    TraceColumn("response", pa.string(), False, "the raw generation"),
-    TraceColumn("tokens", pa.list_(_TOKEN), False, "generated tokens with top alternatives"),
-    TraceColumn("samples", pa.list_(pa.string()), False, "stochastic answers, parsed"),
-    TraceColumn("sample_clusters", pa.list_(pa.int16()), False, "which samples mean the same"),
-    TraceColumn("verbalized_confidence", pa.float32(), False, "the model's own 1-5"),
-    TraceColumn("intermediate_answer", pa.string(), False, "answer to the round's query"),
-    TraceColumn(
-        "llm_calls", pa.int16(), False, "answering calls, samples and an agent's calls included"
+COLUMNS: tuple[Column, ...] = (
+    Column(Question, "question_id", TEXT, "unique question key", required=True, field="id"),
+    Column(QuestionRecord, "round", INT16, "1-based; 0 is the closed-book answer", required=True),
+    Column(
+        Question, "question", TEXT, "the question's text; may be empty", required=True, field="text"
     ),
-    TraceColumn("sample_calls", pa.int16(), False, "of which samples"),
-    TraceColumn("judge_calls", pa.int16(), False, "calls to a judge"),
-    TraceColumn("rerank_calls", pa.int16(), False, "calls to a reranker"),
-    TraceColumn("retrievals", pa.int16(), False, "queries sent to the retriever"),
-    TraceColumn(
-        "candidate_scores", pa.list_(pa.float32()), False, "scores of all that was retrieved"
-    ),
-    TraceColumn("parse_failure", pa.string(), False, "why no answer could be parsed"),
-    TraceColumn("prompt_tokens", pa.int32(), False, "prompt tokens of the answering call"),
-    TraceColumn("cached_tokens", pa.int32(), False, "of which the server reused"),
-    TraceColumn("completion_tokens", pa.int32(), False, "generated tokens of the answering call"),
-    TraceColumn("sample_prompt_tokens", pa.int32(), False, "prompt tokens of the sample calls"),
-    TraceColumn("sample_cached_tokens", pa.int32(), False, "of which the server reused"),
-    TraceColumn("sample_completion_tokens", pa.int32(), False, "generated tokens of the samples"),
-    TraceColumn("judge_prompt_tokens", pa.int32(), False, "prompt tokens of the judge calls"),
-    TraceColumn("judge_cached_tokens", pa.int32(), False, "of which the server reused"),
-    TraceColumn(
-        "judge_completion_tokens", pa.int32(), False, "generated tokens of the judge calls"
-    ),
-    TraceColumn("latency_s", pa.float32(), False, "wall seconds of the round"),
-    TraceColumn("signals", pa.map_(pa.string(), pa.float64()), False, "per-round values by name"),
+    Column(Gold, "gold_answers", TEXTS, "accepted answers; none: unlabelled", field="answers"),
+    Column(Gold, "gold_passage_ids", TEXTS, "supporting passages", field="passage_ids"),
+    Column(Question, "question_type", TEXT, "for example bridge or 2hop", field="type"),
+    Column(Question, "split", TEXT, "tune, eval or a name of the user's"),
+    Column(Round, "query", TEXT, "what was sent to the retriever this round"),
+    Column(Round, "action", TEXT, "what the agent generated to choose the query"),
+    Column(Round, "passages", PASSAGES, "passages added this round, in rank order"),
+    Column(Round, "answer", TEXT, "the answer if the loop stopped here", required=True),
+    Column(Round, "response", TEXT, "the raw generation"),
+    Column(Round, "tokens", _TOKENS, "generated tokens with top alternatives"),
+    Column(Round, "samples", TEXTS, "stochastic answers, parsed"),
+    Column(Round, "sample_clusters", _CLUSTERS, "which samples mean the same"),
+    Column(Round, "verbalized_confidence", FLOAT32, "the model's own 1-5"),
+    Column(Round, "intermediate_answer", TEXT, "answer to the round's query"),
+    Column(Usage, "llm_calls", INT16, "answering calls, samples and an agent's calls included"),
+    Column(Usage, "sample_calls", INT16, "of which samples"),
+    Column(Usage, "judge_calls", INT16, "calls to a judge"),
+    Column(Usage, "rerank_calls", INT16, "calls to a reranker"),
+    Column(Usage, "retrievals", INT16, "queries sent to the retriever"),
+    Column(Round, "candidate_scores", FLOATS, "scores of all that was retrieved"),
+    Column(Round, "parse_failure", TEXT, "why no answer could be parsed"),
+    Column(Usage, "prompt_tokens", INT32, "prompt tokens of the answering call"),
+    Column(Usage, "cached_tokens", INT32, "of which the server reused"),
+    Column(Usage, "completion_tokens", INT32, "generated tokens of the answering call"),
+    Column(Usage, "sample_prompt_tokens", INT32, "prompt tokens of the sample calls"),
+    Column(Usage, "sample_cached_tokens", INT32, "of which the server reused"),
+    Column(Usage, "sample_completion_tokens", INT32, "generated tokens of the samples"),
+    Column(Usage, "judge_prompt_tokens", INT32, "prompt tokens of the judge calls"),
+    Column(Usage, "judge_cached_tokens", INT32, "of which the server reused"),
+    Column(Usage, "judge_completion_tokens", INT32, "generated tokens of the judge calls"),
+    Column(Usage, "latency_s", FLOAT32, "wall seconds of the round"),
+    Column(Round, "signals", SIGNALS, "per-round values by name"),
 )
 QUESTIONS = TableSchema(
     name="trace",
@@ -124,3 +104,30 @@ QUESTIONS = TableSchema(
 )
 REQUIRED = QUESTIONS.required
 SCHEMA = QUESTIONS.arrow
+USAGE_COLUMNS = columns_of(Usage, COLUMNS)
+_QUESTION_COLUMNS = columns_of(Question, COLUMNS)
+_GOLD_COLUMNS = columns_of(Gold, COLUMNS)
+_ROUND_COLUMNS = columns_of(Round, COLUMNS)
+
+
+def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
+    """Rows of one question, in round order, keyed by column."""
+    shared = to_cells(record.question, _QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)
+    numbered = list(enumerate(record.rounds, start=1))
+    if record.closed_book is not None:
+        numbered.insert(0, (0, record.closed_book))
+    return [
+        {
+            **shared,
+            "round": number,
+            **to_cells(round_, _ROUND_COLUMNS),
+            **to_cells(round_.usage, USAGE_COLUMNS),
+        }
+        for number, round_ in numbered
+    ]
+
+
+def round_from_row(row: Mapping[str, Any]) -> Round:
+    """The record of one row; columns the row lacks read as null."""
+    usage = Usage(**from_cells(row, USAGE_COLUMNS))
+    return Round(**{"answer": "", **from_cells(row, _ROUND_COLUMNS)}, usage=usage)

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
-from suffice.trace.rounds.convert import round_from_row
 from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord
-from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.rounds.schema import SCHEMA, round_from_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

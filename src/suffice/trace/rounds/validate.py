@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
-from suffice.trace.rounds.convert import USAGE_COLUMNS
+from suffice.trace.rounds.schema import REQUIRED, USAGE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def _positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 
 def _required_values(table: pa.Table) -> Iterator[Problem]:
-    for name in ("question_id", "round", "question", "answer"):
+    for name in REQUIRED:
         hint = "; write an empty string where the model gave none" if name == "answer" else ""
         for position in _positions(pc.is_null(table.column(name))):
             yield Problem(int(position), name, f"null where a value is required{hint}")
@@ -173,7 +173,7 @@ def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def _counts(table: pa.Table) -> Iterator[Problem]:
-    for name in USAGE_COLUMNS:
+    for name in (column.name for column in USAGE_COLUMNS):
         if name in table.column_names:
             for position in _positions(pc.less(table.column(name), 0)):
                 yield Problem(int(position), name, "a negative amount")

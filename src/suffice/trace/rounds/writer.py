@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from suffice.errors import UsageError
-from suffice.trace.rounds.convert import record_to_rows
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.schema import QUESTIONS
+from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.writer import Recorded, RowSet, TraceWriter, write_table
 

@@ -14,7 +14,7 @@ from suffice.cli.main import main
 from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
 from suffice.trace.plans.file import plan_writer
-from suffice.trace.plans.rows import PLANS, plan_to_rows
+from suffice.trace.plans.schema import PLANS, plan_to_rows
 from suffice.trace.rounds.writer import write_traces
 
 

@@ -287,9 +287,9 @@ def test_every_row_gets_the_values_of_its_own_view() -> None:
     seen: list[Asked] = []
     encoder = HashingEncoder()
     replies = ENCODING.ask(TRACES, encoder, np.ones(9, bool), seen.append)
-    assert list(replies.found) == list(range(9))
+    assert list(replies.by_row) == list(range(9))
     for row, view in enumerate(VIEWS):
-        assert replies.found[row] == evidence_signals(view, HashingEncoder())
+        assert replies.by_row[row] == evidence_signals(view, HashingEncoder())
     texts = [text for call in encoder.calls for text in call]
     assert len(texts) == len(set(texts))  # nothing is encoded twice
     assert seen[-1] == Asked(what="encoded", finished=9, planned=9)
@@ -299,7 +299,7 @@ def test_a_text_it_cannot_encode_costs_only_the_rounds_that_show_it() -> None:
     encoder = HashingEncoder(fail_on="word 1")
     replies = ENCODING.ask(TRACES, encoder, np.ones(9, bool), lambda _: None)
     assert list(replies.failures) == [3, 4]
-    assert sorted({*range(9)} - {*replies.found}) == [3, 4]
+    assert sorted({*range(9)} - {*replies.by_row}) == [3, 4]
 
 
 def test_an_encoder_that_never_works_is_an_error() -> None:
@@ -322,6 +322,6 @@ def test_entailment_asks_only_wanted_rounds_and_each_pair_once() -> None:
     model, seen = Half(), list[Asked]()
     wanted = np.array([True, True, False, False, True, False, False, False, False])
     replies = ENTAILING.ask(TRACES, model, wanted, seen.append)
-    assert replies.found == {row: {"evidence_entailment": 0.5} for row in (0, 1, 4)}
+    assert replies.by_row == {row: {"evidence_entailment": 0.5} for row in (0, 1, 4)}
     assert len(model.asked) == len(set(model.asked)) == 2 + 2
     assert seen[-1] == Asked(what="checked", finished=3, planned=3)

@@ -61,7 +61,7 @@ def test_every_round_with_samples_gets_the_clusters_of_its_samples() -> None:
     texts = [text for call in encoder.calls for text in call]
     assert len(texts) == len(set(texts))
     assert seen[-1] == Asked(what="clustered", finished=8, planned=8)
-    assert (found.before, len(found.replies.found)) == (0, 8)
+    assert (found.before, len(found.replies.by_row)) == (0, 8)
     assert found.stated == STATED == clustered_by(found.traces)
 
 
@@ -83,7 +83,7 @@ def test_a_failed_round_gets_none_and_is_asked_again() -> None:
     assert clusters(first.traces)[4] is None
     encoder = HashingEncoder()
     second = cluster_traces(first.traces, encoder, 0.6)
-    assert (second.before, list(second.replies.found)) == (6, [4, 9])
+    assert (second.before, list(second.replies.by_row)) == (6, [4, 9])
     assert encoder.calls == (("bad", "Rome", "Rome town"),)
     assert clusters(second.traces) == clusters(cluster_traces(TRACES, encoder, 0.6).traces)
 

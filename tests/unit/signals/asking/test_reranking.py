@@ -68,7 +68,7 @@ def test_each_passage_is_scored_once_a_question_and_old_scores_stay() -> None:
     reranking = rerank_passages(found, reranker, ALL, seen.append)
     assert reranker.asked == [("What is p?", ("a", "b")), ("What is q?", ("a", "c"))]
     assert reranking.passages == 4
-    assert reranking.found == {
+    assert reranking.by_row == {
         0: (-3.0, 7.0),
         1: (-3.0,),
         2: (-2.0, -3.0),
@@ -84,7 +84,7 @@ def test_a_question_without_anything_to_score_is_not_asked_about() -> None:
     reranking = rerank_passages(
         to_trace_set([with_passages("p", [SCORED], [BARE])]), reranker, ALL, lambda _: None
     )
-    assert (reranker.asked, reranking.found, reranking.calls) == ([], {}, {})
+    assert (reranker.asked, reranking.by_row, reranking.calls) == ([], {}, {})
 
 
 def test_a_reranker_that_drops_a_passage_is_refused() -> None:

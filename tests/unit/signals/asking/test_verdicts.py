@@ -53,8 +53,8 @@ def rating(request: GenerationRequest, _: int) -> str:
 def test_every_round_gets_the_verdict_of_its_own_answer(kind: type[ScriptedModel]) -> None:
     model = kind(rating)
     judging, seen = ask(numbered_traces(), model)
-    assert [each.value for each in judging.found.values()] == [1.0, 2.0, 3.0] * 4
-    assert list(judging.found) == list(range(12))
+    assert [each.value for each in judging.by_row.values()] == [1.0, 2.0, 3.0] * 4
+    assert list(judging.by_row) == list(range(12))
     assert judging.calls == dict.fromkeys(range(12), 1)
     assert (judging.failures, judging.left, judging.undefined) == ({}, 0, 0)
     assert seen[-1] == Asked(what="judged", finished=12, planned=12)
@@ -69,7 +69,7 @@ def test_every_round_gets_the_verdict_of_its_own_answer(kind: type[ScriptedModel
 def test_only_wanted_rounds_are_asked_about_and_see_all_before_them() -> None:
     model = ScriptedModel(rating)
     judging, seen = ask(numbered_traces(2, 3), model, [False, True, False, False, False, True])
-    assert {row: each.value for row, each in judging.found.items()} == {1: 2.0, 5: 3.0}
+    assert {row: each.value for row, each in judging.by_row.items()} == {1: 2.0, 5: 3.0}
     assert seen[-1].planned == 2
     first, second = (str(request.prompt).rpartition("Evidence:")[2] for request in model.requests)
     assert first.count("text number") == 2
@@ -81,8 +81,8 @@ def test_a_failed_call_leaves_its_round_alone() -> None:
     judging, seen = ask(numbered_traces(), model)
     assert list(judging.failures) == [4]
     assert "scripted failure" in judging.failures[4]
-    assert 4 not in judging.found
-    assert len(judging.found) == 11
+    assert 4 not in judging.by_row
+    assert len(judging.by_row) == 11
     assert judging.calls[4] == 1
     assert judging.usages[4] == Usage(judge_calls=1)  # what it cost is not known
     assert judging.tokens("completion_tokens") == 11
@@ -92,7 +92,7 @@ def test_a_failed_call_leaves_its_round_alone() -> None:
 def test_unparsable_replies_are_counted() -> None:
     judging, _ = ask(numbered_traces(2), ScriptedModel(["4", "no", "5", "10", "1", "2"]))
     assert judging.undefined == 2
-    assert len(judging.found) == 6
+    assert len(judging.by_row) == 6
 
 
 def test_it_stops_asking_a_model_that_is_down_and_keeps_what_it_has() -> None:
@@ -100,7 +100,7 @@ def test_it_stops_asking_a_model_that_is_down_and_keeps_what_it_has() -> None:
         rating, failures=Failures(containing=tuple(f"Answer: answer {n}-" for n in range(1, 30)))
     )
     judging, _ = ask(numbered_traces(30), model)
-    assert len(judging.found) == 3
+    assert len(judging.by_row) == 3
     assert 5 <= len(judging.failures) <= 8
     assert judging.left == 90 - 3 - len(judging.failures)
     assert not judging.interrupted
@@ -132,8 +132,8 @@ def test_an_interrupt_keeps_what_was_said() -> None:
 
     judging, _ = ask(numbered_traces(30), Interrupted(rating, delay_s=0.005))
     assert judging.interrupted
-    assert 6 <= len(judging.found) < 30
-    assert judging.left == 90 - len(judging.found)
+    assert 6 <= len(judging.by_row) < 30
+    assert judging.left == 90 - len(judging.by_row)
 
 
 def test_a_wrong_use_is_raised_and_ends_it() -> None:

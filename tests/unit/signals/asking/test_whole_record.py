@@ -31,7 +31,7 @@ def question(ask: object, *, called: bool = True) -> RoundQuestion[int]:
 def test_replies_by_row_in_order() -> None:
     seen: list[Asked] = []
     replies = ask_rounds(TRACES, question(lengths), ALL, seen.append)
-    assert list(replies.found.items()) == [(row, row % 2 + 1) for row in range(8)]
+    assert list(replies.by_row.items()) == [(row, row % 2 + 1) for row in range(8)]
     assert (replies.failures, replies.left, replies.interrupted) == ({}, 0, False)
     assert seen[-1] == Asked(what="encoded", finished=8, planned=8)
 

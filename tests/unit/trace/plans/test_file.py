@@ -29,7 +29,7 @@ from suffice.trace.plans.records import (
     PlanRecord,
     PlanStep,
 )
-from suffice.trace.plans.rows import PLAN_COLUMNS, PLAN_SCHEMA_KEY, PLANS, plan_to_rows
+from suffice.trace.plans.schema import PLAN_COLUMNS, PLAN_SCHEMA_KEY, PLANS, plan_to_rows
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import Passage, Usage
 from suffice.trace.rounds.writer import write_traces
