@@ -113,17 +113,6 @@ def fraction(value: float | None, digits: int = 4) -> str:
     return UNKNOWN if value is None else f"{value:z.{digits}f}"
 
 
-def fractions(interval: Measured, *, sign: bool = False) -> str:
-    """Such a score with its interval; ``sign``: as a difference.
-
-    >>> from suffice.numbers.intervals.bootstrap import Interval
-    >>> fractions(Interval(estimate=0.2, low=0.15, high=0.25))
-    '0.2000 [0.1500, 0.2500]'
-    """
-    value = f"{interval.estimate:+z.4f}" if sign else fraction(interval.estimate)
-    return f"{value} [{fraction(interval.low)}, {fraction(interval.high)}]"
-
-
 def p_value(value: float | None) -> str:
     """A p-value; tiny ones as a bound.
 

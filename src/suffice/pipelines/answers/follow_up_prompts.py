@@ -53,7 +53,7 @@ class _Step:
 
     def lines(self, *, shown: bool) -> list[str]:
         """What came of the question; without its documents where they are not ``shown``."""
-        read = [f"Document: {each}" for each in self.documents or (_NOTHING,)] if shown else []
+        read = [f"Document: {text}" for text in self.documents or (_NOTHING,)] if shown else []
         return [*read, f"Intermediate answer: {self.answer}"]
 
 
@@ -67,8 +67,8 @@ class _Transcript:
     def text(self, *, shown: bool) -> str:
         """For a model that continues."""
         lines = [f"Main question: {self.question}"]
-        for each in self.steps:
-            lines += [f"{FOLLOW_UP} {each.query}", *each.lines(shown=shown)]
+        for step in self.steps:
+            lines += [f"{FOLLOW_UP} {step.query}", *step.lines(shown=shown)]
         return "\n".join(lines)
 
     def turns(self, *, shown: bool, last: str) -> list[Message]:
@@ -206,7 +206,7 @@ class FollowUpPrompts:
 
     def next_query(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Asks for the next follow-up question; a completion model continues after :data:`FOLLOW_UP`."""
-        made = _made(question, [_shown(each, each.found) for each in steps])
+        made = _made(question, [_shown(step, step.found) for step in steps])
         if self.api == "completion":
             head = self._head(shown=self.documents)
             return f"{head}\n\n{made.text(shown=self.documents)}\n{FOLLOW_UP}"
@@ -227,7 +227,7 @@ class FollowUpPrompts:
 
     def answer(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Asks for the answer to the main question from all of the steps, documents included."""
-        made = _made(question, [_shown(each, each.shown) for each in steps])
+        made = _made(question, [_shown(step, step.shown) for step in steps])
         if self.api == "completion":
             label = "Answer:" if self.form == "bare" else ""
             asked = _again(made.question)
@@ -239,8 +239,8 @@ class FollowUpPrompts:
 
     def verdict(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Asks whether the steps suffice; a completion model continues after :data:`VERDICT`."""
-        made = _made(question, [_shown(each, each.found) for each in steps])
-        judged = [pair for each in _EXAMPLES for pair in _judged(each)]
+        made = _made(question, [_shown(step, step.found) for step in steps])
+        judged = [pair for example in _EXAMPLES for pair in _judged(example)]
         if self.api == "completion":
             examples = "\n\n".join(f"{asked}\n{reply}" for asked, reply in judged)
             return f"{_JUDGE}\n\n{examples}\n\n{made.text(shown=True)}\n{VERDICT}"
@@ -248,16 +248,16 @@ class FollowUpPrompts:
 
     def _head(self, *, shown: bool) -> str:
         examples = [
-            f"{each.made.text(shown=shown)}\n{_again(each.made.question)}\n{self._reply(each)}"
-            for each in _EXAMPLES
+            f"{example.made.text(shown=shown)}\n{_again(example.made.question)}\n{self._reply(example)}"
+            for example in _EXAMPLES
         ]
         return "\n\n".join([self._instructions, *examples])
 
     def _examples_as_turns(self, *, shown: bool) -> list[Message]:
         turns = [Message(role="system", content=self._instructions)]
-        for each in _EXAMPLES:
-            turns += each.made.turns(shown=shown, last=_final(each.made.question))
-            turns.append(Message(role="assistant", content=self._reply(each)))
+        for example in _EXAMPLES:
+            turns += example.made.turns(shown=shown, last=_final(example.made.question))
+            turns.append(Message(role="assistant", content=self._reply(example)))
         return turns
 
     @property
@@ -283,8 +283,8 @@ def _judged(example: _Worked) -> list[tuple[str, str]]:
 
 def _few_shot(instructions: str, examples: Sequence[tuple[str, str]], asked: str) -> Prompt:
     turns = [Message(role="system", content=instructions)]
-    for each, reply in examples:
-        turns.append(Message(role="user", content=each))
+    for request, reply in examples:
+        turns.append(Message(role="user", content=request))
         turns.append(Message(role="assistant", content=reply))
     return (*turns, Message(role="user", content=asked))
 
@@ -294,7 +294,7 @@ def _made(question: str, steps: Sequence[_Step]) -> _Transcript:
 
 
 def _shown(step: SearchStep, passages: Sequence[Passage]) -> _Step:
-    documents = tuple(_passage(each) for each in passages)
+    documents = tuple(_passage(passage) for passage in passages)
     answer = one_line(step.answer)
     return _Step(query=one_line(step.query), documents=documents, answer=answer)
 
@@ -304,13 +304,13 @@ def _passage(passage: Passage) -> str:
 
 
 def _asked_of(query: str, documents: Sequence[str]) -> str:
-    shown = "\n".join(f"Document: {each}" for each in documents)
+    shown = "\n".join(f"Document: {document}" for document in documents)
     return f"{shown}\nQuestion: {query}"
 
 
-def render_reading(query: str, found: Sequence[Passage], *, api: _Api) -> Prompt:
+def render_reading(query: str, passages: Sequence[Passage], *, api: _Api) -> Prompt:
     """Asks for the answer to a follow-up question from the documents found for it, and nothing else."""
-    asked = _asked_of(one_line(query), [_passage(each) for each in found])
+    asked = _asked_of(one_line(query), [_passage(passage) for passage in passages])
     examples = [
         (_asked_of(step.query, step.documents), step.answer)
         for example in _EXAMPLES
@@ -318,5 +318,5 @@ def render_reading(query: str, found: Sequence[Passage], *, api: _Api) -> Prompt
     ]
     if api == "chat":
         return _few_shot(_READ, examples, asked)
-    worked = "\n\n".join(f"{each}\nAnswer: {answer}" for each, answer in examples)
+    worked = "\n\n".join(f"{asked}\nAnswer: {answer}" for asked, answer in examples)
     return f"{_READ}\n\n{worked}\n\n{asked}\nAnswer:"

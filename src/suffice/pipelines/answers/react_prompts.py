@@ -66,9 +66,9 @@ def parse_action(text: str) -> AgentAction | None:
     made_up = _OBSERVATION.search(text)
     plain = _MARKUP.sub("", text[: made_up.start()] if made_up else text)
     for pattern in (_LABELLED, _BRACKETED, _AT_LINE_START):
-        found = pattern.search(plain)
-        if found:
-            return _action(plain, found)
+        match = pattern.search(plain)
+        if match:
+            return _action(plain, match)
     answer = _ANSWER.search(plain)
     if answer:
         argument = _clean(answer["rest"])
@@ -78,10 +78,10 @@ def parse_action(text: str) -> AgentAction | None:
     return None
 
 
-def _action(text: str, found: re.Match[str]) -> AgentAction | None:
-    argument = _clean(_argument(text[found.end() :]))
-    thought = _thought(text, found.start())
-    if found["verb"].lower() == "finish":
+def _action(text: str, match: re.Match[str]) -> AgentAction | None:
+    argument = _clean(_argument(text[match.end() :]))
+    thought = _thought(text, match.start())
+    if match["verb"].lower() == "finish":
         return AgentAction(kind="finish", argument=argument, thought=thought)
     if not re.search(r"\w", argument) or argument.casefold() in _PLACEHOLDERS:
         return None
@@ -90,8 +90,8 @@ def _action(text: str, found: re.Match[str]) -> AgentAction | None:
 
 def _argument(rest: str) -> str:
     """What stands in the brackets, or to the end of the line where there are none or one is missing."""
-    given = _INPUT.match(rest)
-    line = (given["rest"] if given else rest.partition("\n")[0]).strip()
+    match = _INPUT.match(rest)
+    line = (match["rest"] if match else rest.partition("\n")[0]).strip()
     closing = _PAIRS.get(line[:1])
     if closing is None:
         return _FILLER.sub("", line.lstrip(":=- \t"))
@@ -259,12 +259,12 @@ def render_agent(
     """
     trajectory = (
         f"Question: {one_line(question)}",
-        tuple((each.said, _observation(each.found)) for each in steps),
+        tuple((step.said, _observation(step.found)) for step in steps),
     )
     if api == "completion":
         worked = "\n\n".join(_lines(*example) for example in _EXAMPLES)
         return f"{_INSTRUCTIONS}\n\n{worked}\n\n{_lines(*trajectory)}\n{LABEL}"
-    first, *turns = [turn for each in (*_EXAMPLES, trajectory) for turn in _turns(*each)]
+    first, *turns = [turn for example in (*_EXAMPLES, trajectory) for turn in _turns(*example)]
     return (replace(first, content=f"{_INSTRUCTIONS}\n\n{first.content}"), *turns)
 
 
@@ -297,8 +297,8 @@ def render_once_more(prompt: Prompt, finish: str) -> Prompt:
     )
 
 
-def _observation(found: Sequence[Passage]) -> str:
-    lines = [f"[{one_line(each.title)}] {one_line(each.text or '')}" for each in found]
+def _observation(passages: Sequence[Passage]) -> str:
+    lines = [f"[{one_line(passage.title)}] {one_line(passage.text or '')}" for passage in passages]
     return "\n".join(["Observation:", *(lines or [_NOTHING])])
 
 

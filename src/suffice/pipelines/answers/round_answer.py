@@ -114,8 +114,8 @@ class Answerer:
         started = time.perf_counter()
         prompt = render_closed_book(question.text, api=self._model.api, name=self._loop.prompt)
         call = AnswerCall(prompt=prompt, question_id=question.id, number=0)
-        found = ask_greedy(self._model, call, self._loop)
-        return timed(replace(found, passages=()), started)
+        answered = ask_greedy(self._model, call, self._loop)
+        return timed(replace(answered, passages=()), started)
 
 
 def _check_clusters(settings: LoopSettings, cosine: float, encoder: Encoder | None) -> None:
@@ -132,8 +132,10 @@ def _check_clusters(settings: LoopSettings, cosine: float, encoder: Encoder | No
 def retrieved(finished: Round, query: str, ranked: Sequence[Passage]) -> Round:
     """The round with what its query gave and cost."""
     # a reranker leaves its own order; these are the retriever's scores, best first
-    scores = sorted((each.score for each in ranked if each.score is not None), reverse=True)
-    reranked = any(each.rerank_score is not None for each in ranked)
+    scores = sorted(
+        (passage.score for passage in ranked if passage.score is not None), reverse=True
+    )
+    reranked = any(passage.rerank_score is not None for passage in ranked)
     return replace(
         finished,
         query=query,

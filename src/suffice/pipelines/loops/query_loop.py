@@ -96,7 +96,7 @@ class QueryReading:
 class QueryReader(Protocol):
     """Answers a query from what it found. Safe to call from several threads."""
 
-    def read(self, query: str, found: Sequence[Passage]) -> QueryReading:
+    def read(self, query: str, passages: Sequence[Passage]) -> QueryReading:
         """The intermediate answer; ``found`` may be empty."""
         ...
 
@@ -319,18 +319,18 @@ class QueryLoop:
         loop, number = self.settings, len(trail.steps) + 1
         started = time.perf_counter()
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
-        found, offered = trail.look(ranked, loop.step)
+        new, offered = trail.look(ranked, loop.step)
         shown = self._answerer.kept(offered)
         spent, reading = choice.usage, None
         if self._roles.reader is not None:
-            reading = self._roles.reader.read(choice.query, found)
+            reading = self._roles.reader.read(choice.query, new)
             spent = usage_sum(spent, _untimed(reading.usage))
         trail.unread += choice.unread
         trail.add(
             SearchStep(
                 said=choice.said,
                 query=choice.query,
-                found=found,
+                found=new,
                 shown=shown,
                 answer="" if reading is None else reading.answer,
             )

@@ -118,7 +118,7 @@ class ReactAgent:
 
 def _repeats(action: AgentAction, steps: Sequence[SearchStep]) -> bool:
     """Whether it searches for what was searched for before."""
-    made = {normalize_answer(each.query) for each in steps}
+    made = {normalize_answer(step.query) for step in steps}
     return action.kind == "search" and normalize_answer(action.argument) in made
 
 

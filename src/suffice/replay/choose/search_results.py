@@ -164,7 +164,10 @@ class SearchResult(Tabular):
             columns.append(
                 Column(name="naive", kind="percent", head="F1 [95%, alone]", interval=True)
             )
-        columns.append(Column(name="rule", whole=True))
+        columns += [
+            Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False),
+            Column(name="rule", whole=True),
+        ]
 
         def table(name: str, rules: Sequence[SearchedRule], title: str) -> Table:
             values = {column.name: column.name for column in columns} | {"f1": "interval"}

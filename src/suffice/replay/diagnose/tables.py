@@ -26,7 +26,7 @@ def diagnosis_tables(diagnosis: Diagnosis) -> Iterator[Table]:
     """Every table, then what the figures are and the notes."""
     yield from signal_tables(diagnosis.signals)
     if any(breakdown.type is not None for breakdown in diagnosis.types):
-        yield _types(diagnosis.types, diagnosis.replayed.baseline)
+        yield type_table(diagnosis.types, diagnosis.replayed.baseline)
     yield from selective_tables(diagnosis.selective)
     if diagnosis.calibrators is not None:
         yield from calibrator_tables(diagnosis.calibrators)
@@ -241,7 +241,8 @@ def _flags(found: Diagnostics) -> Iterator[Table]:
 
 
 # --- policies ---------------------------------------------------------------------------------------
-def _types(types: Sequence[TypeBreakdown], baseline: str) -> Table:
+def type_table(types: Sequence[TypeBreakdown], baseline: str | None) -> Table:
+    """Every policy on every type of question."""
     columns = (
         Column(name="type", most=2 * _NAME_WIDTH, once=True),
         _POLICY,
@@ -379,13 +380,19 @@ def calibrator_tables(study: CalibratorStudy) -> tuple[Table, Table]:
                 signed=True,
                 head=f"against {first.kind}",
             ),
+            Column(
+                name="tune_log_loss", kind=number, digits=3, head="log loss tune", in_text=False
+            ),
             Column(name="log_loss", kind=number, digits=3, head="log loss"),
+            Column(name="tune_ece", kind=number, digits=3, head="ECE tune", in_text=False),
             Column(name="ece", kind=number, digits=3, head="ECE"),
+            Column(name="rows", kind="count", head="rounds scored", in_text=False),
         ),
         rows=[
             [
                 *(each.kind, each.tune.brier.estimate, each.eval.brier),
-                *(against(each, each.eval.delta_brier), each.eval.log_loss, each.eval.ece),
+                *(against(each, each.eval.delta_brier), each.tune.log_loss, each.eval.log_loss),
+                *(each.tune.ece, each.eval.ece, each.eval.rows),
             ]
             for each in study.results
         ],

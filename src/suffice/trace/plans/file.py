@@ -23,7 +23,7 @@ from suffice.trace.plans.schema import (
     step_from_row,
     task_from_row,
 )
-from suffice.trace.rounds.reader import count_failures, first_error, parquet_files, read_file
+from suffice.trace.reader import count_failures, first_error, parquet_files, read_file
 from suffice.trace.writer import Recorded, TraceWriter, write_table
 
 
@@ -77,12 +77,12 @@ def inspect_plans(path: str | Path) -> PlanSet:
             errors.append(error)
             continue
         run = run or file_run
-        rows.extend(_Row(each, str(file), index) for index, each in enumerate(table.to_pylist()))
+        rows.extend(_Row(row, str(file), index) for index, row in enumerate(table.to_pylist()))
     records: list[PlanRecord] = []
     for group in _runs(rows, errors):
-        found = list(_problems(group))
-        record = None if found else _record(group, found)
-        errors.extend(found)
+        problems = list(_problems(group))
+        record = None if problems else _record(group, problems)
+        errors.extend(problems)
         if record is not None:
             records.append(record)
     return PlanSet(
@@ -165,7 +165,7 @@ def _problems(group: Sequence[_Row]) -> Iterator[DataError]:
 _FROM_1 = "steps run from 1 without gaps"
 
 
-def _record(group: Sequence[_Row], found: list[DataError]) -> PlanRecord | None:
+def _record(group: Sequence[_Row], problems: list[DataError]) -> PlanRecord | None:
     """The run's record; ``None`` with the reasons in ``found``."""
     steps = []
     for row in group:
@@ -173,13 +173,13 @@ def _record(group: Sequence[_Row], found: list[DataError]) -> PlanRecord | None:
             if row.step > 0:
                 steps.append(step_from_row(row.values))
         except DataError as error:
-            found.append(row.error(error.message, error.column))
+            problems.append(row.error(error.message, error.column))
     last = group[-1]
     try:
         outcome = outcome_from_row(last.values)
     except DataError as error:
-        found.append(last.error(error.message, error.column))
-    if found:
+        problems.append(last.error(error.message, error.column))
+    if problems:
         return None
     values = group[0].values
     try:
@@ -193,7 +193,7 @@ def _record(group: Sequence[_Row], found: list[DataError]) -> PlanRecord | None:
             gold=gold_from_row(values),
         )
     except DataError as error:
-        found.append(group[0].error(error.message, error.column))
+        problems.append(group[0].error(error.message, error.column))
         return None
 
 
