@@ -235,12 +235,12 @@ class Table:
     # --- for programs -----------------------------------------------------------------------------
     def data(self) -> dict[str, list[Plain]]:
         """Unrounded values by column, unknown ones ``None``; an interval is three columns."""
-        found: dict[str, list[Plain]] = {}
+        by_key: dict[str, list[Plain]] = {}
         for number, column in enumerate(self.columns):
             cells = [_parts(column, row[number]) for row in self.rows]
             for part, key in enumerate(_keys(column)):
-                found[key] = [values[part] for values in cells]
-        return found
+                by_key[key] = [values[part] for values in cells]
+        return by_key
 
     def csv(self) -> str:
         """Unrounded values as CSV (RFC 4180 with line feeds); unknown ones are empty."""
@@ -433,8 +433,8 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
 def _kept(columns: list[_Shown], width: int) -> list[_Shown]:
     """The columns without those that may be left out and have no room."""
     kept = list(columns)
-    while _total(kept, 1) > width and any(each.column.drop for each in kept):
-        kept.remove(max(kept, key=lambda each: each.column.drop))
+    while _total(kept, 1) > width and any(column.column.drop for column in kept):
+        kept.remove(max(kept, key=lambda column: column.column.drop))
     return kept
 
 
@@ -541,7 +541,7 @@ _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")
 
 def _markdown(text: str) -> str:
     escaped = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    escaped = _MARKDOWN.sub(lambda found: f"\\{found.group()}", escaped)
+    escaped = _MARKDOWN.sub(lambda match: f"\\{match.group()}", escaped)
     return "<br>".join(line.strip() for line in escaped.split("\n"))
 
 

@@ -192,7 +192,7 @@ def _confidence(
 def _at_stop(measures: Measures, result: PolicyResult, scored: Outcomes) -> AtStop:
     """Scores at a policy's stops; an abstention is what the policy itself takes for one."""
     specs = () if result.policy is None else result.policy.specs
-    spec = next((each for each in specs if each.name == ABSTAINED.name), ABSTAINED)
+    spec = next((spec for spec in specs if spec.name == ABSTAINED.name), ABSTAINED)
     abstained = measures.signals([spec]).signal(spec.name)
     rows, columns = np.flatnonzero(scored.labelled), result.stops[scored.labelled] - 1
     return AtStop(

@@ -99,11 +99,11 @@ def _notes(result: ReplayResult) -> list[str]:
             f"{counted(unlabelled, 'question')} without gold answers: counted in costs, not in scores."
         )
     for name in _COSTS:
-        without = [each.name for each in result.policies if each.costs.get(name) is None]
+        without = [policy.name for policy in result.policies if policy.costs.get(name) is None]
         if without:
             whom = "any policy" if len(without) == len(result.policies) else ", ".join(without)
             notes.append(f"{name} is not recorded for {whom}; unknown is shown as -.")
-    if any(each.kind == "oracle" for each in result.policies):
+    if any(policy.kind == "oracle" for policy in result.policies):
         notes.append(
             "Oracles read the gold answers: they bound what is possible and cannot be deployed."
         )
