@@ -25,8 +25,7 @@ from suffice.policies.defaults import (
     CalibratorKind,
 )
 from suffice.policies.fitting import FitData, fit_data, fit_rule
-from suffice.policies.method import Preset
-from suffice.policies.rules.method import RuleMethod
+from suffice.policies.method import Preset, RuleMethod
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
 

@@ -1,23 +1,17 @@
-"""The policy file of a rule, and what methods share whose policies are rules."""
+"""The policy file of a rule."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suffice.errors import DataError
 from suffice.numbers.fields import Fields
 from suffice.numbers.maps.per_round import read_calibrator
-from suffice.policies.defaults import CalibratorKind
 from suffice.policies.kind import PolicyKind, read_abstention
-from suffice.policies.method import CalibratedSettings, FitRun, Method, NoSettings, Preset
 from suffice.policies.rules.policy import RulePolicy
-
-if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
-    from suffice.measures.measures import Measures
 
 
 class RuleKind(PolicyKind):
@@ -32,33 +26,6 @@ class RuleKind(PolicyKind):
 
 
 KIND = RuleKind()
-
-
-class RuleMethod(RuleKind, Method):
-    """A method whose policies are rules; how their maps are fitted is a choice of the corrected preset."""
-
-    def settings(self, preset: Preset) -> type[Any]:
-        """How its maps are fitted, which the published preset settles."""
-        return CalibratedSettings if preset == "corrected" else NoSettings
-
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> RulePolicy:
-        """See :meth:`fit_calibrated`."""
-        del run
-        calibrator: CalibratorKind = settings.calibrator if preset == "corrected" else "isotonic"
-        return self.fit_calibrated(measures, preset, split, calibrator)
-
-    @abstractmethod
-    def fit_calibrated(
-        self, measures: Measures, preset: Preset, split: str, calibrator: CalibratorKind
-    ) -> RulePolicy:
-        """Fit on the questions of ``split``, with maps of this kind."""
 
 
 def read_rule(document: Mapping[str, Any]) -> RulePolicy:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from suffice.policies.defaults import CalibratorKind
-from suffice.policies.method import Preset
-from suffice.policies.rules.method import RuleMethod
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.method import Preset, RuleMethod
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
+    from suffice.policies.rules.policy import RulePolicy
 
 
 class TASR(RuleMethod):
