@@ -60,10 +60,10 @@ def read_names(text: str) -> tuple[str, ...]:
     >>> read_names("a, b")
     ('a', 'b')
     """
-    found = tuple(name.strip() for name in text.split(","))
-    if not all(found):
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
         raise ValueError(f"must be names separated by commas, found {text!r}")
-    return found
+    return names
 
 
 def read_grid(text: str) -> tuple[float, ...]:

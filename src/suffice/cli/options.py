@@ -95,8 +95,8 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_traces(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """TRACES and ``--skip-invalid``."""
     if several:
-        each = "Parquet files or directories of them, each evaluated by itself"
-        parser.add_argument("traces", metavar="TRACES", nargs="+", help=each)
+        meaning = "Parquet files or directories of them, each evaluated by itself"
+        parser.add_argument("traces", metavar="TRACES", nargs="+", help=meaning)
     else:
         parser.add_argument(
             "traces", metavar="TRACES", help="a Parquet file or a directory of them"
@@ -125,12 +125,12 @@ def open_more(
     """Read further traces with the same options."""
     from suffice.trace.rounds.reader import read_traces
 
-    found = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
-    if found.origin.skipped:
+    traces = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
+    if traces.origin.skipped:
         say(
-            f"skipped {len(found.origin.skipped)} invalid parts; the first: {found.origin.skipped[0]}"
+            f"skipped {len(traces.origin.skipped)} invalid parts; the first: {traces.origin.skipped[0]}"
         )
-    return found
+    return traces
 
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedded") -> None:

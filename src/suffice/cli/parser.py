@@ -17,10 +17,13 @@ class Parser(argparse.ArgumentParser):
         Adds the options that depend on the words after the command; told those words.
     keeps_unread
         Whether words that no option reads are left to the command, as ``unread``.
+    helped_by
+        The command whose ``--help`` lists the options; empty: its own.
     """
 
     prepare: Callable[[Parser, Sequence[str]], None] | None = None
     keeps_unread = False
+    helped_by = ""
 
     def prepared(self, words: Sequence[str]) -> Self:
         """The same with the options that these words ask for."""
@@ -41,5 +44,5 @@ class Parser(argparse.ArgumentParser):
         return known, unknown
 
     def error(self, message: str) -> NoReturn:
-        """A line of ours, and the command's own help."""
-        self.exit(2, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+        """A line of ours, and where the options are told."""
+        self.exit(2, f"{self.prog}: {message}; see '{self.helped_by or self.prog} --help'\n")

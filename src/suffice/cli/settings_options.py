@@ -83,14 +83,16 @@ def add_settings(
     nested
         Whether settings in its fields bring theirs.
     """
-    for each in field_options(settings, nested=nested):
-        chosen = (only is None or each.field in only) and each.field not in without
-        if chosen and each.flag not in parser._option_string_actions:  # noqa: SLF001 - no other way
-            told = _argument(each)
-            parser.add_argument(each.flag, dest=each.dest, default=None, help=each.help, **told)
-            if each.option.older is not None:
+    for option in field_options(settings, nested=nested):
+        chosen = (only is None or option.field in only) and option.field not in without
+        if chosen and option.flag not in parser._option_string_actions:  # noqa: SLF001 - no other way
+            told = _argument(option)
+            parser.add_argument(
+                option.flag, dest=option.dest, default=None, help=option.help, **told
+            )
+            if option.option.older is not None:
                 hidden = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
-                parser.add_argument(f"--{each.option.older}", dest=each.dest, **told, **hidden)
+                parser.add_argument(f"--{option.option.older}", dest=option.dest, **told, **hidden)
     for field, annotation in _fields(settings):
         taken = field.name not in without and (only is None or field.name in only)
         if annotation is CostModel and taken and "--energy" not in parser._option_string_actions:  # noqa: SLF001
@@ -100,9 +102,9 @@ def add_settings(
 def given_options(arguments: argparse.Namespace, settings: type) -> dict[str, Any]:
     """The options of a settings dataclass that were given, by the name they have in messages."""
     return {
-        each.dest: value
-        for each in field_options(settings)
-        if (value := getattr(arguments, each.dest, None)) is not None
+        option.dest: value
+        for option in field_options(settings)
+        if (value := getattr(arguments, option.dest, None)) is not None
     }
 
 
@@ -135,12 +137,12 @@ def read_settings(arguments: argparse.Namespace, settings: type[T], **stated: An
 def _refuse_alone(built: object, arguments: argparse.Namespace) -> None:
     """Refuse an option of these very settings that goes with another one's value, not asked for."""
     for field, annotation in _fields(type(built)):
-        each = _field_option(field, annotation)
-        if each is None or each.option.goes_with is None:
+        option = _field_option(field, annotation)
+        if option is None or option.option.goes_with is None:
             continue
-        other, value = each.option.goes_with
-        if getattr(arguments, each.dest, None) is not None and getattr(built, other) != value:
-            raise UsageError(f"{each.flag} goes {said_with(each)}; leave it out")
+        other, value = option.option.goes_with
+        if getattr(arguments, option.dest, None) is not None and getattr(built, other) != value:
+            raise UsageError(f"{option.flag} goes {said_with(option)}; leave it out")
 
 
 def said_with(option: FieldOption) -> str:
@@ -279,7 +281,7 @@ def _annotations(settings: type) -> dict[str, Any]:
 def _option_of(annotation: Any) -> Option | None:
     if get_origin(annotation) is not Annotated:
         return None
-    return next((each for each in get_args(annotation)[1:] if isinstance(each, Option)), None)
+    return next((extra for extra in get_args(annotation)[1:] if isinstance(extra, Option)), None)
 
 
 def _bare(annotation: Any) -> Any:
@@ -287,7 +289,7 @@ def _bare(annotation: Any) -> Any:
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in (Union, UnionType):
-        kept = [each for each in get_args(annotation) if each is not NoneType]
+        kept = [member for member in get_args(annotation) if member is not NoneType]
         annotation = kept[0] if len(kept) == 1 else annotation
     return annotation
 
@@ -314,14 +316,14 @@ _READ: dict[Any, Callable[[str], Any]] = {
 }
 
 
-def _argument(each: FieldOption) -> dict[str, Any]:
+def _argument(field: FieldOption) -> dict[str, Any]:
     """What ``add_argument`` is told beyond name and help."""
-    if each.type is bool:
-        return {"action": "store_false" if each.default is True else "store_true"}
-    option = each.option
-    kind = get_args(each.type)[0] if option.repeats else each.type
+    if field.type is bool:
+        return {"action": "store_false" if field.default is True else "store_true"}
+    option = field.option
+    kind = get_args(field.type)[0] if option.repeats else field.type
     told: dict[str, Any] = {"action": "append"} if option.repeats else {}
-    if each.required:
+    if field.required:
         told["required"] = True
     choices = get_args(kind) if get_origin(kind) is Literal else option.choices
     if choices is not None:
@@ -329,11 +331,11 @@ def _argument(each: FieldOption) -> dict[str, Any]:
         kind = type(choices[0])
     if option.metavar is not None:
         told["metavar"] = option.metavar
-    return {**told, "type": _reader(each, kind)}
+    return {**told, "type": _reader(field, kind)}
 
 
-def _reader(each: FieldOption, kind: Any) -> Callable[[str], Any]:
-    own = each.option.parse
+def _reader(field: FieldOption, kind: Any) -> Callable[[str], Any]:
+    own = field.option.parse
     if own is not None:
 
         def parse(text: str) -> Any:
@@ -344,7 +346,7 @@ def _reader(each: FieldOption, kind: Any) -> Callable[[str], Any]:
 
         return parse
     if kind is int:
-        return whole(each.option.at_least)
+        return whole(field.option.at_least)
     if kind not in _READ:
-        raise TypeError(f"{each.flag}: no way to read {kind!r} from a text; give parse=")
+        raise TypeError(f"{field.flag}: no way to read {kind!r} from a text; give parse=")
     return _READ[kind]

@@ -55,7 +55,7 @@ class Prices:
     date: date | None = None
 
     def __post_init__(self) -> None:
-        starts = [each.above for each in self.tiers]
+        starts = [tier.above for tier in self.tiers]
         if starts != sorted(set(starts)):
             raise UsageError(f"price tiers must be in increasing order, found {starts}")
         _ = self.tariffs  # refuses what cannot be charged
@@ -64,7 +64,7 @@ class Prices:
     def tariffs(self) -> tuple[tuple[int, Tariff], ...]:
         """(prompt tokens above which it holds, charges in USD); the first holds for every request."""
         levels = [(-1, self.input, self.cached, self.output)]
-        levels += [(each.above, each.input, each.cached, each.output) for each in self.tiers]
+        levels += [(tier.above, tier.input, tier.cached, tier.output) for tier in self.tiers]
         return tuple(
             (
                 above,
@@ -88,8 +88,8 @@ class Prices:
             f"output {self.output:g}"
         )
         text += "".join(
-            f"; above {each.above:,} prompt tokens {each.input:g}, {each.cached:g}, {each.output:g}"
-            for each in self.tiers
+            f"; above {tier.above:,} prompt tokens {tier.input:g}, {tier.cached:g}, {tier.output:g}"
+            for tier in self.tiers
         )
         extra = {"call": self.call, "retrieval": self.retrieval, "reranker call": self.rerank}
         text += "".join(f"; {value:g} USD a {name}" for name, value in extra.items() if value)
@@ -148,15 +148,15 @@ def prices_of(model: str, provider: str | None = None, *, on: date | None = None
     """
     listed = require("genai_prices", extra="prices", purpose="prices by a model's name")
     snapshot = require("genai_prices.data_snapshot", extra="prices", purpose="a price list")
-    found = snapshot.get_snapshot()
+    price_list = snapshot.get_snapshot()
     if provider is None:
         head, colon, rest = model.partition(":")
-        if colon and any(each.id == head.lower() for each in found.providers):
+        if colon and any(seller.id == head.lower() for seller in price_list.providers):
             provider, model = head, rest
     try:
-        seller, entry = found.find_provider_model(model, None, provider, None)
+        seller, entry = price_list.find_provider_model(model, None, provider, None)
     except LookupError as error:
-        raise UsageError(_unknown(found.providers, model, provider)) from error
+        raise UsageError(_unknown(price_list.providers, model, provider)) from error
     day = datetime.now(tz=UTC).date() if on is None else on
     rates = entry.get_prices(datetime.combine(day, time(12), tzinfo=UTC))
     source = f"genai-prices {listed.__version__}, {seller.id}:{entry.id}"
@@ -165,12 +165,12 @@ def prices_of(model: str, provider: str | None = None, *, on: date | None = None
 
 def _unknown(providers: Any, model: str, provider: str | None) -> str:
     """What is wrong with a model's name, with names near it."""
-    sellers = [each for each in providers if provider is None or each.id == provider.lower()]
+    sellers = [seller for seller in providers if provider is None or seller.id == provider.lower()]
     if not sellers:
-        known = ", ".join(each.id for each in providers)
+        known = ", ".join(seller.id for seller in providers)
         return f"the price list has no provider {provider!r}; known: {known}"
-    names = {entry.id.lower(): entry.id for each in sellers for entry in each.models}
-    near = [names[each] for each in get_close_matches(model.lower(), names, n=5, cutoff=0.5)]
+    names = {entry.id.lower(): entry.id for seller in sellers for entry in seller.models}
+    near = [names[name] for name in get_close_matches(model.lower(), names, n=5, cutoff=0.5)]
     hint = f"near: {', '.join(near)}; " if near else ""
     return (
         f"the price list has no model {model!r}"
@@ -188,12 +188,12 @@ def _prices(rates: Any, source: str, day: date) -> Prices:
     cached = rates.input_mtok if rates.cache_read_mtok is None else rates.cache_read_mtok
     by_name = {"input": rates.input_mtok, "cached": cached, "output": rates.output_mtok}
     call = 0.0 if rates.requests_kcount is None else _at(rates.requests_kcount, 0) / 1000
-    starts = {tier.start for each in by_name.values() for tier in getattr(each, "tiers", ())}
+    starts = {tier.start for price in by_name.values() for tier in getattr(price, "tiers", ())}
     tiers = tuple(
-        PriceTier(above=start, **{name: _at(each, start + 1) for name, each in by_name.items()})
+        PriceTier(above=start, **{name: _at(price, start + 1) for name, price in by_name.items()})
         for start in sorted(starts)
     )
-    base = {name: _at(each, 0) for name, each in by_name.items()}
+    base = {name: _at(price, 0) for name, price in by_name.items()}
     return Prices(
         input=base["input"],
         cached=base["cached"],

@@ -25,10 +25,12 @@ class Tariff:
     rerank: float = 0.0
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for charge in fields(self):
+            value = getattr(self, charge.name)
             if not 0.0 <= value < math.inf:
-                raise UsageError(f"the charge for {each.name} must be at least 0, found {value!r}")
+                raise UsageError(
+                    f"the charge for {charge.name} must be at least 0, found {value!r}"
+                )
 
 
 def parse_rates(text: str, *, option: str, known: tuple[str, ...]) -> Mapping[str, float]:
@@ -40,10 +42,10 @@ def parse_rates(text: str, *, option: str, known: tuple[str, ...]) -> Mapping[st
         For what is not ``name=number``, a name that is not ``known``, a repeated one, or a number that
         is negative or not finite.
     """
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for part in text.split(","):
-        name, equals, number = (each.strip() for each in part.partition("="))
-        if not equals or name not in known or name in found:
+        name, equals, number = (piece.strip() for piece in part.partition("="))
+        if not equals or name not in known or name in rates:
             raise UsageError(
                 f"{option} takes name=number once each, apart by commas, with the names "
                 f"{', '.join(known)}; found {part.strip()!r}"
@@ -54,5 +56,5 @@ def parse_rates(text: str, *, option: str, known: tuple[str, ...]) -> Mapping[st
             value = math.nan
         if not 0.0 <= value < math.inf:
             raise UsageError(f"{option}: {name} must be a number from 0, found {number!r}")
-        found[name] = value
-    return found
+        rates[name] = value
+    return rates

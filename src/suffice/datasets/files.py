@@ -131,9 +131,9 @@ def unique_ids(names: Iterable[str]) -> list[str]:
 
 def drop_empty(answers: Iterable[str], row: Row) -> tuple[str, ...]:
     """Gold answers without repeats and blanks; a blank one is dropped with a warning."""
-    found = list(answers)
-    kept = tuple(dict.fromkeys(answer for answer in found if answer.strip()))
-    if any(not answer.strip() for answer in found):
+    all_answers = list(answers)
+    kept = tuple(dict.fromkeys(answer for answer in all_answers if answer.strip()))
+    if any(not answer.strip() for answer in all_answers):
         warnings.warn(
             f"{row.file}, row {row.number}: an empty gold answer was dropped, {len(kept)} left",
             SufficeWarning,

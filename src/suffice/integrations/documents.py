@@ -73,7 +73,7 @@ class Found:
 
 
 def ranked(
-    found: Iterable[Found], k: int, settings: AdapterSettings, *, source: str
+    documents: Iterable[Found], k: int, settings: AdapterSettings, *, source: str
 ) -> tuple[Passage, ...]:
     """The first ``k`` different documents as passages, in the framework's order.
 
@@ -87,7 +87,7 @@ def ranked(
         When the scores rise along the ranking, as distances do.
     """
     unique: dict[str, Found] = {}
-    for document in found:
+    for document in documents:
         unique.setdefault(_id(document, settings, source), document)
     kept = list(unique.items())[:k]
     scores = _scores([document for _, document in kept], settings, source)
@@ -122,13 +122,13 @@ def _scores(
     ranks = [1 / rank for rank in range(1, len(documents) + 1)]
     if settings.scores == "rank":
         return ranks
-    given = [_given(document, settings, source) for document in documents]
-    if all(score is None for score in given):
+    scores = [_given(document, settings, source) for document in documents]
+    if all(score is None for score in scores):
         return ranks
-    known = [score for score in given if score is not None]
-    if len(known) < len(given):
+    known = [score for score in scores if score is not None]
+    if len(known) < len(scores):
         raise DataError(
-            f"{source} gave {len(given)} documents and a score for {len(known)} of them; "
+            f"{source} gave {len(scores)} documents and a score for {len(known)} of them; "
             "AdapterSettings(scores='rank') takes the order alone"
         )
     for before, after in pairwise(known):
@@ -181,13 +181,13 @@ class ShortWarning:
     advice: str
     said: bool = False
 
-    def check(self, found: int, k: int) -> None:
+    def check(self, count: int, k: int) -> None:
         """Warn when fewer than ``k`` were found, the first time."""
-        if found >= k or self.said:
+        if count >= k or self.said:
             return
         self.said = True
         warnings.warn(
-            f"{self.source} gave {found} documents where {k} were asked for; a loop that wants more "
+            f"{self.source} gave {count} documents where {k} were asked for; a loop that wants more "
             f"rounds ends there. {self.advice} Nothing is wrong if it has no more that match.",
             SufficeWarning,
             stacklevel=3,

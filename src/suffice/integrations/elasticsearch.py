@@ -154,17 +154,17 @@ class ElasticsearchRetriever:
         hits = outer.get("hits") if isinstance(outer, dict) else None
         if not isinstance(hits, list) or len(hits) > k:
             raise self._malformed("hits", outer)
-        found = [self._passage(hit) for hit in hits]
-        for before, after in pairwise(found):
+        passages = [self._passage(hit) for hit in hits]
+        for before, after in pairwise(passages):
             if after.score is not None and before.score is not None and after.score > before.score:
                 raise self._malformed("a later score above an earlier one", after.score)
-        if found and all(passage.text is None for passage in found):
+        if passages and all(passage.text is None for passage in passages):
             raise UsageError(
                 f"no document of {self._place} has text under {self._settings.text_field!r}; name the "
                 "field: ElasticsearchSettings(text_field=...). It must be kept in _source"
             )
         unique: dict[str, Passage] = {}
-        for passage in found:
+        for passage in passages:
             unique.setdefault(passage.id, passage)
         return tuple(unique.values())
 
@@ -207,9 +207,9 @@ class ElasticsearchRetriever:
             "or leave id_field out"
         )
 
-    def _malformed(self, what: str, found: object) -> BackendError:
+    def _malformed(self, what: str, value: object) -> BackendError:
         return BackendError(
-            f"{self._place} sent a reply that is no ranking: {what} is {found!r:.100}. Is the client's URL "
+            f"{self._place} sent a reply that is no ranking: {what} is {value!r:.100}. Is the client's URL "
             "that of Elasticsearch or OpenSearch?"
         )
 

@@ -69,11 +69,16 @@ class HaystackRetriever:
         arguments = {"top_k": k} if self._takes_top_k else {}
         with failing_as(self._source, self._settings.failures):
             documents = self._component.run(query=query, **arguments)["documents"]
-        found = (
-            Found(text=each.content or "", id=each.id, score=each.score, metadata=each.meta)
-            for each in documents
+        ranking = (
+            Found(
+                text=document.content or "",
+                id=document.id,
+                score=document.score,
+                metadata=document.meta,
+            )
+            for document in documents
         )
-        passages = ranked(found, k, self._settings, source=self._source)
+        passages = ranked(ranking, k, self._settings, source=self._source)
         if not self._takes_top_k:
             self._short.check(len(passages), k)
         return passages

@@ -66,7 +66,7 @@ class LangChainRetriever:
         self._settings = settings or AdapterSettings()
         self._source = f"LangChain's {type(retriever).__name__}"
         self._size_field = size_field or next(
-            (each for each in _SIZE_FIELDS if each in fields), None
+            (field for field in _SIZE_FIELDS if field in fields), None
         )
         self._by_search_kwargs = size_field is None and "search_kwargs" in fields
         self._by_argument = "k" in inspect.signature(retriever._get_relevant_documents).parameters  # noqa: SLF001
@@ -87,10 +87,11 @@ class LangChainRetriever:
         retriever, arguments = self._sized(k)
         with failing_as(self._source, self._settings.failures):
             documents = retriever.invoke(query, **arguments)
-        found = (
-            Found(text=each.page_content, id=each.id, metadata=each.metadata) for each in documents
+        ranking = (
+            Found(text=document.page_content, id=document.id, metadata=document.metadata)
+            for document in documents
         )
-        passages = ranked(found, k, self._settings, source=self._source)
+        passages = ranked(ranking, k, self._settings, source=self._source)
         if retriever is self._retriever and not arguments:
             self._short.check(len(passages), k)
         return passages

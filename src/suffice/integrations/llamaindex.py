@@ -62,8 +62,8 @@ class LlamaIndexRetriever:
         self._retriever = retriever
         self._settings = settings or AdapterSettings()
         self._source = f"LlamaIndex's {type(retriever).__name__}"
-        self._sizes = [each for each in _SIZES if hasattr(retriever, each)]
-        self._own_number = not self._sizes or any(hasattr(retriever, each) for each in _PARTS)
+        self._sizes = [size for size in _SIZES if hasattr(retriever, size)]
+        self._own_number = not self._sizes or any(hasattr(retriever, part) for part in _PARTS)
         self._short = ShortWarning(
             self._source, "Raise its own number of nodes, or that of the retrievers it is made of."
         )
@@ -83,13 +83,13 @@ class LlamaIndexRetriever:
             setattr(retriever, name, asked)
         with failing_as(self._source, self._settings.failures):
             nodes = retriever.retrieve(query)
-        found = (
+        ranking = (
             Found(
-                text=each.get_content(), id=each.node_id, score=each.score, metadata=each.metadata
+                text=node.get_content(), id=node.node_id, score=node.score, metadata=node.metadata
             )
-            for each in nodes
+            for node in nodes
         )
-        passages = ranked(found, k, self._settings, source=self._source)
+        passages = ranked(ranking, k, self._settings, source=self._source)
         if self._own_number:
             self._short.check(len(passages), k)
         return passages

@@ -256,11 +256,11 @@ class CachedModel:
 
 def _rows(database: sqlite3.Connection, key: str, n: int) -> list[_Row]:
     """The samples 0, 1, ... kept without a gap, at most ``n``."""
-    found = database.execute(
+    rows = database.execute(
         "SELECT sample, call, completion FROM samples WHERE key = ? AND sample < ? ORDER BY sample",
         (key, n),
     ).fetchall()
-    return [(call, text) for at, (sample, call, text) in enumerate(found) if at == sample]
+    return [(call, text) for at, (sample, call, text) in enumerate(rows) if at == sample]
 
 
 def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation) -> None:

@@ -73,7 +73,7 @@ class EmbeddedReranker:
             raise UsageError("this EmbeddedReranker is closed; open it again")
         if not passages:
             return ()
-        scores = self._scores(query, [passage_text(each) for each in passages])
+        scores = self._scores(query, [passage_text(passage) for passage in passages])
         return best_reranked(passages, scores)
 
     def close(self) -> None:
@@ -94,10 +94,11 @@ class EmbeddedReranker:
         if isinstance(reply, dict) and "error" in reply:
             return self._shorter(query, texts, reply["error"])
         try:
-            found = {
-                int(each["index"]): float(each["relevance_score"]) for each in reply["results"]
+            scores = {
+                int(result["index"]): float(result["relevance_score"])
+                for result in reply["results"]
             }
-            return [found[place] for place in range(len(texts))]
+            return [scores[place] for place in range(len(texts))]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise BackendError(
                 f"the reranker {self.name!r} gave no score for every passage: {reply!r:.200}"

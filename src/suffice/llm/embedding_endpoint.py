@@ -194,8 +194,8 @@ def _unit(embeddings: list[Any], source: str) -> NDArray[np.float32]:
 
     kinds = {kind for row in embeddings if isinstance(row, list) for kind in map(type, row)}
     if not kinds <= _NUMBERS:  # numpy would read True as 1.0 and "1.5" as 1.5
-        found = ", ".join(sorted(kind.__name__ for kind in kinds - _NUMBERS))
-        raise BackendError(f"{source} sent vectors that are not numbers: they hold {found}")
+        others = ", ".join(sorted(kind.__name__ for kind in kinds - _NUMBERS))
+        raise BackendError(f"{source} sent vectors that are not numbers: they hold {others}")
     try:
         vectors = np.array(embeddings, dtype=np.float64)
     except (ValueError, TypeError, OverflowError) as error:

@@ -88,7 +88,7 @@ def read_facts(path: Path) -> GgufFacts:
     """
     if not path.is_file():
         raise UsageError(f"no model file {str(path)!r}; give the path of a GGUF file")
-    found: dict[str, float | str] = {}
+    entries: dict[str, float | str] = {}
     try:
         with (
             path.open("rb") as file,
@@ -107,7 +107,7 @@ def read_facts(path: Path) -> GgufFacts:
                 if value is not None and (
                     key in _WANTED or key.endswith((".context_length", ".pooling_type"))
                 ):
-                    found[key] = value
+                    entries[key] = value
     except (struct.error, KeyError, ValueError) as error:
         if isinstance(error, DataError):
             raise
@@ -116,11 +116,11 @@ def read_facts(path: Path) -> GgufFacts:
             "download or build it again",
             file=str(path),
         ) from error
-    lengths = [int(v) for k, v in found.items() if k.endswith(".context_length")]
+    lengths = [int(v) for k, v in entries.items() if k.endswith(".context_length")]
     return GgufFacts(
-        name=str(found.get("general.name", "")),
-        licence=str(found.get("general.license", "")),
-        has_chat_template=bool(found.get("tokenizer.chat_template")),
+        name=str(entries.get("general.name", "")),
+        licence=str(entries.get("general.license", "")),
+        has_chat_template=bool(entries.get("tokenizer.chat_template")),
         context_length=lengths[0] if lengths else None,
-        scores_pairs=_RANK in [v for k, v in found.items() if k.endswith(".pooling_type")],
+        scores_pairs=_RANK in [v for k, v in entries.items() if k.endswith(".pooling_type")],
     )

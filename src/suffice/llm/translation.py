@@ -73,7 +73,7 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
     status: int = error.status_code
     said = f"{url} answered {status}: {_message(error)}"
     words = f"{error} {error.body}".lower()
-    if status == 403 and any(each in words for each in _ABOUT_THE_RATE):
+    if status == 403 and any(phrase in words for phrase in _ABOUT_THE_RATE):
         return BackendError(f"{said}. Wait, lower concurrency, and run the same again")
     if status in (401, 403):
         return UsageError(
@@ -86,7 +86,7 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
             "that the URL is the base URL (it often ends in /v1)"
         )
     too_large = status == 413
-    if too_large or (status in (400, 422) and any(each in words for each in _ABOUT_THE_PROMPT)):
+    if too_large or (status in (400, 422) and any(phrase in words for phrase in _ABOUT_THE_PROMPT)):
         return BackendError(f"{said}. The server refuses this prompt; shorten it")
     if 400 <= status < 500 and status not in (402, 408, 409, 425, 429):
         return UsageError(

@@ -155,12 +155,12 @@ class CoverageMonitor(Monitor):
         fields = saved_fields(document, cls.kind, ("alpha", "n_calibration", "misses"))
         alpha, level = number(fields.get("alpha"), "alpha"), number(fields.get("level"), "level")
         n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
-        found = built(lambda: cls(alpha, n_calibration, level))
-        found._resume(fields, len(_WORSE))  # noqa: SLF001 - its own class
-        found._misses = whole(fields.get("misses"), "misses")  # noqa: SLF001
-        if found.misses > found.seen:
-            raise DataError(f"more than the {found.seen} answers seen", column="misses")
-        return found
+        monitor = built(lambda: cls(alpha, n_calibration, level))
+        monitor._resume(fields, len(_WORSE))  # noqa: SLF001 - its own class
+        monitor._misses = whole(fields.get("misses"), "misses")  # noqa: SLF001
+        if monitor.misses > monitor.seen:
+            raise DataError(f"more than the {monitor.seen} answers seen", column="misses")
+        return monitor
 
 
 class ExchangeabilityMonitor(Monitor):
@@ -205,7 +205,7 @@ class ExchangeabilityMonitor(Monitor):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
             raise UsageError(f"seed must be a whole number, found {seed!r}")
         self._seed = int(seed)
-        self._scores = sorted(_score(each) for each in calibration_scores)
+        self._scores = sorted(_score(score) for score in calibration_scores)
         self._n = len(self._scores)
         if self._n == 0:
             raise UsageError("needs at least one calibration score to compare with")
@@ -274,17 +274,17 @@ class ExchangeabilityMonitor(Monitor):
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise DataError(f"must be a whole number, found {seed!r}", column="seed")
         scores = scores_by_count(fields.get("values"), fields.get("counts"))
-        found = built(lambda: cls(scores, level, seed=seed))
-        found._resume(fields, 2 * len(_STAKES))  # noqa: SLF001 - its own class
-        found._n = whole(fields.get("n_calibration"), "n_calibration", 1)  # noqa: SLF001
-        if found.n_calibration + found.seen != len(scores):
+        monitor = built(lambda: cls(scores, level, seed=seed))
+        monitor._resume(fields, 2 * len(_STAKES))  # noqa: SLF001 - its own class
+        monitor._n = whole(fields.get("n_calibration"), "n_calibration", 1)  # noqa: SLF001
+        if monitor.n_calibration + monitor.seen != len(scores):
             raise DataError(
-                f"n_calibration and the answers seen are {found.n_calibration + found.seen}, the "
+                f"n_calibration and the answers seen are {monitor.n_calibration + monitor.seen}, the "
                 f"counts add up to {len(scores)}",
                 column="counts",
             )
-        found._undefined = whole(fields.get("undefined"), "undefined")  # noqa: SLF001
-        return found
+        monitor._undefined = whole(fields.get("undefined"), "undefined")  # noqa: SLF001
+        return monitor
 
 
 def scores_by_count(values: object, counts: object) -> list[float]:
@@ -302,10 +302,10 @@ def scores_by_count(values: object, counts: object) -> list[float]:
         raise DataError("values and counts must be lists of one length", column="counts")
     scores: list[float] = []
     total = 0
-    for each, count in zip(values, counts, strict=True):
-        value = math.nan if each is None else number(each, "values")
-        if each is not None and not math.isfinite(value):
-            raise DataError(f"must be finite or null, found {each!r}", column="values")
+    for stated, count in zip(values, counts, strict=True):
+        value = math.nan if stated is None else number(stated, "values")
+        if stated is not None and not math.isfinite(value):
+            raise DataError(f"must be finite or null, found {stated!r}", column="values")
         total += whole(count, "counts", 1)
         if total > _MOST_SCORES:
             raise DataError(f"add up to more than {_MOST_SCORES} scores", column="counts")

@@ -108,7 +108,7 @@ def _coverage(document: Mapping[str, Any], grading: Grading) -> tuple[bool | Non
             f"{_shown(held)}; or state covered",
             column="answer_set",
         )
-    if any(grading.match(each, gold) for each in _members(held.get("answers"))):
+    if any(grading.match(member, gold) for member in _members(held.get("answers"))):
         return True, False
     cannot_answer = held.get("cannot_answer")
     if not isinstance(cannot_answer, bool):
@@ -119,7 +119,7 @@ def _coverage(document: Mapping[str, Any], grading: Grading) -> tuple[bool | Non
     samples = document.get("samples")
     if samples is None:
         return (None, True) if cannot_answer or not grading.shows_all else (False, False)
-    if any(grading.match(each, gold) for each in _samples(samples)):
+    if any(grading.match(sample, gold) for sample in _samples(samples)):
         return (False, False) if grading.shows_all else (None, True)
     return cannot_answer, False
 
@@ -129,19 +129,20 @@ def _members(answers: object) -> list[str]:
     if not isinstance(answers, list):
         raise DataError(f"must be a list, found {_shown(answers)}", column=column)
     return _texts(
-        [each.get("answer") if isinstance(each, Mapping) else each for each in answers], column
+        [answer.get("answer") if isinstance(answer, Mapping) else answer for answer in answers],
+        column,
     )
 
 
 def _samples(samples: object) -> list[str]:
     """All rounds' samples, given as one list or one list a round."""
-    if isinstance(samples, list) and any(isinstance(each, list) for each in samples):
-        return [text for each in samples for text in _texts(each, "samples")]
+    if isinstance(samples, list) and any(isinstance(sample, list) for sample in samples):
+        return [text for sample in samples for text in _texts(sample, "samples")]
     return _texts(samples, "samples")
 
 
 def _texts(values: object, column: str) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+    if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
         raise DataError(f"must be a list of texts, found {_shown(values)}", column=column)
     return values
 
@@ -155,15 +156,15 @@ def _first_round(reasons: object) -> Mapping[str, float] | None:
         raise DataError(
             f"must be a list of objects with values, found {_shown(reasons)}", column="reasons"
         )
-    return {name: _defined(each, f"reasons[0].values.{name}") for name, each in values.items()}
+    return {name: _defined(value, f"reasons[0].values.{name}") for name, value in values.items()}
 
 
 def _defined(value: object, column: str) -> float:
     """A finite number; NaN where null."""
-    found = math.nan if value is None else number(value, column)
-    if math.isinf(found):
+    figure = math.nan if value is None else number(value, column)
+    if math.isinf(figure):
         raise DataError(f"must be finite or null, found {_shown(value)}", column=column)
-    return found
+    return figure
 
 
 class Arrivals:

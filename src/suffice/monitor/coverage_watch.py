@@ -59,8 +59,8 @@ class Promise:
 
     def score(self, arrived: Arrived) -> float | None:
         """The answer's score at round 1 as calibrated on; NaN: undefined; ``None``: not told."""
-        found = arrived.score if arrived.first_round is None else self._scored(arrived.first_round)
-        return None if found is None else round(found, _DECIMALS)
+        score = arrived.score if arrived.first_round is None else self._scored(arrived.first_round)
+        return None if score is None else round(score, _DECIMALS)
 
     def _scored(self, values: Mapping[str, float]) -> float | None:
         entropy = values.get("normalized_entropy")
@@ -74,7 +74,7 @@ class Promise:
     @property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits over all of it."""
-        scores = ["undefined" if math.isnan(each) else each for each in self.first_round_scores]
+        scores = ["undefined" if math.isnan(score) else score for score in self.first_round_scores]
         graded = [self.grading.match.f1, self.grading.shows_all]
         parts = [self.alpha, self.n_calibration, scores, self.stop_on, self.penalty]
         parts += [*graded, self.policy]
@@ -121,7 +121,7 @@ def _first_round_scores(stored: object, n: int) -> tuple[float, ...]:
             f"add up to {len(scores)}, more than the {n} calibration questions", column="counts"
         )
     undefined = n - len(scores)
-    rounded = [round(each, _DECIMALS) for each in scores]
+    rounded = [round(score, _DECIMALS) for score in scores]
     return (*rounded, *(scores_by_count([None], [undefined]) if undefined else ()))
 
 
@@ -207,7 +207,7 @@ class Watched(Tabular):
     @property
     def alarmed(self) -> bool:
         """Whether any monitor raised an alarm."""
-        return any(each.alarmed_at is not None for each in self.monitors)
+        return any(monitor.alarmed_at is not None for monitor in self.monitors)
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
@@ -236,15 +236,15 @@ class Watched(Tabular):
         )
         rows: list[list[Value]] = [
             [
-                *(each.kind, each.taken, each.capital, each.p_value),
+                *(monitor.kind, monitor.taken, monitor.capital, monitor.p_value),
                 Cell(None, "no")
-                if each.alarmed_at is None
-                else Cell(each.alarmed_at_answer, f"at answer {each.alarmed_at_answer}"),
+                if monitor.alarmed_at is None
+                else Cell(monitor.alarmed_at_answer, f"at answer {monitor.alarmed_at_answer}"),
             ]
-            for each in self.monitors
+            for monitor in self.monitors
         ]
-        notes = [said for each in self.monitors if (said := each.in_words)]
-        if not any(each.kind == "exchangeability" for each in self.monitors):
+        notes = [said for monitor in self.monitors if (said := monitor.in_words)]
+        if not any(monitor.kind == "exchangeability" for monitor in self.monitors):
             notes.append(
                 "The policy file holds no first-round scores: without labels nothing is seen."
             )
@@ -309,7 +309,9 @@ class Watch:
         if score is not None and self._exchangeability is not None:
             self._exchangeability.update(score)
         raised = tuple(
-            each.kind for each in self._monitors if each.alarmed and each.kind not in self._alarms
+            monitor.kind
+            for monitor in self._monitors
+            if monitor.alarmed and monitor.kind not in self._alarms
         )
         self._alarms |= dict.fromkeys(raised, self._counts["answers"])
         return raised
@@ -332,15 +334,15 @@ class Watch:
             settings=self._settings,
             monitors=tuple(
                 WatchedMonitor(
-                    kind=each.kind,
-                    taken=each.seen,
-                    capital=each.capital,
-                    p_value=each.p_value,
-                    alarmed_at=each.alarmed_at,
-                    alarmed_at_answer=self._alarms.get(each.kind),
-                    limit=each.limit if isinstance(each, CoverageMonitor) else None,
+                    kind=monitor.kind,
+                    taken=monitor.seen,
+                    capital=monitor.capital,
+                    p_value=monitor.p_value,
+                    alarmed_at=monitor.alarmed_at,
+                    alarmed_at_answer=self._alarms.get(monitor.kind),
+                    limit=monitor.limit if isinstance(monitor, CoverageMonitor) else None,
                 )
-                for each in self._monitors
+                for monitor in self._monitors
             ),
             **self._counts,
         )
@@ -354,7 +356,7 @@ class Watch:
             "seed": self._settings.seed,
             **self._counts,
             "alarms": dict(self._alarms),
-            "monitors": [each.to_json() for each in self._monitors],
+            "monitors": [monitor.to_json() for monitor in self._monitors],
         }
 
     def resumed(self, state: object) -> Watch:
@@ -365,9 +367,9 @@ class Watch:
         DataError
             When the state is malformed, or that of another policy, level or seed.
         """
-        found = Watch(self._promise, self._settings)
-        found._go_on(self._checked(state))
-        return found
+        resumed = Watch(self._promise, self._settings)
+        resumed._go_on(self._checked(state))
+        return resumed
 
     def _checked(self, state: object) -> Mapping[str, Any]:
         own = ("suffice_watch", "promise", "level", "seed", *_COUNTS, "alarms", "monitors")
@@ -399,9 +401,9 @@ class Watch:
         self._coverage = CoverageMonitor.from_json(saved[0])
         if self._exchangeability is not None:
             self._exchangeability = ExchangeabilityMonitor.from_json(saved[1])
-        for each in self._monitors:
-            if each.alarmed != (each.kind in self._alarms):
-                raise DataError(f"does not agree with the {each.kind} monitor", column="alarms")
+        for monitor in self._monitors:
+            if monitor.alarmed != (monitor.kind in self._alarms):
+                raise DataError(f"does not agree with the {monitor.kind} monitor", column="alarms")
         if (self._coverage.seen, self._coverage.misses) != (
             self._counts["labelled"],
             self._counts["misses"],
@@ -419,7 +421,7 @@ def watch(
     UsageError, DataError
         When the policy promises no coverage or does not say on what; see :func:`promise_of`.
     """
-    found = Watch(promise_of(policy), settings)
-    for each in answers:
-        found.take(each)
-    return found.result()
+    watching = Watch(promise_of(policy), settings)
+    for arrived in answers:
+        watching.take(arrived)
+    return watching.result()

@@ -77,11 +77,11 @@ def reranker_name(path: str) -> str:
         return path
     files = sorted(place.rglob("*")) if place.is_dir() else [place]
     digest = hashlib.sha256()
-    for each in files:
-        if each.is_file() and each.suffix in _RERANKER_FILES:
-            with each.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").digest()
-            digest.update(f"{each.relative_to(place).as_posix()}:".encode() + found)
+    for member in files:
+        if member.is_file() and member.suffix in _RERANKER_FILES:
+            with member.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").digest()
+            digest.update(f"{member.relative_to(place).as_posix()}:".encode() + content)
     return f"{place.resolve().name}:{digest.hexdigest()[:16]}"
 
 

@@ -75,10 +75,10 @@ def fields_as_json(value: Any) -> dict[str, Any]:
     {'share_of_resamples': 0.5}
     """
     document: dict[str, Any] = {}
-    for each in fields(value):
-        name = each.metadata.get("json", each.name)
-        inner = getattr(value, each.name)
-        if name is not None and (inner is not None or each.metadata.get("json_none", True)):
+    for attribute in fields(value):
+        name = attribute.metadata.get("json", attribute.name)
+        inner = getattr(value, attribute.name)
+        if name is not None and (inner is not None or attribute.metadata.get("json_none", True)):
             document[name] = as_json(inner)
     return document
 

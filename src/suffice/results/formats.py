@@ -93,35 +93,24 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def estimated(found: Measured | None, *, sign: bool = False) -> str:
+def estimated(figure: Measured | None, *, sign: bool = False) -> str:
     """An estimate with its interval, two decimals; ``sign``: as a difference.
 
     >>> from suffice.numbers.intervals.estimate import Estimate
     >>> estimated(Estimate(estimate=0.71, low=0.65, high=0.78)), estimated(Estimate(estimate=0.5))
     ('0.71 [0.65, 0.78]', '0.50 [-]')
     """
-    if found is None or found.estimate is None:
+    if figure is None or figure.estimate is None:
         return UNKNOWN
-    value = f"{found.estimate:+z.2f}" if sign else f"{found.estimate:z.2f}"
-    if found.low is None or found.high is None:
+    value = f"{figure.estimate:+z.2f}" if sign else f"{figure.estimate:z.2f}"
+    if figure.low is None or figure.high is None:
         return f"{value} [{UNKNOWN}]"
-    return f"{value} [{found.low:z.2f}, {found.high:z.2f}]"
+    return f"{value} [{figure.low:z.2f}, {figure.high:z.2f}]"
 
 
 def fraction(value: float | None, digits: int = 4) -> str:
     """A score that is not read in percent, as it is."""
     return UNKNOWN if value is None else f"{value:z.{digits}f}"
-
-
-def fractions(interval: Measured, *, sign: bool = False) -> str:
-    """Such a score with its interval; ``sign``: as a difference.
-
-    >>> from suffice.numbers.intervals.bootstrap import Interval
-    >>> fractions(Interval(estimate=0.2, low=0.15, high=0.25))
-    '0.2000 [0.1500, 0.2500]'
-    """
-    value = f"{interval.estimate:+z.4f}" if sign else fraction(interval.estimate)
-    return f"{value} [{fraction(interval.low)}, {fraction(interval.high)}]"
 
 
 def p_value(value: float | None) -> str:

@@ -29,7 +29,7 @@ def visible(text: str) -> str:
     >>> visible("abc\u202edef")
     'abc[U+202E]def'
     """
-    return _INVISIBLE.sub(lambda found: f"[U+{ord(found.group()):04X}]", text.replace("\r\n", "\n"))
+    return _INVISIBLE.sub(lambda match: f"[U+{ord(match.group()):04X}]", text.replace("\r\n", "\n"))
 
 
 def shorten(text: str, most: int, ellipsis: str = "…") -> str:
@@ -83,8 +83,8 @@ def element(name: str, /, *children: object, **attributes: object) -> Html:
     return Html(f"<{' '.join(opened)}>{join(children)}</{name}>")
 
 
-def _as_json_escape(found: re.Match[str]) -> str:
-    return f"\\u{ord(found.group()):04x}"
+def _as_json_escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match.group()):04x}"
 
 
 def json_for_script(value: object) -> Html:
@@ -102,12 +102,12 @@ def data_table(
         further = "name" if 0 < number < names else None
         return element("th", content, scope=scope, class_=further)
 
-    header = element("tr", *(cell(number, each, "col") for number, each in enumerate(head)))
+    header = element("tr", *(cell(number, content, "col") for number, content in enumerate(head)))
     body = join(
         element(
             "tr",
-            *(cell(number, each, "row") for number, each in enumerate(row[:names])),
-            *(element("td", each) for each in row[names:]),
+            *(cell(number, content, "row") for number, content in enumerate(row[:names])),
+            *(element("td", content) for content in row[names:]),
         )
         for row in rows
     )

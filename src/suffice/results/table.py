@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Real
 from textwrap import wrap
 from typing import Any, Literal
@@ -16,14 +16,14 @@ from unicodedata import combining, east_asian_width
 
 from suffice._optional import require
 from suffice.errors import InternalError
-from suffice.results.formats import UNKNOWN, Measured, amount
+from suffice.results.formats import UNKNOWN, Measured, amount, p_value
 from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
 WIDTH = 100
 _NARROWEST = 20
 _LEAST_WRAPPED = 16  # letters a line that a wrapped text keeps
 
-Kind = Literal["text", "count", "number", "significant", "percent", "points"]
+Kind = Literal["text", "count", "number", "significant", "percent", "points", "p_value"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,13 @@ class Column:
     kind
         ``text``; ``count``: no decimals; ``number``: ``digits`` decimals, or two and more for small
         figures; ``significant``: ``digits`` significant ones (6); ``percent``: a share of 1, shown
-        times 100; ``points``: a difference of shares, shown times 100 with its sign.
+        times 100; ``points``: a difference of shares, shown times 100 with its sign; ``p_value``: tiny
+        ones as a bound.
     head
         What stands above it; the name if left out. ``\n`` breaks the line.
     interval
         Its cells have an ``estimate`` between ``low`` and ``high``; as data these are three columns,
-        ``name``, ``name_low`` and ``name_high``.
+        ``name``, ``name_low`` and ``name_high``. HTML shows the interval of any cell that has one.
     signed
         Whether a ``number`` shows its plus.
     most
@@ -54,6 +55,8 @@ class Column:
         a terminal is wide. For the last column.
     drop
         Those of the highest go first where a line is too short, and are named below; 0: never.
+    in_text
+        Whether text has it; all other forms do.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Column:
     once: bool = False
     whole: bool = False
     drop: int = 0
+    in_text: bool = True
 
     @property
     def heading(self) -> str:
@@ -87,6 +91,7 @@ class Cell:
 
 Plain = str | float | None
 Value = Plain | Measured | Cell
+Dress = Callable[[int, str], object]  # of the row's number and what would stand in its cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,18 +159,21 @@ class Table:
         ]
         return "\n\n".join("\n".join(block) for block in blocks if block)
 
-    def html(self) -> Html:
-        """The table with its caption, in a region that scrolls, then its notes; all escaped."""
+    def html(self, dressed: Mapping[str, Dress] | None = None) -> Html:
+        """The table with its caption, in a region that scrolls, then its notes; all escaped.
+
+        Intervals are small, words in place of a figure a tag, texts to copy are code. ``dressed``: by a
+        column's name, what stands in its cells instead, such as a coloured mark beside the name. Columns
+        that are empty throughout are not shown.
+        """
         notes = [element("p", note, class_="note") for note in self.notes]
         if not self.columns:
             return join([element("p", self.title, class_="note") if self.title else "", *notes])
-        head = [_broken(column.heading, Html("<br>")) for column in self.columns]
-        return join(
-            [
-                data_table(self.title or self.name, head, self.shown(), names=max(1, self.names)),
-                *notes,
-            ]
-        )
+        shown = list(_dressed_columns(self, dressed or {}))
+        head = [_broken(column.heading, Html("<br>")) for column, _ in shown]
+        rows = zip(*(cells for _, cells in shown), strict=True)
+        names = max(1, sum(column in self.columns[: self.names] for column, _ in shown))
+        return join([data_table(self.title or self.name, head, rows, names=names), *notes])
 
     def markdown(self) -> str:
         """A heading, the title, a table of GitHub's Markdown, the notes."""
@@ -209,15 +217,30 @@ class Table:
             for row in self.rows
         ]
 
+    # --- a part of it, to stand where more is said around it ---------------------------------------
+    def headed(self, title: str, heads: Mapping[str, str] | None = None) -> Table:
+        """The same under another title, without notes; columns of these names under these heads."""
+        known = heads or {}
+        columns = [
+            replace(column, head=known.get(column.name, column.head)) for column in self.columns
+        ]
+        return replace(self, title=title, columns=columns, notes=())
+
+    def picked(self, *names: str) -> Table:
+        """These columns alone, in this order; the first ones say what a row is about, as they did."""
+        at = [[column.name for column in self.columns].index(name) for name in names]
+        rows = [[row[number] for number in at] for row in self.rows]
+        return replace(self, columns=[self.columns[number] for number in at], rows=rows)
+
     # --- for programs -----------------------------------------------------------------------------
     def data(self) -> dict[str, list[Plain]]:
         """Unrounded values by column, unknown ones ``None``; an interval is three columns."""
-        found: dict[str, list[Plain]] = {}
+        by_key: dict[str, list[Plain]] = {}
         for number, column in enumerate(self.columns):
             cells = [_parts(column, row[number]) for row in self.rows]
             for part, key in enumerate(_keys(column)):
-                found[key] = [values[part] for values in cells]
-        return found
+                by_key[key] = [values[part] for values in cells]
+        return by_key
 
     def csv(self) -> str:
         """Unrounded values as CSV (RFC 4180 with line feeds); unknown ones are empty."""
@@ -282,20 +305,26 @@ def _known(value: Any) -> float | None:
 
 
 def _shown(column: Column, value: Value) -> str:
+    figure, ends = _in_two(column, value)
+    return f"{figure} {ends}" if ends and column.interval else figure
+
+
+def _in_two(column: Column, value: Value) -> tuple[str, str]:
+    """A cell as it reads, and the ends of its interval in brackets (empty: it has none)."""
     if isinstance(value, Cell):
-        return visible(value.shown)
+        return visible(value.shown), ""
     if column.kind == "text":
-        return "" if value is None else visible(str(value))
+        return "" if value is None else visible(str(value)), ""
     figure, low, high = _measured(value)
     if figure is None:
-        return UNKNOWN
+        return UNKNOWN, ""
     sign = "+" if column.signed or column.kind == "points" else ""
     text = _figure(column, figure, sign)
-    if not column.interval or isinstance(value, Real):
-        return text
+    if isinstance(value, Real):
+        return text, ""
     if low is None or high is None:
-        return f"{text} [{UNKNOWN}]"
-    return f"{text} [{_figure(column, low)}, {_figure(column, high)}]"
+        return text, f"[{UNKNOWN}]"
+    return text, f"[{_figure(column, low)}, {_figure(column, high)}]"
 
 
 def _figure(column: Column, value: float, sign: str = "") -> str:
@@ -307,6 +336,8 @@ def _figure(column: Column, value: float, sign: str = "") -> str:
             return f"{value:{sign}z,.0f}"
         case "significant":
             return f"{value:{sign}.{6 if digits is None else digits}g}"
+        case "p_value":
+            return p_value(value)
         case "percent" | "points":
             return f"{100 * value:{sign}z.{1 if digits is None else digits}f}"
         case _:
@@ -355,6 +386,7 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
     """The lines of the table, and those that say shortened names in full."""
     if not table.columns:
         return [], []
+    table = table.picked(*(column.name for column in table.columns if column.in_text))
     grid = [[cell.replace("\n", " ") for cell in row] for row in table.shown()]
     columns, full = [], []
     for number, column in enumerate(table.columns):
@@ -395,8 +427,8 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
 def _kept(columns: list[_Shown], width: int) -> list[_Shown]:
     """The columns without those that may be left out and have no room."""
     kept = list(columns)
-    while _total(kept, 1) > width and any(each.column.drop for each in kept):
-        kept.remove(max(kept, key=lambda each: each.column.drop))
+    while _total(kept, 1) > width and any(column.column.drop for column in kept):
+        kept.remove(max(kept, key=lambda column: column.column.drop))
     return kept
 
 
@@ -467,6 +499,31 @@ def _stacked(
                 yield from (f"  {line}" for line in lines)
 
 
+# --- HTML -------------------------------------------------------------------------------------------
+def _dressed_columns(
+    table: Table, dressed: Mapping[str, Dress]
+) -> Iterator[tuple[Column, list[object]]]:
+    """The columns that are not empty throughout, with their cells as markup or as text to escape."""
+    for at, column in enumerate(table.columns):
+        cells = [_cell_in_html(column, row[at]) for row in table.rows]
+        if at and cells and not any(cells):
+            continue
+        dress = dressed.get(column.name)
+        yield (
+            column,
+            [cell if dress is None else dress(number, cell) for number, cell in enumerate(cells)],
+        )
+
+
+def _cell_in_html(column: Column, value: Value) -> str:
+    shown, ends = _in_two(column, value)
+    if ends:
+        return join([shown, " ", element("small", ends)])
+    if isinstance(value, Cell) and column.kind != "text" and shown.startswith("("):
+        return element("span", shown.strip("()"), class_="tag")
+    return element("code", shown) if column.whole and shown else shown
+
+
 # --- other forms ------------------------------------------------------------------------------------
 def _broken(text: str, line_break: str) -> Html:
     first, *rest = text.split("\n")
@@ -478,7 +535,7 @@ _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")
 
 def _markdown(text: str) -> str:
     escaped = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    escaped = _MARKDOWN.sub(lambda found: f"\\{found.group()}", escaped)
+    escaped = _MARKDOWN.sub(lambda match: f"\\{match.group()}", escaped)
     return "<br>".join(line.strip() for line in escaped.split("\n"))
 
 

@@ -34,16 +34,16 @@ class Tabular:
         UsageError
             When there is none of that name.
         """
-        found = [each for each in self.tables() if each.columns]
-        for each in found:
-            if name in (None, each.name):
-                return each
-        names = ", ".join(repr(each.name) for each in found)
+        tables = [table for table in self.tables() if table.columns]
+        for table in tables:
+            if name in (None, table.name):
+                return table
+        names = ", ".join(repr(table.name) for table in tables)
         raise UsageError(f"there is no table {name!r}; there are {names or 'none'}")
 
     def text(self, width: int | None = WIDTH) -> str:
         """Every table as text, in lines of at most ``width``; without a final line feed."""
-        return "\n\n".join(text for each in self.tables() if (text := each.text(width)))
+        return "\n\n".join(text for table in self.tables() if (text := table.text(width)))
 
     def to_json(self) -> dict[str, Any]:
         """The result as strict JSON, null where undefined."""
@@ -58,12 +58,12 @@ class Tabular:
         return self.table(table).to_polars()
 
     def __repr__(self) -> str:
-        held = (f"{each.name} ({len(each.rows)})" for each in self.tables() if each.columns)
+        held = (f"{table.name} ({len(table.rows)})" for table in self.tables() if table.columns)
         return f"<{type(self).__name__}: {', '.join(held)}>"
 
     def _repr_html_(self) -> Html:
         """What a notebook shows."""
-        return join(_first_rows(each).html() for each in self.tables())
+        return join(_first_rows(table).html() for table in self.tables())
 
 
 def _first_rows(table: Table) -> Table:

@@ -117,21 +117,21 @@ class HybridRetriever:
         pool: dict[str, Passage] = {}
         depth, lowest = self._candidates, float("inf")
         while True:
-            found = [each.retrieve(query, depth) for each in self._retrievers]
-            for passage in self._fused(found):
+            rankings = [retriever.retrieve(query, depth) for retriever in self._retrievers]
+            for passage in self._fused(rankings):
                 if passage.id not in pool:
                     lowest = min(lowest, passage.score or 0.0)
                     pool[passage.id] = replace(passage, score=lowest)
-            if not self._deepen or len(pool) >= k or max(map(len, found)) < depth:
+            if not self._deepen or len(pool) >= k or max(map(len, rankings)) < depth:
                 return tuple(islice(pool.values(), k))
             depth *= 2
 
-    def _fused(self, found: Sequence[Sequence[Passage]]) -> Iterator[Passage]:
+    def _fused(self, rankings: Sequence[Sequence[Passage]]) -> Iterator[Passage]:
         first: dict[str, Passage] = {}
-        for ranking in found:
+        for ranking in rankings:
             for passage in ranking:
                 first.setdefault(passage.id, passage)
-        names = [[passage.id for passage in ranking] for ranking in found]
+        names = [[passage.id for passage in ranking] for ranking in rankings]
         for name, score in reciprocal_rank_fusion(names, k=self._k):
             yield replace(first[name], score=score)
 

@@ -114,7 +114,7 @@ def _files(root: Path, skipped: list[SkippedFile]) -> Iterator[tuple[Path, str]]
     if root.is_file():
         yield root, _name(root, root)
         return
-    found: list[Path] = []
+    paths: list[Path] = []
     for folder, folders, files in os.walk(
         root, onerror=lambda error: _unreadable(error, root, skipped)
     ):
@@ -124,8 +124,8 @@ def _files(root: Path, skipped: list[SkippedFile]) -> Iterator[tuple[Path, str]]
                 folders.remove(name)
                 reason = "hidden" if name.startswith(".") else "linked folder"
                 skipped.append(SkippedFile(path=_name(place / name, root), reason=reason))
-        found.extend(place / name for name in files)
-    for file in sorted(found, key=lambda file: file.relative_to(root).parts):
+        paths.extend(place / name for name in files)
+    for file in sorted(paths, key=lambda file: file.relative_to(root).parts):
         name = _name(file, root)
         if file.name.startswith("."):
             skipped.append(SkippedFile(path=name, reason="hidden"))
@@ -178,15 +178,15 @@ def _row(line: str, file: Path, row: int, default_id: str) -> Passage:
         raise DataError(f"found {type(value).__name__}; {wanted}", file=str(file), row=row)
     fields: dict[str, str] = {}
     for column, default in (("id", default_id), ("title", ""), ("text", None)):
-        found = value.get(column)
-        if found is None:  # many writers state an absent value as null
-            found = default
-        if column == "id" and isinstance(found, int) and not isinstance(found, bool):
-            found = str(found)
-        if not isinstance(found, str):
-            what = "nothing" if found is None else repr(found)
+        cell = value.get(column)
+        if cell is None:  # many writers state an absent value as null
+            cell = default
+        if column == "id" and isinstance(cell, int) and not isinstance(cell, bool):
+            cell = str(cell)
+        if not isinstance(cell, str):
+            what = "nothing" if cell is None else repr(cell)
             raise DataError(f"found {what:.60}; {wanted}", file=str(file), row=row, column=column)
-        fields[column] = found
+        fields[column] = cell
     return Passage(id=fields["id"], title=fields["title"], text=fields["text"])
 
 

@@ -116,11 +116,11 @@ def prepare_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(f"{folder} may not be written")
-        names = sorted(each.name for each in folder.iterdir())
+        names = sorted(entry.name for entry in folder.iterdir())
         ours = _holds_ours(folder)
     except OSError as error:
         raise _unusable(folder, error) from error
-    others = [each for each in names if not (_DATA.fullmatch(each) or each == f"{_HEADER}.tmp")]
+    others = [name for name in names if not (_DATA.fullmatch(name) or name == f"{_HEADER}.tmp")]
     if others and not ours:
         more = ", ..." if len(others) > _SHOWN else ""
         raise UsageError(
@@ -156,9 +156,9 @@ def _holds_ours(folder: Path) -> bool:
 def _data_folders(folder: Path) -> list[Path]:
     """What saves of ours made, killed ones too; links are not ours."""
     return [
-        each
-        for each in folder.iterdir()
-        if _DATA.fullmatch(each.name) and each.is_dir() and not each.is_symlink()
+        entry
+        for entry in folder.iterdir()
+        if _DATA.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink()
     ]
 
 
@@ -267,10 +267,10 @@ def _read_header(path: Path, kind: str) -> _Header:
             "update suffice or build the index again",
             file=str(path),
         )
-    found = header.get("kind", _FIRST_KIND if schema == _UNSUMMED else None)
-    if found != kind:
+    stated = header.get("kind", _FIRST_KIND if schema == _UNSUMMED else None)
+    if stated != kind:
         raise DataError(
-            f"holds an index of kind {found!r:.60}, not {kind!r}; name another folder or build it "
+            f"holds an index of kind {stated!r:.60}, not {kind!r}; name another folder or build it "
             "again",
             file=str(path),
             column="kind",

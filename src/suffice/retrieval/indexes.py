@@ -138,8 +138,8 @@ class IndexMaker:
         place = folder.resolve()  # "." has no name
         index = self.build(kind, passages, place.with_name(f"{place.name}.work-{digest}"))
         index.save(folder)
-        for each in place.parent.glob(f"{glob.escape(place.name)}.work-*"):
-            shutil.rmtree(each, ignore_errors=True)
+        for leftover in place.parent.glob(f"{glob.escape(place.name)}.work-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         return index
 
     def _needed_encoder(self) -> Encoder:

@@ -61,12 +61,12 @@ def corpus_changes(indexed: Sequence[Passage], wanted: Sequence[Passage]) -> str
         "removed": [name for name in before if name not in now],
         "changed": [name for name in now if name in before and now[name] != before[name]],
     }
-    found = [f"{len(names)} {what} ({_listed(names)})" for what, names in groups.items() if names]
-    return ", ".join(found) if found else "the same passages in another order"
+    changes = [f"{len(names)} {what} ({_listed(names)})" for what, names in groups.items() if names]
+    return ", ".join(changes) if changes else "the same passages in another order"
 
 
 def _texts(passages: Sequence[Passage]) -> Mapping[str, tuple[str, str | None]]:
-    return {each.id: (each.title, each.text) for each in passages}
+    return {passage.id: (passage.title, passage.text) for passage in passages}
 
 
 def _listed(names: Sequence[str]) -> str:

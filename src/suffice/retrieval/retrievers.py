@@ -120,11 +120,11 @@ def pooled_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
     Data sets name paragraphs by title, and the same title may carry two texts. Where some passage is
     called ``id~2`` already, the next free number is taken.
     """
-    given = [each for group in groups for each in group]
-    taken = {each.id for each in given}
+    passages = [passage for group in groups for passage in group]
+    taken = {passage.id for passage in passages}
     texts: dict[str, set[str | None]] = {}
     pooled: list[Passage] = []
-    for passage in given:
+    for passage in passages:
         seen = texts.setdefault(passage.id, set())
         if passage.text in seen:
             continue

@@ -169,9 +169,9 @@ class FailureFile:
 
     def clear(self, keys: Iterable[tuple[Any, ...]]) -> None:
         """Forget those that were finished after all."""
-        known = [each for each in keys if each in self._lines]
-        for each in known:
-            del self._lines[each]
+        known = [key for key in keys if key in self._lines]
+        for key in known:
+            del self._lines[key]
         if known:
             self._write()
 

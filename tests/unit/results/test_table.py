@@ -9,10 +9,12 @@ from unicodedata import combining, east_asian_width
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.errors import InternalError, MissingExtra
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.estimate import Estimate
+from suffice.results.markup import join
 from suffice.results.table import Cell, Column, Kind, Table, Value
 
 HOSTILE = 'a|b "c"\n<script>alert(1)</script> \\cmd{x}_y 100% & #1 ~^ é 漢 \u202e=1+1'
@@ -264,6 +266,66 @@ def test_hostile_text_in_latex() -> None:
     assert "\n{[}x{]} {*}y & $-$2 \\\\\n" in text
 
 
+def test_html_has_intervals_in_small_words_as_tags_and_texts_to_copy_as_code() -> None:
+    table = Table(
+        name="rules",
+        columns=(
+            Column(name="rule", whole=True),
+            Column(name="f1", kind="percent"),
+            Column(name="delta", kind="points", interval=True),
+            Column(name="kept", kind="percent"),
+        ),
+        rows=(
+            (
+                "round >= 2",
+                Interval(estimate=0.5, low=0.4, high=0.6),
+                Cell(None, "(baseline)"),
+                Cell(None, ""),
+            ),
+        ),
+    )
+    cells = (
+        '<th scope="row"><code>round &gt;= 2</code></th><td>50.0 <small>[40.0, 60.0]</small></td>'
+        '<td><span class="tag">baseline</span></td></tr>'
+    )
+    assert cells in table.html()
+    assert "kept" not in table.html()
+    assert "[40" not in table.text()
+    assert table.data()["f1"] == [0.5]
+
+
+def test_html_is_dressed_by_column_and_row() -> None:
+    marks = ("A", "<b>")
+    table = policies().picked("policy", "f1")
+    first = replace(table, rows=table.rows[:2])
+    html = first.html({"policy": lambda number, shown: join([marks[number], ": ", shown])})
+    assert '<th scope="row">A: fixed-1</th>' in html
+    assert '<th scope="row">&lt;b&gt;: ' in html
+
+
+def test_a_table_under_other_heads_and_some_of_its_columns() -> None:
+    table = policies().headed("Tokens", {"tokens": "read"}).picked("tokens", "policy")
+    assert (table.title, table.notes) == ("Tokens", ())
+    assert [column.heading for column in table.columns] == ["read", "policy"]
+    assert [row[0] for row in table.rows] == policies().picked("tokens").data()["tokens"]
+
+
+def test_a_column_outside_text_is_in_every_other_form() -> None:
+    table = policies()
+    hidden = replace(
+        table, columns=[replace(column, in_text=column.name != "f1") for column in table.columns]
+    )
+    assert "41.5" not in hidden.text(None) + hidden.text(20)
+    assert "41.5" in hidden.html()
+    assert hidden.csv() == table.csv()
+
+
+def test_p_values_are_bounded_where_tiny() -> None:
+    column = Column(name="p", kind="p_value")
+    table = Table(name="tests", columns=(column,), rows=((1e-9,), (0.0312,), (None,)))
+    assert table.shown() == [["< 0.0001"], ["0.031"], ["-"]]
+
+
 def test_hostile_text_in_html() -> None:
     text = hostile().html()
     assert "<script" not in text
@@ -354,7 +416,7 @@ def cells(text: str) -> int:
     return sum(1 + (east_asian_width(c) in "WF") - bool(combining(c)) for c in text)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(tables(), st.integers(20, 200))
 def test_every_form_of_every_table(table: Table, width: int) -> None:
     assert max(map(cells, table.text(width).split("\n"))) <= width

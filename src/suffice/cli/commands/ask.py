@@ -92,7 +92,7 @@ def _default_rules() -> str:
 
 
 def _add_loop(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("loop")
+    group = parser.add_argument_group("loop (what is not given is as the policy needs it)")
     add_pipeline(group, "budgeted for ab-rag, else cumulative")
     decided = {name for loop in LOOPS.values() for name in loop.writing(())}
     add_shared_options(group, LOOPS, without={"rounds", "samples", "closed_book", *decided})
@@ -185,10 +185,10 @@ def _retriever(
     return corpus_retriever(passages, retrieval, make, folder, renew=arguments.reindex)
 
 
-def _print_set(found: AnswerSet) -> None:
-    for each in found.answers:
-        print(f"  {each.confidence:.2f}  {each.answer} (round {each.round})")
-    if found.cannot_answer:
+def _print_set(answer_set: AnswerSet) -> None:
+    for answer in answer_set.answers:
+        print(f"  {answer.confidence:.2f}  {answer.answer} (round {answer.round})")
+    if answer_set.cannot_answer:
         print("  or none of these: the policy did not stop the loop early")
 
 
@@ -210,5 +210,5 @@ def _print(answered: Answered, decline_below: float | None) -> None:
         print(f"cost {answered.usd:.6f} USD")
     print("evidence:")
     for finished in answered.rounds:
-        for each in finished.passages or ():
-            print(f"  {each.id}  {each.title}")
+        for passage in finished.passages or ():
+            print(f"  {passage.id}  {passage.title}")

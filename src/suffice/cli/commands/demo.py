@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"    {summary.failed} questions failed and are left out; run again to retry them")
     recorded = read_traces(out / "traces")
     # an earlier run may have recorded more
-    traces = recorded.only_questions(each.question.id for each in examples)
+    traces = recorded.only_questions(example.question.id for example in examples)
     say("2/4 calibrating TASR on the tune questions")
     policy = fit_method("tasr", traces, "corrected", FIT_SPLIT)
     policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)

@@ -28,6 +28,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Diagnose and print."""
     from suffice.replay.diagnose.diagnosis import diagnosis
 
-    found = diagnosis(open_traces(arguments, say), read_settings(arguments, DiagnosisSettings))
-    print_result(arguments, found.tables(), found.to_json, found.notes)
+    result = diagnosis(open_traces(arguments, say), read_settings(arguments, DiagnosisSettings))
+    print_result(arguments, result.tables(), result.to_json, result.notes)
     return 0

@@ -37,7 +37,7 @@ from suffice.policies.registry import find_method, method_names, refuse_options
 from suffice.protocols import StopPolicy
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.schema import PLANS
-from suffice.trace.rounds.reader import schema_of
+from suffice.trace.reader import schema_of
 
 _ABOVE_POLICIES = MappingProxyType({"certified": "suffice.replay.choose.certified:METHOD"})
 """Methods that choose among policies, and so stand above them."""
@@ -59,8 +59,8 @@ def _method(name: str) -> Method | None:
     """The method of a name; ``None``: there is none."""
     if name in _ABOVE_POLICIES:
         module, _, attribute = _ABOVE_POLICIES[name].partition(":")
-        found: Method = getattr(import_module(module), attribute)
-        return found
+        method: Method = getattr(import_module(module), attribute)
+        return method
     return find_method(name) if name in method_names() else None
 
 
@@ -103,6 +103,7 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
             f"POLICY --help. Methods: {'; '.join(map(_summary, names()))}."
         )
         return
+    parser.helped_by = f"{parser.prog} {method.name}"
     parser.description = f"{_sentence(method.summary)} {f'({method.source})' * bool(method.source)}"
     about = _sentence(method.about).replace("%", "%%") if method.about else None
     group = parser.add_argument_group(method.name, about)
@@ -169,9 +170,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
     """Fit on recorded questions."""
-    preset, types = arguments.preset, {each: method.settings(each) for each in method.presets}
-    given = _given(method, arguments)
-    for name, option in given.items():
+    preset = arguments.preset
+    types = {name: method.settings(name) for name in method.presets}
+    options = _given(method, arguments)
+    for name, option in options.items():
         plans_only = isinstance(method, PlanMethod) and not any(
             name in _options(settings) for settings in types.values()
         )
@@ -179,9 +181,8 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
             raise UsageError(
                 f"{option.flag} goes with 'fit {method.name}' on plan traces only; leave it out"
             )
-    refuse_options(
-        method.name, preset, given, {each: list(_options(types[each])) for each in types}
-    )
+    known = {name: list(_options(types[name])) for name in types}
+    refuse_options(method.name, preset, options, known)
     settings = read_settings(arguments, types[preset])
     traces = open_traces(arguments, say)
     measures = Measures.of(traces)
@@ -210,7 +211,7 @@ def _told(policy: StopPolicy) -> tuple[str, ...]:
 
 def _fit_plans(method: Any, arguments: argparse.Namespace) -> Fitted:
     """Fit on recorded runs of planning agents."""
-    types = {each: method.plan_settings(each) for each in method.presets}
+    types = {name: method.plan_settings(name) for name in method.presets}
     unread = [
         option.flag
         for name, option in _given(method, arguments).items()
@@ -269,8 +270,9 @@ def _refuse_unknown(method: Method, arguments: argparse.Namespace) -> None:
         return
     words = (word.partition("=")[0] for word in arguments.unread)
     flag = next((word for word in words if word.startswith("--")), None)
+    help_named = f"see 'suffice fit {method.name} --help'"
     if flag is None:
-        raise UsageError(f"{arguments.unread[0]!r} is one word too many; see 'suffice fit --help'")
+        raise UsageError(f"{arguments.unread[0]!r} is one word too many; {help_named}")
     owners: dict[str, str] = {}
     for other in filter(None, map(_method, names())):
         for settings in () if other.name == method.name else _types(other):
@@ -282,7 +284,6 @@ def _refuse_unknown(method: Method, arguments: argparse.Namespace) -> None:
                     owners.setdefault(
                         other.name, f"'fit {other.name}'{' on plan traces' * on_plans}"
                     )
-    help_named = f"see 'suffice fit {method.name} --help'"
     if not owners:
         raise UsageError(f"there is no option {flag}; {help_named}")
     where = " or ".join(owners.values())

@@ -75,15 +75,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.state is not None:
         text = json.dumps(watch.to_json(), allow_nan=False)
         replace_file(Path(arguments.state), text.encode())
-    found = watch.result()
+    result = watch.result()
     if arrivals.skipped:
         say(f"skipped {arrivals.skipped} invalid lines; the first: {arrivals.first_skipped}")
     print_result(
-        arguments, found.tables(), lambda: {**found.to_json(), "skipped": arrivals.skipped}
+        arguments, result.tables(), lambda: {**result.to_json(), "skipped": arrivals.skipped}
     )
     if interrupted:
         return INTERRUPTED
-    return 1 if arguments.fail_on_alarm and found.alarmed else 0
+    return 1 if arguments.fail_on_alarm and result.alarmed else 0
 
 
 def _watch(watch: Watch, arrivals: Arrivals) -> bool:

@@ -136,7 +136,7 @@ def _examples(arguments: argparse.Namespace, filtered_by: Collection[str]) -> Se
     fresh = list(load(arguments.dataset, arguments.data, seed=arguments.seed))
     for why, ids in seen.items():
         before = len(fresh)
-        fresh = [each for each in fresh if each.question.id not in ids]
+        fresh = [example for example in fresh if example.question.id not in ids]
         if len(fresh) < before:
             say(f"{before - len(fresh)} questions {why} are left out")
     return fresh[: arguments.limit]
@@ -145,8 +145,8 @@ def _examples(arguments: argparse.Namespace, filtered_by: Collection[str]) -> Se
 def _settings(arguments: argparse.Namespace) -> LoopSettings:
     """The loop's settings; what was not given is the loop's own default."""
     name = arguments.pipeline or CumulativeSettings.pipeline
-    given = chosen_options(arguments, LOOPS, name, by="--pipeline")
-    return LOOPS[name](**given, seed=arguments.seed, cluster_cosine=arguments.cluster_cosine)
+    options = chosen_options(arguments, LOOPS, name, by="--pipeline")
+    return LOOPS[name](**options, seed=arguments.seed, cluster_cosine=arguments.cluster_cosine)
 
 
 def _tell_cost(settings: LoopSettings, questions: int) -> None:

@@ -60,11 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"wrote {written}")
     others = [compare(open_more(path, arguments, say), settings) for path in arguments.macro]
     macro = macro_means([comparison, *others]) if others else None
-    compared = [comparison, *others]
+    comparisons = [comparison, *others]
     tables = [
-        table if macro is None or number else replace(table, title=each.result.source)
-        for each in compared
-        for number, table in enumerate(each.tables())
+        table if macro is None or number else replace(table, title=entry.result.source)
+        for entry in comparisons
+        for number, table in enumerate(entry.tables())
     ]
     tables += () if macro is None else macro.tables()
 

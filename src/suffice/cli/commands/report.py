@@ -78,7 +78,7 @@ def _add_parts(parser: argparse.ArgumentParser) -> None:
 
 def _parts(text: str) -> tuple[str, ...]:
     wanted = () if text == "none" else names(text)
-    unknown = [each for each in wanted if each not in PARTS]
+    unknown = [part for part in wanted if part not in PARTS]
     if unknown:
         raise argparse.ArgumentTypeError(
             f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}, or none"
@@ -94,8 +94,8 @@ def usual_policies(traces: TraceSet, fit_on: TraceSet | None = None) -> tuple[st
         FIT_SPLIT in fitting.splits
         and any(gold.answers for gold in fitting.only_split(FIT_SPLIT).gold)
         and all(
-            each.has("tokens") or "answer_token_margin" in each.signal_names
-            for each in (fitting, traces)
+            trace_set.has("tokens") or "answer_token_margin" in trace_set.signal_names
+            for trace_set in (fitting, traces)
         )
     )
     tasr = ("tasr", "tasr-corrected") if fittable else ()

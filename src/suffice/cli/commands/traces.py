@@ -11,7 +11,8 @@ from suffice.cli.output import print_json
 from suffice.errors import DataError
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
-from suffice.trace.rounds.reader import inspect_traces, schema_of
+from suffice.trace.reader import schema_of
+from suffice.trace.rounds.reader import inspect_traces
 
 _MOST_SHOWN = 20
 

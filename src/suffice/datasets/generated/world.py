@@ -183,13 +183,13 @@ def _people(
     people = []
     for key, born in births.items():
         pronoun = rng.choice(("she", "he"))
-        while (given := given_name(rng, pronoun)) in taken:
+        while (first_name := given_name(rng, pronoun)) in taken:
             pass
-        taken.add(given)
+        taken.add(first_name)
         people.append(
             Person(
                 key=key,
-                name=f"{given} {names.pop()}",
+                name=f"{first_name} {names.pop()}",
                 pronoun=pronoun,
                 occupation=trades.get(key) or rng.choice(_OTHER_OCCUPATIONS),
                 born=born,

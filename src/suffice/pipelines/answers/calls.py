@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from suffice.pipelines.answers.prompts import Prompt
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest, Message
+from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
 from suffice.scoring import normalize_answer
 from suffice.trace.rounds.records import Round, Usage
 
@@ -24,7 +25,7 @@ _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
 class AnswerCall:
     """What is asked: the prompt, and whose turn it is, on which the samples' seed depends."""
 
-    prompt: str | tuple[Message, ...]
+    prompt: Prompt
     question_id: str
     number: int
 
@@ -49,9 +50,9 @@ def ask_greedy(
     )
     sampled = _sampled(model, call, settings, samples) if samples else None
     usage = usage_of(greedy, calls=1)
-    found = _answered(greedy.completions[0], usage)
+    answered = _answered(greedy.completions[0], usage)
     if sampled is None:
-        return found
+        return answered
     usage = replace(
         usage,
         llm_calls=1 + len(sampled.completions),
@@ -60,7 +61,7 @@ def ask_greedy(
         sample_cached_tokens=sampled.cached_tokens,
         sample_completion_tokens=sampled.completion_tokens,
     )
-    return replace(found, samples=_answers(sampled), usage=usage)
+    return replace(answered, samples=_answers(sampled), usage=usage)
 
 
 def ask_majority(
@@ -80,7 +81,7 @@ def ask_majority(
     """
     drawn = _sampled(model, call, settings, samples)
     answers = _answers(drawn)
-    normalized = [normalize_answer(each) for each in answers]
+    normalized = [normalize_answer(answer) for answer in answers]
     mode, _ = Counter(normalized).most_common(1)[0]  # of equal counts the one seen first
     chosen = drawn.completions[normalized.index(mode)]
     return replace(_answered(chosen, usage_of(drawn, calls=len(answers))), samples=answers)
@@ -112,7 +113,7 @@ def _stop(settings: LoopSettings, model: ChatModel, *, sampled: bool = False) ->
 
 
 def _answers(generation: Generation) -> tuple[str, ...]:
-    return tuple(parse_reply(each.text).answer for each in generation.completions)
+    return tuple(parse_reply(completion.text).answer for completion in generation.completions)
 
 
 def _answered(completion: Completion, usage: Usage) -> Round:

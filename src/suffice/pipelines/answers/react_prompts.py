@@ -7,6 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from suffice.pipelines.answers.prompts import (
+    NOTHING_NEW,
+    SHELF,
+    Api,
+    Prompt,
+    in_reply,
+    passage_line,
+    passage_lines,
+)
 from suffice.pipelines.loops.query_loop import SearchStep
 from suffice.protocols import Message
 from suffice.signals.evidence import one_line
@@ -66,9 +75,9 @@ def parse_action(text: str) -> AgentAction | None:
     made_up = _OBSERVATION.search(text)
     plain = _MARKUP.sub("", text[: made_up.start()] if made_up else text)
     for pattern in (_LABELLED, _BRACKETED, _AT_LINE_START):
-        found = pattern.search(plain)
-        if found:
-            return _action(plain, found)
+        match = pattern.search(plain)
+        if match:
+            return _action(plain, match)
     answer = _ANSWER.search(plain)
     if answer:
         argument = _clean(answer["rest"])
@@ -78,10 +87,10 @@ def parse_action(text: str) -> AgentAction | None:
     return None
 
 
-def _action(text: str, found: re.Match[str]) -> AgentAction | None:
-    argument = _clean(_argument(text[found.end() :]))
-    thought = _thought(text, found.start())
-    if found["verb"].lower() == "finish":
+def _action(text: str, match: re.Match[str]) -> AgentAction | None:
+    argument = _clean(_argument(text[match.end() :]))
+    thought = _thought(text, match.start())
+    if match["verb"].lower() == "finish":
         return AgentAction(kind="finish", argument=argument, thought=thought)
     if not re.search(r"\w", argument) or argument.casefold() in _PLACEHOLDERS:
         return None
@@ -90,8 +99,8 @@ def _action(text: str, found: re.Match[str]) -> AgentAction | None:
 
 def _argument(rest: str) -> str:
     """What stands in the brackets, or to the end of the line where there are none or one is missing."""
-    given = _INPUT.match(rest)
-    line = (given["rest"] if given else rest.partition("\n")[0]).strip()
+    match = _INPUT.match(rest)
+    line = (match["rest"] if match else rest.partition("\n")[0]).strip()
     closing = _PAIRS.get(line[:1])
     if closing is None:
         return _FILLER.sub("", line.lstrip(":=- \t"))
@@ -124,8 +133,6 @@ def _thought(text: str, end: int) -> str:
     return re.sub(r"\W*\b(?:next )?action\s*\d*\W*$", "", said, flags=re.IGNORECASE)[:_MAX_THOUGHT]
 
 
-Prompt = str | tuple[Message, ...]
-
 LABEL = "Thought:"
 """What a completion model continues."""
 REPAIR_LABEL = "Action:"
@@ -150,11 +157,15 @@ _ONCE_MORE = (
     "Do not finish yet. Search for something that was not searched for, to confirm or complete the answer: "
     "one thought and Search[query]."
 )
-_NOTHING = "(nothing new was found)"
 
 
 # question, then what is said and what is found, the last of which is nothing
 _Trajectory = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def _observed(*titles: str) -> str:
+    return "\n".join(["Observation:", *(passage_line(title, SHELF[title]) for title in titles)])
+
 
 _EXAMPLES: tuple[_Trajectory, ...] = (
     (
@@ -163,17 +174,12 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
             (
                 "Thought: I need to know who directed The Quiet Orchard.\n"
                 "Action: Search[The Quiet Orchard film director]",
-                "Observation:\n"
-                "[The Quiet Orchard] The Quiet Orchard is a film directed by Bram Essiwick. It was shot "
-                "in nine weeks in Wexcombe.\n"
-                "[The Ferry] The Ferry is a film directed by Ama Tolliver. It was shot in Saltmere.",
+                _observed("The Quiet Orchard", "The Ferry"),
             ),
             (
                 "Thought: The director is Bram Essiwick. His brother is not named yet.\n"
                 "Action: Search[Bram Essiwick brother]",
-                "Observation:\n"
-                "[Bram Essiwick] Bram Essiwick was a film director, born in Port Lanyard in 1889. The "
-                "brother of Essiwick was Dorrit Essiwick.",
+                _observed("Bram Essiwick"),
             ),
             (
                 "Thought: The passages state the director and his brother, Dorrit Essiwick.\n"
@@ -189,17 +195,12 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
                 "Thought: I need to know when each bridge was opened and by whom. First the Hollin "
                 "Bridge.\n"
                 "Action: Search[Hollin Bridge opened]",
-                "Observation:\n"
-                "[Hollin Bridge] The Hollin Bridge crosses a gorge. It was opened in 1877 by Dorrit "
-                "Vane.\n"
-                "[Hollin] Hollin is a village in Hanno, known for its orchards.",
+                _observed("Hollin Bridge", "Hollin"),
             ),
             (
                 "Thought: The Hollin Bridge was opened in 1877 by Dorrit Vane. Now the other bridge.\n"
                 "Action: Search[Saltmere Bridge opened]",
-                "Observation:\n"
-                "[Saltmere Bridge] The Saltmere Bridge carries a road over the Iver. It was opened in "
-                "1851 by Piers Okonwe.",
+                _observed("Saltmere Bridge"),
             ),
             (
                 "Thought: 1851 is before 1877, so the Saltmere Bridge is older, opened by Piers "
@@ -216,21 +217,17 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
             (
                 "Thought: I need to know who keeps the Ostrel Lighthouse.\n"
                 "Action: Search[Ostrel Lighthouse keeper]",
-                "Observation:\n"
-                "[Ostrel Lighthouse] The Ostrel Lighthouse stands on Cape Hanno. The keeper of the "
-                "Ostrel Lighthouse is Jora Pell.",
+                _observed("Ostrel Lighthouse"),
             ),
             (
                 "Thought: The keeper is Jora Pell. Where she was born is missing.\n"
                 "Action: Search[Jora Pell birthplace]",
-                "Observation:\n[Jora Pell] Jora Pell was born in Wexcombe and lives in Saltmere.",
+                _observed("Jora Pell"),
             ),
             (
                 "Thought: She was born in Wexcombe. The year of its market rights is missing.\n"
                 "Action: Search[Wexcombe market rights]",
-                "Observation:\n"
-                "[Wexcombe] Wexcombe is a village in Hanno, at the mouth of the river Orrin. Wexcombe "
-                "was granted market rights in 1417.",
+                _observed("Wexcombe"),
             ),
             (
                 "Thought: The passages state that Wexcombe was granted market rights in 1417.\n"
@@ -249,9 +246,7 @@ def said(action: AgentAction) -> str:
     return f"{thought}Action: {verb}[{action.argument}]"
 
 
-def render_agent(
-    question: str, steps: Sequence[SearchStep], *, api: Literal["chat", "completion"]
-) -> Prompt:
+def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
     """What is asked after these steps.
 
     The prompt of a later step begins with that of an earlier one. A completion model continues after
@@ -259,12 +254,12 @@ def render_agent(
     """
     trajectory = (
         f"Question: {one_line(question)}",
-        tuple((each.said, _observation(each.found)) for each in steps),
+        tuple((step.said, _observation(step.found)) for step in steps),
     )
     if api == "completion":
         worked = "\n\n".join(_lines(*example) for example in _EXAMPLES)
         return f"{_INSTRUCTIONS}\n\n{worked}\n\n{_lines(*trajectory)}\n{LABEL}"
-    first, *turns = [turn for each in (*_EXAMPLES, trajectory) for turn in _turns(*each)]
+    first, *turns = [turn for example in (*_EXAMPLES, trajectory) for turn in _turns(*example)]
     return (replace(first, content=f"{_INSTRUCTIONS}\n\n{first.content}"), *turns)
 
 
@@ -276,11 +271,7 @@ def render_repair(prompt: Prompt, reply: str, *, repeated: bool = False) -> Prom
     shown, reminder = one_line(reply), _REPEATED if repeated else _REMINDER
     if isinstance(prompt, str):
         return f"{prompt.removesuffix(LABEL)}{shown}\n{reminder}\n{REPAIR_LABEL}"
-    return (
-        *prompt,
-        Message(role="assistant", content=shown or "..."),
-        Message(role="user", content=reminder),
-    )
+    return in_reply(prompt, shown or "...", reminder)
 
 
 def render_once_more(prompt: Prompt, finish: str) -> Prompt:
@@ -290,16 +281,11 @@ def render_once_more(prompt: Prompt, finish: str) -> Prompt:
     """
     if isinstance(prompt, str):
         return prompt.removesuffix(LABEL) + FORCED
-    return (
-        *prompt,
-        Message(role="assistant", content=finish),
-        Message(role="user", content=_ONCE_MORE),
-    )
+    return in_reply(prompt, finish, _ONCE_MORE)
 
 
-def _observation(found: Sequence[Passage]) -> str:
-    lines = [f"[{one_line(each.title)}] {one_line(each.text or '')}" for each in found]
-    return "\n".join(["Observation:", *(lines or [_NOTHING])])
+def _observation(passages: Sequence[Passage]) -> str:
+    return "\n".join(["Observation:", *(passage_lines(passages) or [NOTHING_NEW])])
 
 
 def _lines(question: str, steps: tuple[tuple[str, str], ...]) -> str:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from suffice.errors import UsageError
 from suffice.pipelines.answers.calls import AnswerCall, ask_greedy, ask_majority
-from suffice.pipelines.answers.prompts import render_closed_book, render_prompt
+from suffice.pipelines.answers.prompts import Prompt, render_closed_book, render_prompt
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.protocols import ChatModel, Encoder, Message, PassageFilter
+from suffice.protocols import ChatModel, Encoder, PassageFilter
 from suffice.signals.asking.evidence_models import with_evidence
 from suffice.signals.asking.judge_support import judged
 from suffice.signals.asking.meaning_clusters import check_clustering, with_clusters
@@ -72,7 +72,7 @@ class Answerer:
         prompt = render_prompt(question.text, shown, api=self._model.api, name=self._loop.prompt)
         return self.ask(question, number, prompt)
 
-    def ask(self, question: Question, number: int, prompt: str | tuple[Message, ...]) -> Round:
+    def ask(self, question: Question, number: int, prompt: Prompt) -> Round:
         """Round ``number`` by a prompt of the loop's own; it names no passage itself.
 
         Raises
@@ -114,8 +114,8 @@ class Answerer:
         started = time.perf_counter()
         prompt = render_closed_book(question.text, api=self._model.api, name=self._loop.prompt)
         call = AnswerCall(prompt=prompt, question_id=question.id, number=0)
-        found = ask_greedy(self._model, call, self._loop)
-        return timed(replace(found, passages=()), started)
+        answered = ask_greedy(self._model, call, self._loop)
+        return timed(replace(answered, passages=()), started)
 
 
 def _check_clusters(settings: LoopSettings, cosine: float, encoder: Encoder | None) -> None:
@@ -132,8 +132,10 @@ def _check_clusters(settings: LoopSettings, cosine: float, encoder: Encoder | No
 def retrieved(finished: Round, query: str, ranked: Sequence[Passage]) -> Round:
     """The round with what its query gave and cost."""
     # a reranker leaves its own order; these are the retriever's scores, best first
-    scores = sorted((each.score for each in ranked if each.score is not None), reverse=True)
-    reranked = any(each.rerank_score is not None for each in ranked)
+    scores = sorted(
+        (passage.score for passage in ranked if passage.score is not None), reverse=True
+    )
+    reranked = any(passage.rerank_score is not None for passage in ranked)
     return replace(
         finished,
         query=query,

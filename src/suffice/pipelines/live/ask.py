@@ -308,9 +308,7 @@ def _tell_samples(policy: StopPolicy, asked: int | None, drawn: int, tell: Tell)
         return
     needs = policy.needs
     if not drawn:
-        tell(
-            "--samples has no effect: neither the policy nor a vote reads samples, so none is drawn"
-        )
+        tell("samples have no effect: neither the policy nor a vote reads any, so none is drawn")
     elif needs.other_samples and drawn != needs.samples > 0:
         fitted = "calibrated" if policy.facts.promise else "fitted"
         tell(

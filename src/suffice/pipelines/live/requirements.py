@@ -25,7 +25,8 @@ from suffice.signals.registry import SIGNALS
 
 _PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
 _MARGINS = frozenset(
-    each.name for each in (ANSWER_TOKEN_MARGIN, MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
+    signal.name
+    for signal in (ANSWER_TOKEN_MARGIN, MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
 )
 _AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
 _MISSING: Mapping[str, str] = MappingProxyType(
@@ -190,7 +191,7 @@ def differences(policy: StopPolicy, loop: Mapping[str, Any]) -> list[str]:
     """
     facts = policy.facts
     most = facts.max_rounds
-    found = facts.differences(loop)
+    differences = facts.differences(loop)
     if facts.promise and most is not None and loop.get("rounds", most) < most:
-        found.append(f"up to {most} rounds there, {loop['rounds']} here")
-    return found
+        differences.append(f"up to {most} rounds there, {loop['rounds']} here")
+    return differences

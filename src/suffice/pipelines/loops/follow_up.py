@@ -12,9 +12,9 @@ from suffice.pipelines.answers.follow_up_prompts import (
     FOLLOW_UP,
     VERDICT,
     FollowUpPrompts,
-    Prompt,
     render_reading,
 )
+from suffice.pipelines.answers.prompts import Prompt
 from suffice.pipelines.loops.query_loop import (
     QueryChoice,
     QueryLoop,
@@ -126,7 +126,7 @@ class FollowUpAgent:
         del refused  # it never ends by itself
         prompt = self._prompts.next_query(question, steps)
         query, text, usage = self._ask(prompt)
-        if query and normalize_answer(query) in {normalize_answer(each.query) for each in steps}:
+        if query and normalize_answer(query) in {normalize_answer(step.query) for step in steps}:
             again, more, spent = self._ask(self._prompts.another_query(prompt, query))
             query, text, usage = again or query, f"{text}\n\n{more}", usage_sum(usage, spent)
         return QueryChoice(
@@ -154,7 +154,7 @@ class DocumentReader:
         self._model = model
         self._max_tokens = max_tokens
 
-    def read(self, query: str, found: Sequence[Passage]) -> QueryReading:
+    def read(self, query: str, passages: Sequence[Passage]) -> QueryReading:
         """The intermediate answer; see :class:`suffice.pipelines.loops.query_loop.QueryReader`.
 
         Raises
@@ -162,10 +162,10 @@ class DocumentReader:
         BackendError
             When the model fails.
         """
-        if not found:
+        if not passages:
             nothing = Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
             return QueryReading(answer=_UNKNOWN, usage=nothing)
-        prompt = render_reading(query, found, api=self._model.api)
+        prompt = render_reading(query, passages, api=self._model.api)
         stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
         text, usage = _ask(self._model, prompt, self._max_tokens, stop)
         answer = one_line(_first_line(text).removeprefix("Answer:"))

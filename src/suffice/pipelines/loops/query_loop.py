@@ -10,9 +10,10 @@ from typing import Annotated, Any, Protocol
 from suffice.errors import InternalError
 from suffice.options import Option
 from suffice.pipelines.answers.calls import usage_sum
+from suffice.pipelines.answers.prompts import Prompt
 from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
 from suffice.pipelines.loops.settings import LoopSettings, check_least
-from suffice.protocols import ChatModel, Encoder, Message, PassageFilter, Retriever
+from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.signals.asking.verdicts import add_judge_calls
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
@@ -96,7 +97,7 @@ class QueryReading:
 class QueryReader(Protocol):
     """Answers a query from what it found. Safe to call from several threads."""
 
-    def read(self, query: str, found: Sequence[Passage]) -> QueryReading:
+    def read(self, query: str, passages: Sequence[Passage]) -> QueryReading:
         """The intermediate answer; ``found`` may be empty."""
         ...
 
@@ -119,7 +120,7 @@ class StopAsker(Protocol):
         ...
 
 
-FinalPrompt = Callable[[str, Sequence[SearchStep]], str | tuple[Message, ...]]
+FinalPrompt = Callable[[str, Sequence[SearchStep]], Prompt]
 """The prompt that asks for the question's answer after these steps."""
 
 
@@ -319,18 +320,18 @@ class QueryLoop:
         loop, number = self.settings, len(trail.steps) + 1
         started = time.perf_counter()
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
-        found, offered = trail.look(ranked, loop.step)
+        new, offered = trail.look(ranked, loop.step)
         shown = self._answerer.kept(offered)
         spent, reading = choice.usage, None
         if self._roles.reader is not None:
-            reading = self._roles.reader.read(choice.query, found)
+            reading = self._roles.reader.read(choice.query, new)
             spent = usage_sum(spent, _untimed(reading.usage))
         trail.unread += choice.unread
         trail.add(
             SearchStep(
                 said=choice.said,
                 query=choice.query,
-                found=found,
+                found=new,
                 shown=shown,
                 answer="" if reading is None else reading.answer,
             )

@@ -128,8 +128,7 @@ class BudgetedSettings(LoopSettings):
         CertaintyChoice,
         Option(
             help="from the tokens of one greedy answer a round, or from several sampled answers put to the "
-            "vote (default: what a policy in use reads, else auto: the first where the model gives "
-            "log-probabilities)"
+            "vote; auto: the first where the model gives log-probabilities"
         ),
     ] = "auto"
 
@@ -171,18 +170,18 @@ def settle_certainty(settings: BudgetedSettings, model: ChatModel) -> tuple[Budg
     if settings.certainty == "self_consistency":
         return _by_majority(settings), "as asked"
     supports = getattr(model, "supports_logprobs", None)
-    given = None if supports is None else bool(supports())
+    supported = None if supports is None else bool(supports())
     if settings.certainty == "token_probability":
-        if given is False:
+        if supported is False:
             raise UsageError(
                 f"model {model.name!r} gives no log-probabilities, so there is no token_probability; "
                 "use --certainty self_consistency, or auto"
             )
         return settings, "as asked"
-    if given:
+    if supported:
         why = "the model gives log-probabilities"
         return replace(settings, certainty="token_probability"), why
-    says = "gives no" if given is False else "does not say whether it gives"
+    says = "gives no" if supported is False else "does not say whether it gives"
     return _by_majority(settings), f"the model {says} log-probabilities"
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from suffice.pipelines.answers.calls import usage_of, usage_sum
+from suffice.pipelines.answers.prompts import Prompt
 from suffice.pipelines.answers.react_prompts import (
     FORCED,
     LABEL,
     REPAIR_LABEL,
     AgentAction,
-    Prompt,
     parse_action,
     render_agent,
     render_once_more,
@@ -118,7 +118,7 @@ class ReactAgent:
 
 def _repeats(action: AgentAction, steps: Sequence[SearchStep]) -> bool:
     """Whether it searches for what was searched for before."""
-    made = {normalize_answer(each.query) for each in steps}
+    made = {normalize_answer(step.query) for step in steps}
     return action.kind == "search" and normalize_answer(action.argument) in made
 
 

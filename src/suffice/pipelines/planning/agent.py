@@ -209,9 +209,9 @@ class _Run:
         self.usage = _NO_USAGE
         control = self.agent.control
         query: str | None = None
-        found: tuple[Passage, ...] = ()
+        passages: tuple[Passage, ...] = ()
         if control.retrieves_before(number):
-            query, found = self._retrieve(control.k, self.plan[-1] if self.plan else "")
+            query, passages = self._retrieve(control.k, self.plan[-1] if self.plan else "")
         drawn, again = self._candidates(number)
         texts = [candidate.text for candidate in drawn]
         decision = self._decide(texts, number)
@@ -223,7 +223,7 @@ class _Run:
             values=decision.values,
             k=control.k if query is not None else decision.k,
             query=query,
-            passages=found,
+            passages=passages,
             sampled_again=again,
             blocked=decision.blocked,
         )
@@ -254,8 +254,8 @@ class _Run:
             return made
         redraw = False
         if action is PlanAction.RETRIEVE:
-            query, found = self._retrieve(decision.k, best)
-            made, redraw = replace(made, query=query, passages=found), revise and bool(found)
+            query, passages = self._retrieve(decision.k, best)
+            made, redraw = replace(made, query=query, passages=passages), revise and bool(passages)
         elif action is PlanAction.REPLAN and revise and decision.conflict is not None:
             made = replace(made, dropped=self.plan.pop(decision.conflict))
             self.text.drop(decision.conflict + 1, made.dropped or "", self.plan)
@@ -295,14 +295,14 @@ class _Run:
         made = replace(made, verdict=verdict, values=values)
         if not wanted:
             return made
-        query, found = self._retrieve(self.agent.control.k, made.chosen or "")
+        query, passages = self._retrieve(self.agent.control.k, made.chosen or "")
         return replace(
             made,
             action=PlanAction.RETRIEVE,
             reason="the model asked for evidence",
             k=self.agent.control.k,
             query=query,
-            passages=found,
+            passages=passages,
         )
 
     # --- calls --------------------------------------------------------------------------------
@@ -380,15 +380,15 @@ class _Run:
         if retriever is None:
             raise UsageError(f"the agent {self.agent.control.name} retrieves; give it a retriever")
         start = perf_counter()
-        found = tuple(retriever.retrieve(query, k))
+        passages = tuple(retriever.retrieve(query, k))
         took = perf_counter() - start
-        self.text.show(found)
+        self.text.show(passages)
         self.usage = replace(
             self.usage,
             retrievals=(self.usage.retrievals or 0) + 1,
             latency_s=(self.usage.latency_s or 0.0) + took,
         )
-        return query, found
+        return query, passages
 
     def _generate(
         self, prompt: str | tuple[Message, ...], request: GenerationRequest

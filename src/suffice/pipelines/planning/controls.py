@@ -60,8 +60,8 @@ class AgentControl:
 GATED = "confidence-gated"
 AGENTS: Mapping[str, AgentControl] = MappingProxyType(
     {
-        each.name: each
-        for each in (
+        control.name: control
+        for control in (
             AgentControl(name="vanilla"),
             AgentControl(name="fixed-top-k", upfront="first-step"),
             AgentControl(name="always-retrieve", upfront="every-step"),

@@ -85,10 +85,10 @@ def read_fields(value: object) -> PlanFields | None:
     if not isinstance(value, Mapping):
         return None
     fields: dict[str, object] = {}
-    for key, each in value.items():
+    for key, member in value.items():
         name = field_name(str(key))
         if name is not None and not fields.get(name):
-            fields[name] = each
+            fields[name] = member
     if not fields:
         return None
     plan = clean_text(_plan(fields.get("plan")))
@@ -186,7 +186,7 @@ def _text(value: object) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, Mapping):
-        kept = (each for key, each in value.items() if plain_key(str(key)) not in _COUNTED)
+        kept = (member for key, member in value.items() if plain_key(str(key)) not in _COUNTED)
         parts = [part for part in map(_text, kept) if part and not part.isdecimal()]
         return ": ".join(parts)
     if isinstance(value, list):
@@ -196,7 +196,7 @@ def _text(value: object) -> str:
 
 def _pick(value: Mapping[object, object], names: tuple[str, ...]) -> object:
     """The member of the first of these names, ``None`` without one."""
-    plain = {plain_key(str(key)): each for key, each in value.items()}
+    plain = {plain_key(str(key)): member for key, member in value.items()}
     return next((plain[name] for name in names if name in plain), None)
 
 
@@ -213,8 +213,8 @@ def _names(value: object) -> Iterator[str]:
         if named is not None:
             yield from filter(None, [_text(named)])
             return
-        for key, each in value.items():
-            name = str(key) if "_" in str(key) else _text(each)
+        for key, member in value.items():
+            name = str(key) if "_" in str(key) else _text(member)
             yield from filter(None, [name])
     elif isinstance(value, list):
         for item in value:
@@ -226,7 +226,7 @@ def _decisions(value: object) -> Iterator[ConstraintDecision]:
         value = value.splitlines()
     if isinstance(value, Mapping):
         if _pick(value, _NAMED[:3]) is None:
-            value = [_named(str(key), each) for key, each in value.items()]
+            value = [_named(str(key), said) for key, said in value.items()]
         else:
             value = [value]
     if not isinstance(value, list):
@@ -240,7 +240,7 @@ def _decisions(value: object) -> Iterator[ConstraintDecision]:
 def _named(constraint: str, said: object) -> object:
     """One entry of a mapping from constraints to what is decided."""
     inside = said if isinstance(said, Mapping) else {"decision": said}
-    return {"constraint": constraint, **{str(key): each for key, each in inside.items()}}
+    return {"constraint": constraint, **{str(key): member for key, member in inside.items()}}
 
 
 def _clean_decision(decision: ConstraintDecision) -> ConstraintDecision:

@@ -69,8 +69,8 @@ class _Reader:
 
     def skip(self) -> str:
         """Pass over white space and comments; the letter then looked at, "" at the end."""
-        found = _SKIPPED.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        skipped = _SKIPPED.match(self.text, self.at)
+        self.at = skipped.end() if skipped else self.at
         return self.text[self.at : self.at + 1]
 
     def value(self, after: re.Pattern[str], depth: int) -> object:
@@ -80,19 +80,19 @@ class _Reader:
                 raise TooDeep(f"nested deeper than {MAX_DEPTH}")
             self.at += 1
             self.open.append(letter)
-            found = self.members(depth + 1) if letter == "{" else self.items(letter, depth + 1)
+            container = self.members(depth + 1) if letter == "{" else self.items(letter, depth + 1)
             self.open.pop()
-            return found
+            return container
         if letter in _CLOSERS:
             return self.joined(after)
         return self.bare()
 
     def members(self, depth: int) -> dict[str, object]:
         """An object, after its brace."""
-        found: dict[str, object] = {}
+        members: dict[str, object] = {}
         while (letter := self.skip()) not in ("", "}"):
             if letter == "]" and "[" in self.open:  # of the list around this object, never closed
-                return found
+                return members
             key = self.key(letter)
             if key is None:
                 self.at += 1
@@ -104,34 +104,34 @@ class _Reader:
             if self.skip() in ("", "}", ","):
                 continue
             value = self.value(_AFTER_VALUE, depth)
-            if value not in (None, "", [], {}) or key not in found:
-                found[key] = value
+            if value not in (None, "", [], {}) or key not in members:
+                members[key] = value
         self.at = min(self.at + 1, len(self.text))
-        return found
+        return members
 
     def key(self, letter: str) -> str | None:
         if letter in _CLOSERS:
             return self.quoted(_COLON)
-        found = _KEY.match(self.text, self.at)
-        if not found:
+        match = _KEY.match(self.text, self.at)
+        if not match:
             return None
-        self.at = found.end()
-        return found.group()
+        self.at = match.end()
+        return match.group()
 
     def items(self, opening: str, depth: int) -> list[object]:
         """A list, after its bracket."""
-        closing, found = _BRACKETS[opening], list[object]()
+        closing, items = _BRACKETS[opening], list[object]()
         while (letter := self.skip()) not in ("", closing):
             if letter == "}" and "{" in self.open:  # of the object around this list, never closed
-                return found
+                return items
             if letter in ",:)]}":
                 self.at += 1
                 continue
             if "{" in self.open and _NEXT_KEY.match(self.text, self.at):
-                return found
-            found.append(self.value(_AFTER_ITEM, depth))
+                return items
+            items.append(self.value(_AFTER_ITEM, depth))
         self.at = min(self.at + 1, len(self.text))
-        return found
+        return items
 
     def joined(self, after: re.Pattern[str]) -> str:
         """A text, with what a plus sign adds to it."""
@@ -152,17 +152,17 @@ class _Reader:
         stop = re.compile(f"[\\\\{closers}]")
         parts: list[str] = []
         at = self.at + 1
-        while (found := stop.search(self.text, at)) is not None:
-            parts.append(self.text[at : found.start()])
-            at = found.end()
-            if found.group() == "\\":
+        while (match := stop.search(self.text, at)) is not None:
+            parts.append(self.text[at : match.start()])
+            at = match.end()
+            if match.group() == "\\":
                 said, at = self.escaped(at)
                 parts.append(said)
             elif self.ends(at, after):
                 self.at = at
                 return "".join(parts)
             else:
-                parts.append(found.group())
+                parts.append(match.group())
         parts.append(self.text[at:])
         self.at = len(self.text)
         return "".join(parts)
@@ -198,10 +198,10 @@ class _Reader:
 
     def bare(self) -> object:
         """What stands without quotes, up to a comma, a closing bracket or the line's end."""
-        found = _BARE.match(self.text, self.at)
-        if not found:
+        match = _BARE.match(self.text, self.at)
+        if not match:
             self.at += 1
             return ""
-        self.at = found.end()
-        said = found.group().strip()
+        self.at = match.end()
+        said = match.group().strip()
         return _WORDS.get(said.lower(), said)

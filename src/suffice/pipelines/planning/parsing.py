@@ -146,7 +146,7 @@ def parse_yes_no(text: str) -> bool | None:
     start = _VERDICT.match(text)
     if start:
         return start["word"].lower() in ("yes", "true", "y")
-    words = {found.group().lower() for found in _YES_NO.finditer(text)}
+    words = {match.group().lower() for match in _YES_NO.finditer(text)}
     return words == {"yes"} if len(words) == 1 else None
 
 
@@ -155,9 +155,9 @@ def _failed(why: str) -> ParsedPlan:
     return ParsedPlan(plan="", failure=why)
 
 
-def _parsed(found: PlanFields, level: Level) -> ParsedPlan:
+def _parsed(fields: PlanFields, level: Level) -> ParsedPlan:
     return ParsedPlan(
-        plan=found.plan, constraints=found.constraints, decisions=found.decisions, parsed=level
+        plan=fields.plan, constraints=fields.constraints, decisions=fields.decisions, parsed=level
     )
 
 
@@ -175,25 +175,25 @@ def _strict(text: str) -> ParsedPlan | None:
         return None
     if doubled or not _has_shape(value):
         return None
-    found = read_fields(value)
-    return _parsed(found, "json") if found is not None else None
+    fields = read_fields(value)
+    return _parsed(fields, "json") if fields is not None else None
 
 
 def _loose(text: str) -> ParsedPlan:
     if not text.strip():
         return _failed("empty reply")
     try:
-        found = _mended(text)
+        fields = _mended(text)
     except TooDeep as error:
         return _failed(f"brackets {error}")
-    if found is None:
+    if fields is None:
         steps = numbered_steps(text)
         if len(steps) < 2:
             return _failed("neither a JSON object nor numbered steps")
         return ParsedPlan(plan=joined_steps(steps), parsed="salvaged")
-    if not found.plan:
-        return replace(_parsed(found, "repaired"), parsed=None, failure="an object without a plan")
-    return _parsed(found, "repaired")
+    if not fields.plan:
+        return replace(_parsed(fields, "repaired"), parsed=None, failure="an object without a plan")
+    return _parsed(fields, "repaired")
 
 
 def _has_shape(value: object) -> bool:
@@ -204,13 +204,13 @@ def _has_shape(value: object) -> bool:
         return False
     return (
         has_words(value["plan"])
-        and all(isinstance(each, str) for each in constraints)
+        and all(isinstance(constraint, str) for constraint in constraints)
         and all(
-            isinstance(each, dict)
-            and isinstance(each.get("constraint"), str)
-            and isinstance(each.get("reason"), str)
-            and each.get("decision") in ("WILL_ENFORCE", "CANNOT_ENFORCE")
-            for each in decisions
+            isinstance(decision, dict)
+            and isinstance(decision.get("constraint"), str)
+            and isinstance(decision.get("reason"), str)
+            and decision.get("decision") in ("WILL_ENFORCE", "CANNOT_ENFORCE")
+            for decision in decisions
         )
     )
 
@@ -229,12 +229,12 @@ def _mended(text: str, wrappers: int = 0) -> PlanFields | None:
             break
         value, end = read_loose(text, at)
         inner = _unwrapped(value, wrappers)
-        found = inner if isinstance(inner, PlanFields) else read_fields(inner)
-        if found is not None:
-            score = 4 * bool(found.plan) + bool(found.constraints) + bool(found.decisions)
+        fields = inner if isinstance(inner, PlanFields) else read_fields(inner)
+        if fields is not None:
+            score = 4 * bool(fields.plan) + bool(fields.constraints) + bool(fields.decisions)
             if best is None or score > best[0]:
-                best = score, found
-        at = text.find("{", end if found is not None else at + 1)
+                best = score, fields
+        at = text.find("{", end if fields is not None else at + 1)
     return None if best is None else best[1]
 
 
@@ -246,8 +246,8 @@ def _unwrapped(value: object, wrappers: int) -> object:
         inside: Iterable[object] = value.values() if isinstance(value, dict) else value
         if isinstance(value, dict) and any(field_name(key) for key in value):
             break
-        value = next((each for each in inside if isinstance(each, dict | list)), None) or next(
-            (each for each in inside if isinstance(each, str) and "{" in each), None
+        value = next((item for item in inside if isinstance(item, dict | list)), None) or next(
+            (item for item in inside if isinstance(item, str) and "{" in item), None
         )
     if isinstance(value, str) and wrappers < _MAX_WRAPPERS:
         return _mended(value, wrappers + 1)
@@ -273,8 +273,8 @@ def _candidate_in_json(text: str) -> str:
         if isinstance(value, list):
             value = value[0] if value else None
         elif isinstance(value, dict):
-            plain = {plain_key(key): each for key, each in value.items()}
-            texts = (each for each in value.values() if isinstance(each, str))
+            plain = {plain_key(key): member for key, member in value.items()}
+            texts = (member for member in value.values() if isinstance(member, str))
             value = next((plain[key] for key in _STEP_KEYS if plain.get(key)), next(texts, None))
     return _bare_line(clean_text(value)) if isinstance(value, str) else ""
 
@@ -288,8 +288,8 @@ def _bare_line(line: str) -> str:
     while step != before:
         before = step
         step = _unquoted(_MARKUP.sub("", step).strip())
-        found = _PREFIX.match(step)
-        step = step[found.end() :] if found else step
+        prefix = _PREFIX.match(step)
+        step = step[prefix.end() :] if prefix else step
     if step.endswith(":") or not re.search(r"\w", step):
         return ""
     return step[:MAX_CANDIDATE].rstrip()

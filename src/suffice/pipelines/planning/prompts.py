@@ -64,7 +64,7 @@ class PlanText:
 
     def drop(self, number: int, step: str, left: Sequence[str]) -> None:
         """Say that a step was taken out, and how those ``left`` are numbered now."""
-        now = " ".join(f"{at}) {each}" for at, each in enumerate(left, start=1))
+        now = " ".join(f"{at}) {step}" for at, step in enumerate(left, start=1))
         self._lines.append(
             f"Step {number} was withdrawn, since it conflicts with what follows: {step}\n"
             f"The steps are now: {now or 'none'}"
@@ -105,12 +105,12 @@ def clarifying_question(number: int, total: int, candidates: Iterable[str]) -> s
     >>> clarifying_question(2, 4, ["Open port 443.", "Open port 443."])
     'Step 2 of 4 would be: "Open port 443." Is that right, and is anything missing?'
     """
-    distinct = list(dict.fromkeys(each for each in candidates if each))
+    distinct = list(dict.fromkeys(candidate for candidate in candidates if candidate))
     if not distinct:
         return f"No proposal for step {number} of {total} came out. What should it be?"
     if len(distinct) == 1:
         return f'Step {number} of {total} would be: "{distinct[0]}" Is that right, and is anything missing?'
-    listed = " or ".join(f'"{each}"' for each in distinct)
+    listed = " or ".join(f'"{candidate}"' for candidate in distinct)
     return (
         f"Step {number} of {total} could be {listed}. Which should it be, and is anything missing?"
     )

@@ -120,7 +120,9 @@ def _judged(record: PlanRecord, judge: Judge | None) -> PlanRecord:
     """With the judge's word: a plan succeeds when it satisfies every hidden constraint."""
     if judge is None or record.gold is None or not record.gold.constraints:
         return record
-    verdicts = [judge.judge(each, record.outcome.plan) for each in record.gold.constraints]
-    said = "; ".join(f"{each.parsed or UNREADABLE}: {each.reason}" for each in verdicts)
-    outcome = replace(record.outcome, semantic=all(each.ok for each in verdicts), verdict=said)
+    verdicts = [judge.judge(token, record.outcome.plan) for token in record.gold.constraints]
+    said = "; ".join(f"{verdict.parsed or UNREADABLE}: {verdict.reason}" for verdict in verdicts)
+    outcome = replace(
+        record.outcome, semantic=all(verdict.ok for verdict in verdicts), verdict=said
+    )
     return replace(record, outcome=outcome)

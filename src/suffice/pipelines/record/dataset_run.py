@@ -109,15 +109,15 @@ def record_examples(
     passages = None
     if recording.corpus == "pooled":
         pool = usable if recording.pool is None else recording.pool
-        passages = pooled_passages(each.passages for each in pool)
+        passages = pooled_passages(example.passages for example in pool)
     pooled = None if passages is None else _pooled(passages, recording, out)
     tasks = [
         Task(
-            question=replace(each.question, split=label),
-            gold=each.gold,
-            retriever=pooled or OwnParagraphs(each.passages, recording.retrieval),
+            question=replace(example.question, split=label),
+            gold=example.gold,
+            retriever=pooled or OwnParagraphs(example.passages, recording.retrieval),
         )
-        for each, label in zip(usable, labels, strict=True)
+        for example, label in zip(usable, labels, strict=True)
     ]
     return record(
         tasks,
@@ -135,11 +135,11 @@ def record_examples(
 
 
 def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
-    empty = [row for row, each in enumerate(examples) if not each.passages]
+    empty = [row for row, example in enumerate(examples) if not example.passages]
     if not empty or recording.corpus == "pooled":
         usable = list(examples)
     elif recording.skip_invalid:
-        usable = [each for each in examples if each.passages]
+        usable = [example for example in examples if example.passages]
     else:
         row = empty[0]
         more = f" ({len(empty) - 1} more)" if len(empty) > 1 else ""

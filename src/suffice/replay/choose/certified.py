@@ -191,7 +191,7 @@ def _halves(
 def _positions(ids: Sequence[str], shuffled: NDArray[np.object_]) -> NDArray[np.intp]:
     """Where the shuffled ids stand in ``ids``."""
     place = {question: number for number, question in enumerate(ids)}
-    return np.array([place[each] for each in shuffled], np.intp)
+    return np.array([place[question] for question in shuffled], np.intp)
 
 
 def _reordered(half: Half, order: NDArray[np.intp]) -> Half:
@@ -214,7 +214,7 @@ def _policy(
         calibrators={name: family.calibrators[name] for name in needs.calibrated},
         base_rates=family.base_rates if needs.base_rate else (),
         kind="certified",
-        own_signals=tuple(each for each in family.own_signals if each in needs.signals),
+        own_signals=tuple(signal for signal in family.own_signals if signal in needs.signals),
         fitted_on={
             "source": traces.origin.source,
             "split": settings.split,
@@ -275,13 +275,13 @@ class Certified(Method):
     def fit_told(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Fitted:
         """The same with the members tested."""
         del preset
-        found = fit_certified(measures, replace(settings, split=split))
+        outcome = fit_certified(measures, replace(settings, split=split))
         return Fitted(
-            policy=found.policy,
+            policy=outcome.policy,
             max_rounds=measures.traces.n_rounds,
-            lines=_told(found),
-            document=found.to_json(),
-            notes=found.notes,
+            lines=_told(outcome),
+            document=outcome.to_json(),
+            notes=outcome.notes,
         )
 
     def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
@@ -293,8 +293,8 @@ class Certified(Method):
 METHOD = Certified()
 
 
-def _told(found: CertifiedPolicy) -> tuple[str, ...]:
-    promise = found.policy.guarantee
+def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
+    promise = outcome.policy.guarantee
     kept = (
         "         so the policy takes the full budget"
         if promise["fell_back"]
@@ -303,10 +303,10 @@ def _told(found: CertifiedPolicy) -> tuple[str, ...]:
         f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
     )
     return (
-        f"rule     {found.policy.rule}",
+        f"rule     {outcome.policy.rule}",
         f"result   {promise['reason']}",
         kept,
-        f"cost     {promise['mean_cost']:.4g} {found.cost.label} a question, "
+        f"cost     {promise['mean_cost']:.4g} {outcome.cost.label} a question, "
         f"{promise['full_budget_cost']:.4g} at the full budget",
         f"family   {promise['family']}: {promise['members']} members, {promise['tested']} tested "
         f"({promise['correction']}), {promise['certified']} certified; halves of "

@@ -54,7 +54,7 @@ class Guarantee:
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
-        document = {each.name: getattr(self, each.name) for each in fields(self)}
+        document = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         return {**document, "more": dict(self.more)}
 
 

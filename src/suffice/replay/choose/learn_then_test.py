@@ -303,11 +303,11 @@ def _needed(
 
 
 def _reason(
-    found: int, tested: int, needed: int | None, questions: int, settings: CertifySettings
+    certified: int, tested: int, needed: int | None, questions: int, settings: CertifySettings
 ) -> str:
     promise = f"an expected {settings.loss} loss of at most {settings.max_loss:g}"
-    if found:
-        return f"{found} of {tested} members tested keep {promise} at confidence {settings.confidence:g}"
+    if certified:
+        return f"{certified} of {tested} members tested keep {promise} at confidence {settings.confidence:g}"
     if not tested:
         return (
             "no member costs less than the full budget on the first half, so there was none to test"

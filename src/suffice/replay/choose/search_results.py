@@ -101,13 +101,13 @@ class SearchResult(Tabular):
     @property
     def thresholds_tried(self) -> int:
         """How many thresholds were looked at on tune."""
-        return sum(each.tried for each in self.thresholds)
+        return sum(condition.tried for condition in self.thresholds)
 
     @property
     def naive_share(self) -> float | None:
         """Mean width of the uncorrected F1 intervals over that of the simultaneous ones."""
-        corrected = sum(each.interval.high - each.interval.low for each in self.rules)
-        naive = sum(each.naive.high - each.naive.low for each in self.rules)
+        corrected = sum(rule.interval.high - rule.interval.low for rule in self.rules)
+        naive = sum(rule.naive.high - rule.naive.low for rule in self.rules)
         return naive / corrected if corrected > 0 else None
 
     def to_json(self, *, naive: bool = False) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class SearchResult(Tabular):
         document: dict[str, Any] = {
             "evaluated": self.evaluated,
             "thresholds_tried": self.thresholds_tried,
-            "rules": [each.to_json(naive=naive) for each in self.rules],
+            "rules": [rule.to_json(naive=naive) for rule in self.rules],
             "form": settings.form,
             "objective": settings.objective,
             "cost": self.cost.name,
@@ -164,7 +164,10 @@ class SearchResult(Tabular):
             columns.append(
                 Column(name="naive", kind="percent", head="F1 [95%, alone]", interval=True)
             )
-        columns.append(Column(name="rule", whole=True))
+        columns += [
+            Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False),
+            Column(name="rule", whole=True),
+        ]
 
         def table(name: str, rules: Sequence[SearchedRule], title: str) -> Table:
             values = {column.name: column.name for column in columns} | {"f1": "interval"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.replay.diagnose.tables import type_table
 from suffice.replay.run.references import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.results.as_json import as_json
+from suffice.results.table import Table
 from suffice.trace.rounds.table import TraceSet
 
 FEW_QUESTIONS = 10
@@ -50,6 +53,11 @@ class TypeBreakdown:
     def few(self) -> bool:
         """Whether there are too few questions."""
         return self.labelled < FEW_QUESTIONS
+
+    @staticmethod
+    def side_by_side(types: Sequence[TypeBreakdown], baseline: str | None) -> Table:
+        """Every policy on every type of question; no difference to itself for the ``baseline``."""
+        return type_table(types, baseline)
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""

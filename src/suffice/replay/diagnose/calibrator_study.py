@@ -119,7 +119,7 @@ class CalibratorStudy(Tabular):
             "rule": self.rule,
             "tune": {"split": self.tune_split, "labelled": self.tune_questions},
             "eval": {"split": self.eval_split, "labelled": self.eval_questions},
-            "kinds": [each.to_json() for each in self.results],
+            "kinds": [score.to_json() for score in self.results],
             "notes": list(self.notes),
         }
 
@@ -201,11 +201,11 @@ class _Fitted:
 def _results(
     fitted: Sequence[_Fitted], signal: str, tune: FitData, held_out: FitData
 ) -> tuple[CalibratorScore, ...]:
-    predictions = [each.calibrator.predict_rounds(held_out.table.signal(signal)) for each in fitted]
-    stops = [each.stops(held_out) for each in fitted]
+    predictions = [fit.calibrator.predict_rounds(held_out.table.signal(signal)) for fit in fitted]
+    stops = [fit.stops(held_out) for fit in fitted]
     scored = zip(
         fitted,
-        _probability_scores([each.out_of_fold for each in fitted], tune, signal),
+        _probability_scores([fit.out_of_fold for fit in fitted], tune, signal),
         _probability_scores(predictions, held_out, signal),
         stops,
         _rule_f1(stops, held_out),
@@ -213,17 +213,17 @@ def _results(
     )
     return tuple(
         CalibratorScore(
-            kind=each.kind,
+            kind=fit.kind,
             tune=on_tune,
             eval=on_eval,
-            floor=each.floor,
-            rule=each.policy.rule,
+            floor=fit.floor,
+            rule=fit.policy.rule,
             f1=f1,
             delta_f1=delta_f1,
             em=float(_at(held_out.outcomes.em, stopped, held_out).mean()),
             mean_rounds=float(stopped[held_out.outcomes.labelled].mean()),
         )
-        for each, on_tune, on_eval, stopped, (f1, delta_f1) in scored
+        for fit, on_tune, on_eval, stopped, (f1, delta_f1) in scored
     )
 
 
@@ -232,13 +232,16 @@ def _probability_scores(
 ) -> list[ProbabilityScore]:
     """Each kind's probabilities (n_questions, n_rounds) against exact match, on common rows."""
     em = data.outcomes.em
-    usable = np.isfinite(em) & np.all([np.isfinite(each) for each in predictions], axis=0)
+    usable = np.isfinite(em) & np.all([np.isfinite(predicted) for predicted in predictions], axis=0)
     if not usable.any():
         raise UsageError(
             f"no labelled round of split {data.provenance['split']!r} in "
             f"{data.provenance['source']} has a calibrated {signal}"
         )
-    errors = [np.where(usable, squared_errors(each, em), 0.0).sum(axis=1) for each in predictions]
+    errors = [
+        np.where(usable, squared_errors(predicted, em), 0.0).sum(axis=1)
+        for predicted in predictions
+    ]
     columns = np.stack([*errors, usable.sum(axis=1)], axis=1)[usable.any(axis=1)]
     draws = resampled_means(columns)  # a question is drawn with all its rounds
     means = columns.mean(axis=0)
@@ -249,11 +252,11 @@ def _probability_scores(
             delta_brier=percentile_interval(
                 float(scores[index] - scores[0]), drawn[:, index] - drawn[:, 0]
             ),
-            log_loss=log_loss(each[usable], em[usable]),
-            ece=expected_calibration_error(each[usable], em[usable]),
+            log_loss=log_loss(predicted[usable], em[usable]),
+            ece=expected_calibration_error(predicted[usable], em[usable]),
             rows=int(usable.sum()),
         )
-        for index, each in enumerate(predictions)
+        for index, predicted in enumerate(predictions)
     ]
 
 
@@ -265,7 +268,7 @@ def _at(
 
 def _rule_f1(stops: Sequence[NDArray[np.int64]], data: FitData) -> list[tuple[Interval, Interval]]:
     """F1 of each kind's rule, and its difference from the first kind's."""
-    columns = np.stack([_at(data.outcomes.f1, each, data) for each in stops], axis=1)
+    columns = np.stack([_at(data.outcomes.f1, stopped, data) for stopped in stops], axis=1)
     means, draws = columns.mean(axis=0), resampled_means(columns)
     return [
         (
@@ -295,7 +298,7 @@ def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
         )
     others = results[1:]
     if others and all(
-        each.eval.delta_brier.low <= 0.0 <= each.eval.delta_brier.high for each in others
+        score.eval.delta_brier.low <= 0.0 <= score.eval.delta_brier.high for score in others
     ):
         notes.append(
             f"no kind's Brier score on eval differs from that of {results[0].kind} by more than the "

@@ -57,7 +57,7 @@ class Diagnosis(Tabular):
                 "baseline": self.replayed.baseline,
                 "f1_kind": self.replayed.f1_kind,
             },
-            "types": [each.to_json() for each in self.types],
+            "types": [breakdown.to_json() for breakdown in self.types],
             "selective": as_json(self.selective),
             "calibrators": None if self.calibrators is None else self.calibrators.to_json(),
             "no_calibrators": self.no_calibrators,
@@ -103,12 +103,12 @@ def diagnosis(traces: TraceSet | Measures, settings: DiagnosisSettings | None = 
     )
     notes = [*signals.notes, *comparison.result.notes]
     named = len(settings.policies) + len(settings.rules) > 0
-    confident = {each.policy for each in selective}
+    confident = {result.policy for result in selective}
     if named and comparison.result.labelled and settings.confidence is None:
         notes += [
-            f"{each.name} has no confidence of its own; name a signal with --confidence"
-            for each in comparison.result.policies
-            if each.name not in confident and each.name != comparison.result.baseline
+            f"{policy.name} has no confidence of its own; name a signal with --confidence"
+            for policy in comparison.result.policies
+            if policy.name not in confident and policy.name != comparison.result.baseline
         ]
     calibrators, no_calibrators = attempt(lambda: _calibrators(measures, settings.signals))
     return Diagnosis(

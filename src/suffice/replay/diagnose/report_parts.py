@@ -57,13 +57,13 @@ class ReportParts:
     part of several results.
     """
 
-    found: Mapping[str, Any] = field(default_factory=dict)
+    contents: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     naive: bool = False
 
     def __getitem__(self, name: str) -> Any:
         """The part of this name."""
-        return self.found.get(name, _PARTS[name].missing)
+        return self.contents.get(name, _PARTS[name].missing)
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null for what is not there; the costs stand in the replay's own document."""
@@ -73,7 +73,7 @@ class ReportParts:
     def _document(self, name: str) -> Any:
         part = self[name]
         if isinstance(part, tuple):
-            return [each.to_json() for each in part]
+            return [result.to_json() for result in part]
         if isinstance(part, SearchResult):
             return part.to_json(naive=self.naive)
         return None if part is None else part.to_json()
@@ -94,15 +94,15 @@ def report_parts(
         Which parts (default: all but a search).
     """
     gathering = _Gathering(Measures.of(traces), comparison, settings or PartsSettings())
-    found, left_out = {}, {}
+    parts, left_out = {}, {}
     for name, part in _PARTS.items():
         if (part.beside or name) in gathering.settings.parts:
             computed, why = attempt(partial(part.compute, gathering))
             if why is None:
-                found[name] = computed
+                parts[name] = computed
             else:
                 left_out[part.named or name] = why
-    return ReportParts(found=found, left_out=left_out, naive=gathering.settings.naive)
+    return ReportParts(contents=parts, left_out=left_out, naive=gathering.settings.naive)
 
 
 class _Gathering:

@@ -7,6 +7,7 @@ none, and the user may name a signal instead. Undefined confidences are answered
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -126,7 +127,12 @@ class SelectiveResult(Tabular):
 
     def tables(self) -> tuple[Table, ...]:
         """What the confidence is worth, and the answers above and below."""
-        return tuple(selective_tables([self]))
+        return self.side_by_side([self])
+
+    @staticmethod
+    def side_by_side(results: Sequence[SelectiveResult]) -> tuple[Table, ...]:
+        """The same tables of several, a row each, and one of those that abstain."""
+        return tuple(selective_tables(results))
 
 
 def selective_prediction(
@@ -186,7 +192,7 @@ def _confidence(
 def _at_stop(measures: Measures, result: PolicyResult, scored: Outcomes) -> AtStop:
     """Scores at a policy's stops; an abstention is what the policy itself takes for one."""
     specs = () if result.policy is None else result.policy.specs
-    spec = next((each for each in specs if each.name == ABSTAINED.name), ABSTAINED)
+    spec = next((spec for spec in specs if spec.name == ABSTAINED.name), ABSTAINED)
     abstained = measures.signals([spec]).signal(spec.name)
     rows, columns = np.flatnonzero(scored.labelled), result.stops[scored.labelled] - 1
     return AtStop(

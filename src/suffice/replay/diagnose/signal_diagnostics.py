@@ -140,7 +140,7 @@ class Diagnostics(Tabular):
     @property
     def flags(self) -> dict[str, tuple[Flag, ...]]:
         """Flags by signal, as :func:`refuse_unusable` takes them."""
-        return {each.name: each.flags for each in self.signals}
+        return {signal.name: signal.flags for signal in self.signals}
 
     def tables(self) -> tuple[Table, ...]:
         """AUROC and d of every signal, by round, type and value."""
@@ -153,7 +153,7 @@ class Diagnostics(Tabular):
             "version": VERSION,
             "bootstrap": self.resamples,
             "seed": self.seed,
-            "parts": {each.name: as_json(each) for each in self.parts},
+            "parts": {part.name: as_json(part) for part in self.parts},
             "signals": as_json(self.signals),
             "skipped": dict(self.skipped),
             "notes": list(self.notes),
@@ -242,7 +242,7 @@ def _choose_parts(
     if absent:
         note = f"no question lies in split {' or '.join(absent)}: all questions are taken together"
         return {ALL_QUESTIONS: np.ones(traces.n_questions, bool)}, [note]
-    splits = np.array([each.split for each in traces.questions], object)
+    splits = np.array([question.split for question in traces.questions], object)
     return {split: splits == split for split in wanted}, []
 
 

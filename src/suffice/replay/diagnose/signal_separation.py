@@ -143,16 +143,17 @@ def separations(
             ResampledAuroc(rows.sign * rows.values, rows.right, rows.questions, n_questions),
         )
     ]
-    together = np.concatenate([each.sums for each in statistics])  # one product serves them all
-    ends = np.cumsum([len(each.sums) for each in statistics])[:-1]
+    # one product serves them all
+    together = np.concatenate([statistic.sums for statistic in statistics])
+    ends = np.cumsum([len(statistic.sums) for statistic in statistics])[:-1]
     drawn = np.empty((len(statistics), resamples))
     start = 0
     for block in resampled_counts(n_questions, resamples=resamples, seed=seed):
         counts = block.T
         sums = np.split(together @ counts, ends)
         stop = start + len(block)
-        for number, each in enumerate(statistics):
-            drawn[number, start:stop] = each.of(sums[number], counts)
+        for number, statistic in enumerate(statistics):
+            drawn[number, start:stop] = statistic.of(sums[number], counts)
         start = stop
     draws = [SeparationDraws(d_signed=d, auroc=area) for d, area in drawn.reshape(-1, 2, resamples)]
     return [(_separation(rows, own), own) for rows, own in zip(parts, draws, strict=True)]

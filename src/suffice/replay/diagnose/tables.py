@@ -26,7 +26,7 @@ def diagnosis_tables(diagnosis: Diagnosis) -> Iterator[Table]:
     """Every table, then what the figures are and the notes."""
     yield from signal_tables(diagnosis.signals)
     if any(breakdown.type is not None for breakdown in diagnosis.types):
-        yield _types(diagnosis.types, diagnosis.replayed.baseline)
+        yield type_table(diagnosis.types, diagnosis.replayed.baseline)
     yield from selective_tables(diagnosis.selective)
     if diagnosis.calibrators is not None:
         yield from calibrator_tables(diagnosis.calibrators)
@@ -37,31 +37,31 @@ def diagnosis_tables(diagnosis: Diagnosis) -> Iterator[Table]:
 
 
 # --- signals ----------------------------------------------------------------------------------------
-def signal_tables(found: Diagnostics) -> Iterator[Table]:
+def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
     """AUROC and d of every signal, by round, by type and by value, and what speaks against it."""
-    if not found.signals:
+    if not diagnostics.signals:
         yield Table(name="signals", title="No signal is defined in these traces.")
         return
-    yield _areas(found)
-    yield _distances(found)
-    for part in found.parts:
-        yield _by_round(found, part)
-    if len(found.signals) <= _MOST_IN_DETAIL:
-        yield from _in_detail(found)
-    yield from _concentrations(found)
+    yield _areas(diagnostics)
+    yield _distances(diagnostics)
+    for part in diagnostics.parts:
+        yield _by_round(diagnostics, part)
+    if len(diagnostics.signals) <= _MOST_IN_DETAIL:
+        yield from _in_detail(diagnostics)
+    yield from _concentrations(diagnostics)
     yield from (
-        _correlated(part) for part in found.parts[-1:] if len(part.correlations.signals) > 1
+        _correlated(part) for part in diagnostics.parts[-1:] if len(part.correlations.signals) > 1
     )
-    yield from _by_type(found)
-    yield from _flags(found)
+    yield from _by_type(diagnostics)
+    yield from _flags(diagnostics)
 
 
 def _estimate(name: str, head: str, *, signed: bool = False) -> Column:
     return Column(name=name, kind="number", digits=2, interval=True, signed=signed, head=head)
 
 
-def _areas(found: Diagnostics) -> Table:
-    parts = [part.name for part in found.parts]
+def _areas(diagnostics: Diagnostics) -> Table:
+    parts = [part.name for part in diagnostics.parts]
     drifts = len(parts) > 1
     rows: list[list[Value]] = [
         [
@@ -70,7 +70,7 @@ def _areas(found: Diagnostics) -> Table:
             *(signal.parts[part].pooled.auroc for part in parts),
             *([signal.drift_auroc] if drifts else ()),
         ]
-        for signal in found.signals
+        for signal in diagnostics.signals
     ]
     columns = [
         _SIGNAL,
@@ -83,29 +83,31 @@ def _areas(found: Diagnostics) -> Table:
         "AUROC of each signal against exact match, all rounds pooled (0.5: no better than chance). "
         "low: low values speak for stopping, and AUROC is that of the negated signal."
     )
-    return Table(name="signals", title=title, columns=columns, rows=rows, notes=[_figures(found)])
+    return Table(
+        name="signals", title=title, columns=columns, rows=rows, notes=[_figures(diagnostics)]
+    )
 
 
 def _defined(name: str, head: str) -> Column:
     return Column(name=name, kind="percent", digits=0, head=head)
 
 
-def _figures(found: Diagnostics) -> str:
+def _figures(diagnostics: Diagnostics) -> str:
     parts = "; ".join(
         f"{part.name}: {counted(part.questions, 'question')}, {count(part.labelled)} with gold answers, "
         f"{counted(part.rounds, 'round')}"
-        for part in found.parts
+        for part in diagnostics.parts
     )
-    names = [part.name for part in found.parts]
+    names = [part.name for part in diagnostics.parts]
     drift = f"drift: {names[1]} minus {names[0]}. " if len(names) > 1 else ""
     return (
-        f"{parts}. Brackets: 95% intervals of {found.resamples} resamples of the questions (seed "
-        f"{found.seed}). {drift}{UNKNOWN}: undefined; --json says why."
+        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} resamples of the questions (seed "
+        f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why."
     )
 
 
-def _distances(found: Diagnostics) -> Table:
-    parts = [part.name for part in found.parts]
+def _distances(diagnostics: Diagnostics) -> Table:
+    parts = [part.name for part in diagnostics.parts]
     drifts = len(parts) > 1
     rows: list[list[Value]] = [
         [
@@ -113,7 +115,7 @@ def _distances(found: Diagnostics) -> Table:
             *(signal.parts[part].pooled.d_signed for part in parts),
             *([signal.drift_d] if drifts else ()),
         ]
-        for signal in found.signals
+        for signal in diagnostics.signals
     ]
     columns = [
         _SIGNAL,
@@ -124,8 +126,8 @@ def _distances(found: Diagnostics) -> Table:
     return Table(name="distances", title=title, columns=columns, rows=rows)
 
 
-def _by_round(found: Diagnostics, part: Part) -> Table:
-    rounds = max(len(signal.parts[part.name].rounds) for signal in found.signals)
+def _by_round(diagnostics: Diagnostics, part: Part) -> Table:
+    rounds = max(len(signal.parts[part.name].rounds) for signal in diagnostics.signals)
     columns = [
         _SIGNAL,
         *(
@@ -134,14 +136,14 @@ def _by_round(found: Diagnostics, part: Part) -> Table:
         ),
     ]
     rows: list[list[Value]] = []
-    for signal in found.signals:
-        values = [each.separation.auroc.estimate for each in signal.parts[part.name].rounds]
+    for signal in diagnostics.signals:
+        values = [on_round.separation.auroc.estimate for on_round in signal.parts[part.name].rounds]
         rows.append([signal.name, *values, *[Cell(None, "")] * (rounds - len(values))])
     title = f"AUROC by round on {part.name}."
     return Table(name=f"rounds on {part.name}", title=title, columns=columns, rows=rows)
 
 
-def _in_detail(found: Diagnostics) -> Iterator[Table]:
+def _in_detail(diagnostics: Diagnostics) -> Iterator[Table]:
     columns = (
         Column(name="round", kind="count"),
         _defined("defined", "% defined"),
@@ -154,14 +156,15 @@ def _in_detail(found: Diagnostics) -> Iterator[Table]:
         _estimate("d", "d", signed=True),
         _estimate("auroc", "AUROC"),
     )
-    for signal in found.signals:
+    for signal in diagnostics.signals:
         for part, on in signal.parts.items():
             rows: list[list[Value]] = []
-            for each in on.rounds:
-                one = each.separation
+            for on_round in on.rounds:
+                one = on_round.separation
                 rows.append(
                     [
-                        *(each.round, each.defined, one.mean_right, one.sd_right, one.right),
+                        *(on_round.round, on_round.defined),
+                        *(one.mean_right, one.sd_right, one.right),
                         *(one.mean_wrong, one.sd_wrong, one.wrong, one.d_signed, one.auroc),
                     ]
                 )
@@ -173,13 +176,13 @@ def _in_detail(found: Diagnostics) -> Iterator[Table]:
             )
 
 
-def _concentrations(found: Diagnostics) -> Iterator[Table]:
+def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
     rows: list[list[Value]] = [
         [
             *(signal.name, part, on.distinct, on.concentration.entropy_bits),
             *(on.concentration.mode, on.concentration.mode_share),
         ]
-        for signal in found.signals
+        for signal in diagnostics.signals
         for part, on in signal.parts.items()
         if on.concentration is not None
     ]
@@ -197,13 +200,13 @@ def _concentrations(found: Diagnostics) -> Iterator[Table]:
 
 
 def _correlated(part: Part) -> Table:
-    found = part.correlations
+    correlations = part.correlations
     columns = [
         Column(name="number", kind="count", head=""),
         _SIGNAL,
         *(
             Column(name=f"rho_{number}", kind="percent", digits=0, head=str(number))
-            for number in range(1, len(found.signals) + 1)
+            for number in range(1, len(correlations.signals) + 1)
         ),
     ]
     rows: list[list[Value]] = [
@@ -211,28 +214,32 @@ def _correlated(part: Part) -> Table:
             *(number, name),
             *(rho if column < number else Cell(rho, "") for column, rho in enumerate(row, start=1)),
         ]
-        for number, (name, row) in enumerate(zip(found.signals, found.rho, strict=True), start=1)
+        for number, (name, row) in enumerate(
+            zip(correlations.signals, correlations.rho, strict=True), start=1
+        )
     ]
     title = f"Spearman's rank correlation in hundredths, on {part.name}."
     return Table(name="correlations", title=title, columns=columns, rows=rows, names=2)
 
 
-def _by_type(found: Diagnostics) -> Iterator[Table]:
-    part = found.parts[-1].name
-    types = list(found.signals[0].parts[part].types)
+def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:
+    part = diagnostics.parts[-1].name
+    types = list(diagnostics.signals[0].parts[part].types)
     columns = [_SIGNAL, *(_estimate(f"{kind}: auroc", kind) for kind in types)]
     rows: list[list[Value]] = [
         [signal.name, *(signal.parts[part].types[kind].auroc for kind in types)]
-        for signal in found.signals
+        for signal in diagnostics.signals
     ]
     title = f"AUROC by question type on {part}, all rounds pooled."
     if len(types) > 1:
         yield Table(name="types", title=title, columns=columns, rows=rows)
 
 
-def _flags(found: Diagnostics) -> Iterator[Table]:
+def _flags(diagnostics: Diagnostics) -> Iterator[Table]:
     rows = [
-        (flag.kind, signal.name, flag.message) for signal in found.signals for flag in signal.flags
+        (flag.kind, signal.name, flag.message)
+        for signal in diagnostics.signals
+        for flag in signal.flags
     ]
     columns = (Column(name="flag"), _SIGNAL, Column(name="message", head=""))
     if rows:
@@ -241,7 +248,8 @@ def _flags(found: Diagnostics) -> Iterator[Table]:
 
 
 # --- policies ---------------------------------------------------------------------------------------
-def _types(types: Sequence[TypeBreakdown], baseline: str) -> Table:
+def type_table(types: Sequence[TypeBreakdown], baseline: str | None) -> Table:
+    """Every policy on every type of question."""
     columns = (
         Column(name="type", most=2 * _NAME_WIDTH, once=True),
         _POLICY,
@@ -295,10 +303,10 @@ def selective_tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
         ),
         rows=[
             [
-                *(each.policy, each.auroc, each.aurc, each.excess_aurc),
-                each.undefined or Cell(0, ""),
+                *(result.policy, result.auroc, result.aurc, result.excess_aurc),
+                result.undefined or Cell(0, ""),
             ]
-            for each in results
+            for result in results
         ],
     )
     yield Table(
@@ -311,14 +319,14 @@ def selective_tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
         ),
         rows=[
             [
-                *(each.policy, each.threshold),
-                *(each.above.questions, each.above.em, each.above.f1.estimate),
-                *(each.below.questions, each.below.em, each.below.f1.estimate),
+                *(result.policy, result.threshold),
+                *(result.above.questions, result.above.em, result.above.f1.estimate),
+                *(result.below.questions, result.below.em, result.below.f1.estimate),
             ]
-            for each in results
+            for result in results
         ],
     )
-    abstaining = [each for each in results if each.abstentions.count]
+    abstaining = [result for result in results if result.abstentions.count]
     if abstaining:
         percents: tuple[tuple[str, str], ...] = (
             *(("all_em", "EM of all"), ("all_f1", "F1 of all")),
@@ -336,11 +344,11 @@ def selective_tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
             ),
             rows=[
                 [
-                    *(each.policy, each.abstentions.share),
-                    *(each.answers.em, each.answers.f1.estimate),
-                    *(each.abstentions.others.em, each.abstentions.others.f1.estimate),
+                    *(result.policy, result.abstentions.share),
+                    *(result.answers.em, result.answers.f1.estimate),
+                    *(result.abstentions.others.em, result.abstentions.others.f1.estimate),
                 ]
-                for each in abstaining
+                for result in abstaining
             ],
         )
 
@@ -358,8 +366,8 @@ def calibrator_tables(study: CalibratorStudy) -> tuple[Table, Table]:
     """The kinds by their probabilities, and the same by their rules, with the notes."""
     first = study.results[0]
 
-    def against(each: CalibratorScore, value: Value) -> Value:
-        return Cell(None, _FIRST) if each is first else value
+    def against(score: CalibratorScore, value: Value) -> Value:
+        return Cell(None, _FIRST) if score is first else value
 
     number: Kind = "number"
     probabilities = Table(
@@ -379,15 +387,21 @@ def calibrator_tables(study: CalibratorStudy) -> tuple[Table, Table]:
                 signed=True,
                 head=f"against {first.kind}",
             ),
+            Column(
+                name="tune_log_loss", kind=number, digits=3, head="log loss tune", in_text=False
+            ),
             Column(name="log_loss", kind=number, digits=3, head="log loss"),
+            Column(name="tune_ece", kind=number, digits=3, head="ECE tune", in_text=False),
             Column(name="ece", kind=number, digits=3, head="ECE"),
+            Column(name="rows", kind="count", head="rounds scored", in_text=False),
         ),
         rows=[
             [
-                *(each.kind, each.tune.brier.estimate, each.eval.brier),
-                *(against(each, each.eval.delta_brier), each.eval.log_loss, each.eval.ece),
+                *(score.kind, score.tune.brier.estimate, score.eval.brier),
+                *(against(score, score.eval.delta_brier), score.tune.log_loss, score.eval.log_loss),
+                *(score.tune.ece, score.eval.ece, score.eval.rows),
             ]
-            for each in study.results
+            for score in study.results
         ],
     )
     rules = Table(
@@ -403,10 +417,10 @@ def calibrator_tables(study: CalibratorStudy) -> tuple[Table, Table]:
         ),
         rows=[
             [
-                *(each.kind, each.floor, each.f1, against(each, each.delta_f1)),
-                *(each.em, each.mean_rounds),
+                *(score.kind, score.floor, score.f1, against(score, score.delta_f1)),
+                *(score.em, score.mean_rounds),
             ]
-            for each in study.results
+            for score in study.results
         ],
         notes=[f"Note: {note}." for note in study.notes],
     )

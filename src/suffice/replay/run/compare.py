@@ -31,11 +31,11 @@ def transfer_notes(
     never fitted.
     """
     source = fit_on.origin.source
-    fitted = [each for each in candidates if _fitted_there(each, source)]
+    fitted = [candidate for candidate in candidates if _fitted_there(candidate, source)]
     if not fitted:
         return [f"nothing was fitted on {source}: no policy named needs fitting"]
     tune = fit_on.only_split(FIT_SPLIT)
-    names = ", ".join(each.name for each in fitted)
+    names = ", ".join(candidate.name for candidate in fitted)
     notes = [
         f"fitted on split {FIT_SPLIT} of {source} ({tune.n_questions} questions), as asked by fit-on: "
         f"{names}"
@@ -66,15 +66,15 @@ def _keys(traces: TraceSet) -> set[tuple[str, str]]:
 
 def _rounds_notes(fitted: Sequence[NamedPolicy], n_rounds: int) -> list[str]:
     notes = []
-    for each in fitted:
-        if not isinstance(each.policy, CalibratedPolicy):
+    for candidate in fitted:
+        if not isinstance(candidate.policy, CalibratedPolicy):
             continue
-        for signal, calibrator in each.policy.calibrators.items():
+        for signal, calibrator in candidate.policy.calibrators.items():
             last = len(calibrator.maps)
             if calibrator.beyond is None and last < n_rounds:
                 absent = "undefined" if calibrator.absent is None else f"{calibrator.absent:g}"
                 notes.append(
-                    f"{each.name}: calibrated({signal}) was fitted to round {last} and is {absent} in "
+                    f"{candidate.name}: calibrated({signal}) was fitted to round {last} and is {absent} in "
                     f"rounds {last + 1} to {n_rounds}"
                 )
     return notes
@@ -117,9 +117,9 @@ def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Compar
         notes += _in_sample_notes(built, source, split)
     if fit_on is not None:
         notes += transfer_notes(built, fit_on.traces, chosen.traces)
-    for each in built:
-        said = () if each.policy is None else each.policy.facts.notes
-        notes += [f"{each.name}: {note}" for note in said]
+    for candidate in built:
+        said = () if candidate.policy is None else candidate.policy.facts.notes
+        notes += [f"{candidate.name}: {note}" for note in said]
     result = replay(
         chosen,
         built,
@@ -141,21 +141,21 @@ def _include(
     measures: Measures, baseline: str, built: list[NamedPolicy], fit_on: Measures | None
 ) -> str:
     """The baseline's name among the candidates, where it is added unless one of them is the same."""
-    if baseline in (each.name for each in built):
+    if baseline in (candidate.name for candidate in built):
         return baseline
     wanted = named_policies(measures, [baseline], fit_on=fit_on)[0]
     alike = [
-        each.name
-        for each in built
+        candidate.name
+        for candidate in built
         if wanted.policy is not None
-        and each.policy is not None
-        and each.name.partition("#")[0] == wanted.name
-        and each.max_rounds == wanted.max_rounds
-        and policy_hash(each.policy) == policy_hash(wanted.policy)
+        and candidate.policy is not None
+        and candidate.name.partition("#")[0] == wanted.name
+        and candidate.max_rounds == wanted.max_rounds
+        and policy_hash(candidate.policy) == policy_hash(wanted.policy)
     ]
     if alike:
         return alike[0]
-    count = 1 + sum(each.name.partition("#")[0] == wanted.name for each in built)
+    count = 1 + sum(candidate.name.partition("#")[0] == wanted.name for candidate in built)
     name = wanted.name if count == 1 else f"{wanted.name}#{count}"
     built.append(replace(wanted, name=name))
     return name
@@ -172,9 +172,9 @@ def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str
 
 def _in_sample_notes(built: Sequence[NamedPolicy], source: str, split: str | None) -> list[str]:
     return [
-        f"{each.name} was fitted on questions it is scored on: its figures are in-sample"
-        for each in built
-        if _fitted_on(each, source, split)
+        f"{candidate.name} was fitted on questions it is scored on: its figures are in-sample"
+        for candidate in built
+        if _fitted_on(candidate, source, split)
     ]
 
 
@@ -195,7 +195,11 @@ def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceS
     """
     measures = Measures.of(traces)
     results = comparison.result.policies
-    learned = {each.name: each.policy for each in results if isinstance(each.policy, ValuePolicy)}
+    learned = {
+        policy_result.name: policy_result.policy
+        for policy_result in results
+        if isinstance(policy_result.policy, ValuePolicy)
+    }
     if len(learned) != 1:
         there = ", ".join(learned) or "none"
         raise UsageError(

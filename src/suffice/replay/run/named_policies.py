@@ -75,11 +75,11 @@ def named_policies(
 def _numbered(built: list[NamedPolicy]) -> tuple[NamedPolicy, ...]:
     seen: Counter[str] = Counter()
     numbered = []
-    for each in built:
-        seen[each.name] += 1
-        count = seen[each.name]
-        name = each.name if count == 1 else f"{each.name}#{count}"
-        numbered.append(replace(each, name=name))
+    for candidate in built:
+        seen[candidate.name] += 1
+        count = seen[candidate.name]
+        name = candidate.name if count == 1 else f"{candidate.name}#{count}"
+        numbered.append(replace(candidate, name=name))
     return tuple(numbered)
 
 
@@ -91,9 +91,9 @@ def _named(measures: Measures, fitting: Measures, name: str) -> NamedPolicy:
     ready = unfitted_policy(name)
     if ready is not None:
         return NamedPolicy(name=name, kind=ready.kind, preset=None, policy=ready)
-    found = method_and_preset(name)
-    if found is not None:
-        method, preset = found
+    fittable = method_and_preset(name)
+    if fittable is not None:
+        method, preset = fittable
         if preset in method.fitted:
             _require_splits(fitting.traces, f"policy {name!r}", method)
         else:
@@ -119,7 +119,9 @@ def _named(measures: Measures, fitting: Measures, name: str) -> NamedPolicy:
 
 def _require_splits(traces: TraceSet, what: str, method: Method) -> None:
     if not method.can_read(traces):
-        splits = " or ".join(" and ".join(map(repr, sorted(each))) for each in method.reads)
+        splits = " or ".join(
+            " and ".join(map(repr, sorted(splits_read))) for splits_read in method.reads
+        )
         raise UsageError(
             f"{what} must be fitted, and {traces.origin.source} has no questions in split "
             f"{splits}; fit it on traces that have one with: --fit-on OTHER_TRACES, or "

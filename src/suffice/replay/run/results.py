@@ -146,7 +146,7 @@ class ReplayResult(Tabular):
             ],
             notes=notes,
         )
-        return (policies, answer_set_table(giving)) if giving else (policies,)
+        return (policies, _answer_sets(giving)) if giving else (policies,)
 
     def _columns(self) -> list[Column]:
         """The columns, among them that of the cost asked for, which goes after all others but F1."""
@@ -202,12 +202,14 @@ _COLUMNS = (
 def _value(result: ReplayResult, policy: PolicyResult, column: Column) -> Value:
     if column.name == "delta_f1" and policy.name == result.baseline and policy.delta_f1 is not None:
         return Cell(policy.delta_f1, "(baseline)")
+    if column.name == "f1" and policy.f1 is not None and policy.f1_interval is not None:
+        return replace(policy.f1_interval, estimate=policy.f1)
     if column.name in policy.costs:
         return policy.costs[column.name]
     return getattr(policy, column.name, None)
 
 
-def answer_set_table(policies: Sequence[PolicyResult]) -> Table:
+def _answer_sets(policies: Sequence[PolicyResult]) -> Table:
     """What the answer sets of policies that give them are worth."""
     columns = (
         _POLICY,
@@ -216,21 +218,24 @@ def answer_set_table(policies: Sequence[PolicyResult]) -> Table:
         Column(name="set_size", kind="number", digits=1, interval=True, head="set size\n[95%]"),
         Column(name="answer_rate", kind="number", digits=2, head="answer\nrate"),
         Column(name="objective", kind="number", digits=2),
+        Column(name="mean_rounds", kind="number", digits=2, head="rounds", in_text=False),
         Column(name="right_kept", kind="number", digits=2, head="right\nkept"),
         Column(name="all_right_kept", kind="number", digits=2, head="all right\nkept"),
         Column(name="shown_kept", kind="number", digits=2, head="shown\nkept"),
+        Column(name="filtered", kind="count", head="questions\nfiltered", in_text=False),
     )
-    rows = []
+    rows: list[list[Value]] = []
     for policy in policies:
         sets = policy.sets
         if sets is not None:
             kept = sets.retention
-            shares = (None,) * 3 if kept is None else (kept.passages, kept.all, kept.shown)
+            kept_shares: tuple[Value, ...] = (Cell(None, ""),) * 4
+            if kept is not None:
+                kept_shares = (kept.passages, kept.all, kept.shown, kept.questions)
             rows.append(
                 [
                     *(policy.name, 1 - sets.alpha, sets.coverage, sets.set_size),
-                    *(sets.answer_rate, sets.objective),
-                    *(Cell(None, "") if kept is None else share for share in shares),
+                    *(sets.answer_rate, sets.objective, policy.mean_rounds, *kept_shares),
                 ]
             )
     title = (

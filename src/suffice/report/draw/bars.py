@@ -80,8 +80,8 @@ def _upright(chart: Bars) -> tuple[list[Html], float]:
         floor = top + 40
         drawn.append(_name(row, top))
         drawn.append(line((_NAMES, floor), (_WIDTH, floor), "grid"))
-        for column, each in enumerate(row.bars):
-            drawn += _standing(each, (_NAMES + slot * column, floor), slot, len(row.bars))
+        for column, stack in enumerate(row.bars):
+            drawn += _standing(stack, (_NAMES + slot * column, floor), slot, len(row.bars))
     every = max(1, -(-len(chart.heads) // _MOST_TICKS))
     drawn += [
         text((_NAMES + slot * (column + 0.5), bottom + 8), head, "tick mid")
@@ -92,14 +92,14 @@ def _upright(chart: Bars) -> tuple[list[Html], float]:
     return drawn, bottom + 36
 
 
-def _standing(each: Bar, at: tuple[float, float], slot: float, columns: int) -> Iterator[Html]:
+def _standing(stack: Bar, at: tuple[float, float], slot: float, columns: int) -> Iterator[Html]:
     left, floor = at
-    for segment in each.segments:
+    for segment in stack.segments:
         height = max(1.0, _TALLEST * segment.size)
         corner, size = (left + slot * 0.16, floor - height), (slot * 0.68, height)
         yield bar(corner, size, f"bar {segment.class_}", segment.hint)
         if columns <= _MOST_LABELLED:
-            yield text((left + slot / 2, floor - 3 - height), each.label, "value mid")
+            yield text((left + slot / 2, floor - 3 - height), stack.label, "value mid")
 
 
 def _level(chart: Bars) -> tuple[list[Html], float]:
@@ -108,18 +108,18 @@ def _level(chart: Bars) -> tuple[list[Html], float]:
     for column, (head, width) in enumerate(zip(chart.heads, chart.widths, strict=True)):
         drawn.append(text((left, 12), head, "axis-name"))
         here = [row.bars[column] for row in chart.rows]
-        most = max((sum(part.size for part in each.segments) for each in here), default=0.0)
-        for number, each in enumerate(here):
+        most = max((sum(part.size for part in stack.segments) for stack in here), default=0.0)
+        for number, stack in enumerate(here):
             scale = width / most if most else 0.0
-            drawn += _lying(each, (left, 16 + _ROW * number), scale)
+            drawn += _lying(stack, (left, 16 + _ROW * number), scale)
         left += width + _GAP
     return drawn, _ROW * len(chart.rows) + 24
 
 
-def _lying(each: Bar, at: tuple[float, float], scale: float) -> Iterator[Html]:
+def _lying(stack: Bar, at: tuple[float, float], scale: float) -> Iterator[Html]:
     left, top = at
-    yield text((left, top + (17 if each.segments else 28)), each.label, "value")
-    for segment in each.segments:
+    yield text((left, top + (17 if stack.segments else 28)), stack.label, "value")
+    for segment in stack.segments:
         length = scale * segment.size
         yield bar((left, top + 22), (length, 14), f"bar {segment.class_}", segment.hint)
         left += length

@@ -80,23 +80,23 @@ def forest(chart: Forest) -> Html:
 
 def _ends(chart: Forest) -> tuple[float, float]:
     ends = [chart.none[0]]
-    for each in (each for row in chart.rows for each in row.estimates):
-        known = () if each.value is None else (each.value,)
-        ends += [*known, *(each.interval or ()), *(each.wide or ())]
+    for estimated in (estimated for row in chart.rows for estimated in row.estimates):
+        known = () if estimated.value is None else (estimated.value,)
+        ends += [*known, *(estimated.interval or ()), *(estimated.wide or ())]
     return min(ends), max(ends)
 
 
 def _row(row: ForestRow, x: Scale, middle: float, nothing: float) -> Iterator[Html]:
-    for number, each in enumerate(row.estimates):
+    for number, estimated in enumerate(row.estimates):
         height = middle + 11 * (number - (len(row.estimates) - 1) / 2)
-        thin = each.wide or each.interval
+        thin = estimated.wide or estimated.interval
         if thin is not None:
             ends = ((x(thin[0]), height), (x(thin[1]), height))
-            yield whisker(ends, f"whisker {each.family}")
-        if each.wide is not None and each.interval is not None:
-            low, high = map(x, each.interval)
-            yield bar((low, height - 2), (high - low, 4), f"bar {each.family}")
-        if each.value is None:
+            yield whisker(ends, f"whisker {estimated.family}")
+        if estimated.wide is not None and estimated.interval is not None:
+            low, high = map(x, estimated.interval)
+            yield bar((low, height - 2), (high - low, 4), f"bar {estimated.family}")
+        if estimated.value is None:
             yield text((nothing + 6, height + 4), UNKNOWN, "value")
         else:
-            yield dot((x(each.value), height), each.family, each.hint)
+            yield dot((x(estimated.value), height), estimated.family, estimated.hint)

@@ -70,20 +70,20 @@ def lines(chart: Lines) -> Html:
     if chart.guide:
         start, end = ((axes.x(across), axes.y(up)) for across, up in chart.guide)
         drawn.append(line(start, end, "diagonal"))
-    drawn += [_band(each, axes) for each in chart.lines if each.band]
+    drawn += [_band(curve, axes) for curve in chart.lines if curve.band]
     drawn += chain.from_iterable(
         _upright(axes.x(at), name, row) for row, (at, name) in enumerate(chart.uprights)
     )
-    for number, each in enumerate(chart.lines):
-        drawn += _line(each, axes, (number - (len(chart.lines) - 1) / 2) * _APART)
+    for number, curve in enumerate(chart.lines):
+        drawn += _line(curve, axes, (number - (len(chart.lines) - 1) / 2) * _APART)
     return canvas(SIZE, chart.title, chart.description, drawn)
 
 
 def _axes(chart: Lines) -> Axes:
     heights = [*chart.held, *(up for _, up in chart.guide)]
-    for each in chart.lines:
-        heights += [*each.values, *chain.from_iterable((*each.band, *each.intervals))]
-    across = chart.ticks or [at for each in chart.lines for at in each.at]
+    for curve in chart.lines:
+        heights += [*curve.values, *chain.from_iterable((*curve.band, *curve.intervals))]
+    across = chart.ticks or [at for curve in chart.lines for at in curve.at]
     axes = enclosing(across, heights)
     if not chart.ticks:
         return axes
@@ -91,23 +91,23 @@ def _axes(chart: Lines) -> Axes:
     return Axes(x=x, y=axes.y, x_ticks=chart.ticks, y_ticks=axes.y_ticks)
 
 
-def _band(each: Line, axes: Axes) -> Html:
-    at = [axes.x(value) for value in each.at]
-    upper = [*zip(at, (axes.y(high) for _, high in each.band), strict=True)]
-    lower = [*zip(at, (axes.y(low) for low, _ in each.band), strict=True)]
-    return area([*upper, *reversed(lower)], f"band {each.colour}")
+def _band(curve: Line, axes: Axes) -> Html:
+    at = [axes.x(value) for value in curve.at]
+    upper = [*zip(at, (axes.y(high) for _, high in curve.band), strict=True)]
+    lower = [*zip(at, (axes.y(low) for low, _ in curve.band), strict=True)]
+    return area([*upper, *reversed(lower)], f"band {curve.colour}")
 
 
-def _line(each: Line, axes: Axes, moved: float) -> Iterator[Html]:
-    for value, (low, high) in zip(each.at, each.intervals, strict=False):
+def _line(curve: Line, axes: Axes, moved: float) -> Iterator[Html]:
+    for value, (low, high) in zip(curve.at, curve.intervals, strict=False):
         at = axes.x(value) + moved
-        yield whisker(((at, axes.y(low)), (at, axes.y(high))), f"whisker {each.colour}")
-    places = [(axes.x(at), axes.y(up)) for at, up in zip(each.at, each.values, strict=True)]
-    yield polyline(places, f"curve {each.colour}")
-    for place, hint in zip(places, each.hints, strict=False):
-        yield dot(place, "fixed" if each.colour == "fixed" else "adaptive", hint)
-    if not each.hints:
-        yield from (speck(place, each.colour) for place in places)
+        yield whisker(((at, axes.y(low)), (at, axes.y(high))), f"whisker {curve.colour}")
+    places = [(axes.x(at), axes.y(up)) for at, up in zip(curve.at, curve.values, strict=True)]
+    yield polyline(places, f"curve {curve.colour}")
+    for place, hint in zip(places, curve.hints, strict=False):
+        yield dot(place, "fixed" if curve.colour == "fixed" else "adaptive", hint)
+    if not curve.hints:
+        yield from (speck(place, curve.colour) for place in places)
 
 
 def _upright(x: float, name: str, row: int) -> Iterator[Html]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, product
 from string import ascii_uppercase
@@ -12,6 +12,7 @@ from suffice.protocols import Facts
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.draw.svg import Family
 from suffice.results.markup import Html, element, join, shorten, visible
+from suffice.results.table import Dress, Table
 
 _LONGEST_NAME = 40
 _FIXED = re.compile(r"fixed-(\d{1,2})")
@@ -72,6 +73,15 @@ def label_of(name: str, policies: Sequence[Marked]) -> Html:
     """The label of the policy of this name, or the name alone."""
     policy = named(name, policies)
     return join([name]) if policy is None else label(policy)
+
+
+def labelled(
+    table: Table, policies: Sequence[Marked], dressed: Mapping[str, Dress] | None = None
+) -> Html:
+    """A table whose column ``policy`` has the labels of the policies it names."""
+    names = table.data()["policy"]
+    labels: Dress = lambda number, _: label_of(str(names[number]), policies)  # noqa: E731
+    return table.html({"policy": labels, **(dressed or {})})
 
 
 def short_name_of(name: str, policies: Sequence[Marked]) -> str:

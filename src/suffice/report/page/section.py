@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.report.draw.marks import Marked
-from suffice.results.formats import bracket
 from suffice.results.markup import Html, data_table, element, join
 
 Item = TypeVar("Item")
@@ -135,10 +133,3 @@ def listed(items: Iterable[object], *, small: bool = False, name: str | None = N
 def two_lines(first: str, second: str) -> Html:
     """The head of a narrow column."""
     return join([first, element("br"), second])
-
-
-def with_interval(shown: str, interval: Interval | None) -> Html:
-    """A figure in percent with its interval, small, in brackets."""
-    if interval is None:
-        return join([shown])
-    return join([shown, " ", element("small", bracket(interval))])

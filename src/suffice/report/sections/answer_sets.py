@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.run.answer_sets import AnswerSetResult
-from suffice.report.draw.marks import Marked, label, short_name
-from suffice.report.page.section import (
-    Section,
-    Shown,
-    columns,
-    listed,
-    plain,
-    two_lines,
-    with_interval,
-)
+from suffice.replay.run.results import ReplayResult
+from suffice.report.draw.marks import Marked, label, labelled, short_name
+from suffice.report.page.section import Section, Shown, listed, plain
 from suffice.results.formats import UNKNOWN, decimal, percent
 from suffice.results.markup import Html, element, join, shorten, visible
+from suffice.results.table import Table
 
 _LONGEST = 400
 
@@ -25,7 +19,7 @@ _LONGEST = 400
 Giving = Sequence[tuple[Marked, AnswerSetResult]]  # the policies that give sets, with their worth
 
 
-def answer_sets_section(policies: Sequence[Marked]) -> Shown | None:
+def answer_sets_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown | None:
     """A line for every policy that gives sets; ``None``: none does."""
     giving = [(policy, sets) for policy in policies if (sets := policy.result.sets) is not None]
     if not giving:
@@ -39,8 +33,7 @@ def answer_sets_section(policies: Sequence[Marked]) -> Shown | None:
                 "is about the mean over questions drawn like those that set the thresholds, and over "
                 "which questions those were; so a coverage somewhat below it can be chance."
             ),
-            *_worth(giving),
-            *_kept(giving),
+            *_tables(result.table("answer sets"), giving),
             *(_notes(policy, sets) for policy, sets in giving),
         ],
     )
@@ -49,7 +42,7 @@ def answer_sets_section(policies: Sequence[Marked]) -> Shown | None:
 SECTION = Section(
     name="answer-sets",
     heading="Answer sets",
-    show=lambda material: answer_sets_section(material.policies),
+    show=lambda material: answer_sets_section(material.data.result, material.policies),
 )
 
 
@@ -67,61 +60,51 @@ def _promised(sets: AnswerSetResult) -> str:
     return f"{100 * (1 - sets.alpha):.4g}"
 
 
-def _worth(giving: Giving) -> list[Html]:
-    table = columns(
-        "What the answer sets are worth",
-        giving,
-        ("policy", lambda each: label(each[0])),
-        ("promised %", lambda each: _promised(each[1])),
-        ("covered % [95%]", lambda each: _coverage(each[1])),
-        ("set size [95%]", lambda each: _decimals(each[1].set_size)),
-        ("answer rate %", lambda each: percent(each[1].answer_rate)),
-        ("objective", lambda each: decimal(each[1].objective)),
-        ("rounds", lambda each: _rounds(each[0])),
+def _tables(table: Table, giving: Giving) -> Iterator[Html]:
+    policies = [policy for policy, _ in giving]
+    worth = table.headed("What the answer sets are worth").picked(*_WORTH)
+    yield labelled(
+        worth,
+        policies,
+        {
+            "coverage": lambda number, shown: _coverage(giving[number][1], shown),
+            "mean_rounds": lambda number, shown: _rounds(giving[number][0], shown),
+        },
     )
-    note = (
+    yield plain(
         'Set size counts "Can\'t Answer". Answer rate: sets without it. Objective: mean rounds, less what '
-        "stopping on questions that can be answered gains; low is good."
+        "stopping on questions that can be answered gains; low is good.",
+        small=True,
     )
-    return [table, plain(note, small=True)]
+    kept = table.headed("What the passage filters keep", _KEPT).picked("policy", *_KEPT)
+    rows = [row for row, (_, sets) in zip(kept.rows, giving, strict=True) if sets.retention]
+    if rows:
+        yield labelled(replace(kept, rows=rows), policies)
+        yield plain("Over questions that retrieved a right passage.", small=True)
+    else:
+        yield plain("No passage filter can be replayed on these rounds.")
 
 
-def _coverage(sets: AnswerSetResult) -> Html:
-    if sets.coverage is None:
-        return join([UNKNOWN])
-    shown = with_interval(percent(sets.coverage.estimate), sets.coverage)
-    if sets.coverage.high >= 1 - sets.alpha:
+_WORTH = (
+    *("policy", "promised", "coverage", "set_size", "answer_rate", "objective", "mean_rounds"),
+)
+_KEPT = {
+    "right_kept": "right passages\nkept",
+    "all_right_kept": "questions that\nkeep all",
+    "shown_kept": "passages\nstill shown",
+    "filtered": "questions",
+}
+
+
+def _coverage(sets: AnswerSetResult, shown: str) -> object:
+    if sets.coverage is None or sets.coverage.high >= 1 - sets.alpha:
         return shown
     return join([shown, " ", element("span", "below the promise", class_="tag")])
 
 
-def _decimals(interval: Interval) -> Html:
-    ends = f"[{decimal(interval.low)}, {decimal(interval.high)}]"
-    return join([decimal(interval.estimate), " ", element("small", ends)])
-
-
-def _rounds(policy: Marked) -> str:
+def _rounds(policy: Marked, shown: str) -> str:
     budget = policy.facts.max_rounds
-    taken = decimal(policy.result.mean_rounds)
-    return taken if budget is None else f"{taken} of {budget}"
-
-
-def _kept(giving: Giving) -> list[Html]:
-    """What the policies' passage filters leave."""
-    filtered = [(policy, kept) for policy, sets in giving if (kept := sets.retention) is not None]
-    if not filtered:
-        return [plain("No passage filter can be replayed on these rounds.")]
-    table = columns(
-        "What the passage filters keep",
-        filtered,
-        ("policy", lambda each: label(each[0])),
-        (two_lines("right passages", "kept %"), lambda each: percent(each[1].passages)),
-        (two_lines("questions that", "keep all %"), lambda each: percent(each[1].all)),
-        (two_lines("passages", "still shown %"), lambda each: percent(each[1].shown)),
-        ("questions", lambda each: each[1].questions),
-    )
-    note = "Over questions that retrieved a right passage."
-    return [table, plain(note, small=True)]
+    return shown if budget is None else f"{shown} of {budget}"
 
 
 def _notes(policy: Marked, sets: AnswerSetResult) -> Html:

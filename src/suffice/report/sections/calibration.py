@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from suffice.replay.diagnose.calibrator_study import CalibratorScore, CalibratorStudy
-from suffice.report.page.section import Section, Shown, columns, listed, plain
-from suffice.results.formats import (
-    bracket,
-    count,
-    decimal,
-    fraction,
-    fractions,
-    percent,
-    points,
-)
-from suffice.results.markup import Html, element
+from suffice.replay.diagnose.calibrator_study import CalibratorStudy
+from suffice.report.page.section import Section, Shown, listed, plain
+from suffice.results.formats import count, fraction
+from suffice.results.markup import element
 
 
 def calibration_section(study: CalibratorStudy) -> Shown:
     """Brier, log loss and ECE of every kind on both splits, and what its rule scores."""
+    probabilities, rules = study.tables()
     return Shown(
         finding=_finding(study),
         blocks=[
@@ -27,19 +20,27 @@ def calibration_section(study: CalibratorStudy) -> Shown:
                 f"of fold; eval is {count(study.eval_questions)} labelled questions of split "
                 f"{study.eval_split}. Lower is better for all three scores; intervals are 95%."
             ),
-            _probabilities(study),
+            probabilities.headed("Calibrators by their probabilities", _HEADS).html(),
             element("h3", "The rule that reads them"),
             plain(
                 element("code", study.rule),
                 f", its floor chosen on {study.tune_split} out of fold, scored on {study.eval_split} "
                 "with HotpotQA's F1.",
             ),
-            _rules(study),
+            rules.headed(
+                "Calibrators by the rule that reads them", {"f1": "F1 % [95%]", "em": "EM %"}
+            ).html(),
             listed(f"{note[:1].upper()}{note[1:]}." for note in study.notes),
         ],
     )
 
 
+_HEADS = {
+    "tune": "Brier tune",
+    "eval": "Brier eval [95%]",
+    "log_loss": "log loss eval",
+    "ece": "ECE eval",
+}
 SECTION = Section(
     name="calibration",
     heading="Calibration",
@@ -61,44 +62,3 @@ def _finding(study: CalibratorStudy) -> str:
     )
     lowest = f"lowest Brier score on {study.eval_split}: {best.kind}, {fraction(best.eval.brier.estimate)}"
     return f"{lowest}; {apart}" if others else lowest
-
-
-def _probabilities(study: CalibratorStudy) -> Html:
-    return columns(
-        "Calibrators by their probabilities",
-        study.results,
-        ("calibrator", lambda score: score.kind),
-        ("Brier tune", lambda score: fraction(score.tune.brier.estimate)),
-        ("Brier eval [95%]", lambda score: fractions(score.eval.brier)),
-        (
-            f"against {study.results[0].kind} [95%]",
-            lambda score: _first(score, study) or fractions(score.eval.delta_brier, sign=True),
-        ),
-        ("log loss tune", lambda score: fraction(score.tune.log_loss)),
-        ("log loss eval", lambda score: fraction(score.eval.log_loss)),
-        ("ECE tune", lambda score: fraction(score.tune.ece)),
-        ("ECE eval", lambda score: fraction(score.eval.ece)),
-        ("rounds scored", lambda score: count(score.eval.rows)),
-    )
-
-
-def _rules(study: CalibratorStudy) -> Html:
-    return columns(
-        "Calibrators by the rule that reads them",
-        study.results,
-        ("calibrator", lambda score: score.kind),
-        ("floor", lambda score: f"{score.floor:g}"),
-        ("F1 % [95%]", lambda score: f"{percent(score.f1.estimate)} {bracket(score.f1)}"),
-        (
-            f"against {study.results[0].kind} [95%]",
-            lambda score: _first(score, study) or points(score.delta_f1),
-        ),
-        ("EM %", lambda score: percent(score.em)),
-        ("rounds", lambda score: decimal(score.mean_rounds)),
-    )
-
-
-def _first(score: CalibratorScore, study: CalibratorStudy) -> Html | None:
-    if score is study.results[0]:
-        return element("span", "the first", class_="tag")
-    return None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from suffice.measures.costs import CostAxis
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.run.results import ReplayResult
-from suffice.report.draw.marks import Marked, label, short_name
+from suffice.report.draw.marks import Marked, label, labelled, short_name
 from suffice.report.page.section import (
     Section,
     Shown,
@@ -16,18 +14,9 @@ from suffice.report.page.section import (
     listed,
     plain,
     two_lines,
-    with_interval,
 )
-from suffice.results.formats import (
-    UNKNOWN,
-    amount,
-    count,
-    counted,
-    decimal,
-    percent,
-    signed,
-)
-from suffice.results.markup import Html, element, join, shorten, visible
+from suffice.results.formats import UNKNOWN, counted
+from suffice.results.markup import Html, element, shorten, visible
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
 _IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})
@@ -46,7 +35,7 @@ def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Show
                 f"{''.join(f'{cost.label}, ' for cost in own)}calls and tokens are means per question. "
                 f"F1 over fixed-k is at equal {result.cost.label}. In brackets: 95% intervals.",
             ),
-            element("div", _table(result, policies, own), class_="comparison"),
+            element("div", _table(result, policies), class_="comparison"),
             _identities(policies),
             element("h3", "Notes"),
             listed(_notes(result)),
@@ -67,47 +56,19 @@ def policies_in_words(number: int) -> str:
     return "1 policy" if number == 1 else f"{number:,} policies"
 
 
-def _table(result: ReplayResult, policies: Sequence[Marked], own: Sequence[CostAxis]) -> Html:
-    def paid(name: str, shown: Callable[[float | None], str]) -> Callable[[Marked], str]:
-        return lambda policy: shown(policy.result.costs.get(name))
-
-    return columns(
-        "Policies side by side",
-        policies,
-        ("Policy", label),
-        ("EM %", lambda policy: percent(policy.result.em)),
-        (
-            "F1 %",
-            lambda policy: with_interval(percent(policy.result.f1), policy.result.f1_interval),
-        ),
-        ("Acc %", lambda policy: percent(policy.result.acc)),
-        ("Rounds", lambda policy: decimal(policy.result.mean_rounds)),
-        ("Calls", paid("llm_calls", decimal)),
-        *((_cost_head(cost), paid(cost.name, amount)) for cost in own),
-        (two_lines("Prompt", "tokens"), paid("prompt_tokens", count)),
-        (two_lines("Completion", "tokens"), paid("completion_tokens", count)),
-        (two_lines("F1 against", shorten(visible(result.baseline), 20)), _against),
-        (two_lines("F1", "kept %"), lambda policy: percent(policy.result.retained_f1)),
-        (two_lines("F1 over", "fixed-k"), lambda policy: _signed(policy.result.frontier_gain)),
-    )
+def _table(result: ReplayResult, policies: Sequence[Marked]) -> Html:
+    heads = _HEADS | {"delta_f1": f"F1 against\n{shorten(visible(result.baseline), 20)}"}
+    return labelled(result.table("policies").headed("Policies side by side", heads), policies)
 
 
-def _cost_head(cost: CostAxis) -> Html:
-    label = f"{cost.label[:1].upper()}{cost.label[1:]}"
-    if cost.unit:
-        return two_lines(f"{label},", cost.unit)
-    first, _, last = label.rpartition(" ")
-    return two_lines(first, last) if first else join([label])
-
-
-def _against(policy: Marked) -> Html:
-    if policy.baseline:
-        return element("span", "baseline", class_="tag")
-    return _signed(policy.result.delta_f1)
-
-
-def _signed(interval: Interval | None) -> Html:
-    return with_interval(signed(None if interval is None else interval.estimate), interval)
+_HEADS = {
+    "em": "EM %",
+    "f1": "F1 %",
+    "acc": "Acc %",
+    "completion_tokens": "completion\ntokens",
+    "retained_f1": "F1\nkept %",
+    "frontier_gain": "F1 over\nfixed-k",
+}
 
 
 def _identities(policies: Sequence[Marked]) -> Html:
@@ -138,11 +99,11 @@ def _notes(result: ReplayResult) -> list[str]:
             f"{counted(unlabelled, 'question')} without gold answers: counted in costs, not in scores."
         )
     for name in _COSTS:
-        without = [each.name for each in result.policies if each.costs.get(name) is None]
+        without = [policy.name for policy in result.policies if policy.costs.get(name) is None]
         if without:
             whom = "any policy" if len(without) == len(result.policies) else ", ".join(without)
             notes.append(f"{name} is not recorded for {whom}; unknown is shown as -.")
-    if any(each.kind == "oracle" for each in result.policies):
+    if any(policy.kind == "oracle" for policy in result.policies):
         notes.append(
             "Oracles read the gold answers: they bound what is possible and cannot be deployed."
         )

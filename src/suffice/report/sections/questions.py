@@ -57,9 +57,9 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
         questions.append(packed)
     cap = _text_cap(packer.passages, _MOST_BYTES - size - packer.bytes_of_reasons)
     document = {
-        "policies": [[each.mark, each.family, short_name(each)] for each in policies],
+        "policies": [[policy.mark, policy.family, short_name(policy)] for policy in policies],
         "main": _main(policies),
-        "baseline": next((i for i, each in enumerate(policies) if each.baseline), 0),
+        "baseline": next((i for i, policy in enumerate(policies) if policy.baseline), 0),
         "signals": [visible(name) for name in packer.signals],
         "usage": [visible(_USAGE_NAMES.get(name, name.replace("_", " "))) for name in packer.usage],
         "reasons": list(packer.reasons),
@@ -91,7 +91,7 @@ def _cuts(packer: _Packer, cap: int, left_out: int, shown: int) -> list[str]:
 
 def _main(policies: Sequence[Marked]) -> int:
     """The policy the list opens with: the first that can be deployed and is no fixed budget."""
-    adaptive = [i for i, each in enumerate(policies) if each.family == "adaptive"]
+    adaptive = [i for i, policy in enumerate(policies) if policy.family == "adaptive"]
     return adaptive[0] if adaptive else 0
 
 
@@ -99,13 +99,13 @@ class _Packer:
     """Turns stories into short lists; passages and reasons are stored once and named by index."""
 
     def __init__(self, data: ReportData) -> None:
-        rounds = [each for story in data.stories for each in story.rounds]
-        names = tuple(dict.fromkeys(name for each in rounds for name in each.signals))
+        rounds = [round_story for story in data.stories for round_story in story.rounds]
+        names = tuple(dict.fromkeys(name for round_story in rounds for name in round_story.signals))
         self.signals = names[:_SIGNALS]
         self.usage = tuple(
-            each.name
-            for each in fields(Usage)
-            if any(getattr(one.usage, each.name) is not None for one in rounds)
+            kind.name
+            for kind in fields(Usage)
+            if any(getattr(one.usage, kind.name) is not None for one in rounds)
         )
         self.passages: dict[tuple[str, str | None], int] = {}
         self.reasons: dict[str, int] = {}
@@ -123,23 +123,23 @@ class _Packer:
             self._text(story.id, _TITLE),
             self._text(story.question, _QUESTION),
             None if story.type is None else self._text(story.type, _TITLE),
-            [self._text(each, _GOLD) for each in gold],
-            [self._round(each) for each in rounds],
-            [self._stop(each) for each in story.stops],
+            [self._text(answer, _GOLD) for answer in gold],
+            [self._round(story) for story in rounds],
+            [self._stop(stop) for stop in story.stops],
         ]
 
-    def _round(self, each: RoundStory) -> list[Any]:
+    def _round(self, story: RoundStory) -> list[Any]:
         """[answer, em, f1, passages, signals, usage, parse failure]."""
-        shown = each.passages[:_PASSAGES]
-        self._drop("passage", _PASSAGES, " of a round", len(each.passages) - len(shown))
-        failure = each.parse_failure
+        shown = story.passages[:_PASSAGES]
+        self._drop("passage", _PASSAGES, " of a round", len(story.passages) - len(shown))
+        failure = story.parse_failure
         return [
-            self._text(each.answer, _ANSWER),
-            _number(each.em),
-            _number(each.f1),
+            self._text(story.answer, _ANSWER),
+            _number(story.em),
+            _number(story.f1),
             [[self._passage(passage), _number(passage.score)] for passage in shown],
-            [_number(each.signals.get(name)) for name in self.signals],
-            [_number(getattr(each.usage, name)) for name in self.usage],
+            [_number(story.signals.get(name)) for name in self.signals],
+            [_number(getattr(story.usage, name)) for name in self.usage],
             None if failure is None else self._text(failure, _REASON),
         ]
 
@@ -155,7 +155,8 @@ class _Packer:
         shown = stop.answers.answers[:_MEMBERS]
         self._drop("answer", _MEMBERS, " of a set", len(stop.answers.answers) - len(shown))
         members = [
-            [self._text(each.answer, _GOLD), _number(each.confidence), each.round] for each in shown
+            [self._text(member.answer, _GOLD), _number(member.confidence), member.round]
+            for member in shown
         ]
         return [*packed, members, stop.answers.cannot_answer]
 

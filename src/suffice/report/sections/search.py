@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from string import ascii_lowercase
 
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
 from suffice.report.draw.scatter import Point, Scatter, scatter
-from suffice.report.page.section import (
-    Chart,
-    Section,
-    Shown,
-    columns,
-    folded,
-    listed,
-    plain,
-    two_lines,
-    with_interval,
-)
-from suffice.results.formats import amount, bracket, counted, decimal, p_value, percent, signed
+from suffice.report.page.section import Chart, Section, Shown, columns, folded, listed, plain
+from suffice.results.formats import amount, counted, percent
 from suffice.results.markup import Html, element, join, shorten, visible
+from suffice.results.table import Table
 
 _TOP = 15
 _LONGEST_RULE = 400
@@ -36,15 +28,16 @@ def search_section(result: SearchResult, *, naive: bool = False) -> Shown:
         f"{settings.eval_split}."
     )
     first = [(str(number), rule) for number, rule in enumerate(result.rules[:_TOP], 1)]
+    rules, front = result.tables(top=_TOP, naive=naive)
     verdict = result.verdict.replace("No rule", "none", 1)
     return Shown(
         finding=f"{counted(result.evaluated, 'rule')}, {verdict} after correction",
         blocks=[
             plain(intro),
             listed([*result.explained(naive=naive), *result.notes]),
-            _front(result, naive=naive),
+            _front(result, front, naive=naive),
             element("h3", f"The first {len(first)} rules, best on tune first"),
-            _rules("Rules found, best on tune first", first, result, naive=naive),
+            _table(rules, "Rules found, best on tune first", first, result),
             folded("Thresholds of the conditions", _thresholds(result)),
         ],
     )
@@ -58,7 +51,7 @@ SECTION = Section(
 )
 
 
-def _front(result: SearchResult, *, naive: bool) -> Chart:
+def _front(result: SearchResult, table: Table, *, naive: bool) -> Chart:
     """The Pareto front, lettered, among all rules."""
     pareto = sorted((rule for rule in result.rules if rule.pareto), key=lambda rule: rule.tune_cost)
     letters = [*ascii_lowercase, *[""] * len(pareto)]
@@ -81,7 +74,7 @@ def _front(result: SearchResult, *, naive: bool) -> Chart:
         caption=f"Small dots: every rule, on {result.settings.eval_split}.{first} Letters: the Pareto front "
         f"of {result.settings.tune_split}, with intervals that hold for all "
         f"{result.family:,} rules and thresholds looked at together.{thin}",
-        table=_rules("Pareto front, cheapest first", front, result, naive=naive),
+        table=_table(table, "Pareto front, cheapest first", front, result),
     )
 
 
@@ -99,35 +92,28 @@ def _point(mark: str, rule: SearchedRule, *, naive: bool) -> Point:
 
 
 # --- the tables ----------------------------------------------------------------------------------
-def _rules(
-    caption: str,
-    rules: Sequence[tuple[str, SearchedRule]],
-    result: SearchResult,
-    *,
-    naive: bool,
+def _table(
+    table: Table, title: str, rules: Sequence[tuple[str, SearchedRule]], result: SearchResult
 ) -> Html:
+    """The rules of a table of the search, each behind its mark."""
     over_rounds = result.cost.name == "rounds"
-    alone = (two_lines("F1 %", "[95%, alone]"), lambda each: bracket(each[1].naive))
-    table = columns(
-        caption,
-        rules,
-        ("rule", lambda each: _rule(*each)),
-        ("tune F1 %", lambda each: percent(each[1].tune_f1)),
-        (
-            two_lines("F1 %", "[95%, all]"),
-            lambda each: with_interval(percent(each[1].f1), each[1].interval),
-        ),
-        *((alone,) if naive else ()),
-        ("EM %", lambda each: percent(each[1].em)),
-        ("rounds", lambda each: decimal(each[1].mean_rounds)),
-        *(() if over_rounds else ((result.cost.label, lambda each: amount(each[1].cost)),)),
-        (
-            two_lines(f"F1 against {shorten(visible(result.baseline), 20)}", "[95%, all]"),
-            lambda each: with_interval(signed(each[1].delta_f1.estimate), each[1].delta_f1),
-        ),
-        (two_lines("p", "(Holm)"), lambda each: p_value(each[1].p_holm)),
-    )
-    return element("div", table, class_="rules")
+    figures = [
+        column.name
+        for column in table.columns
+        if column.name != "rule" and not (over_rounds and column.name == "cost")
+    ]
+    heads = _HEADS | {"delta_f1": f"F1 against {shorten(visible(result.baseline), 20)}\n[95%, all]"}
+    shown = replace(table.headed(title, heads).picked("rule", *figures), names=1)
+    dressed = shown.html({"rule": lambda number, _: _rule(*rules[number])})
+    return element("div", dressed, class_="rules")
+
+
+_HEADS = {
+    "tune_f1": "tune F1 %",
+    "f1": "F1 %\n[95%, all]",
+    "naive": "F1 %\n[95%, alone]",
+    "em": "EM %",
+}
 
 
 def _rule(mark: str, rule: SearchedRule) -> Html:

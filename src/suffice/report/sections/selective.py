@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from suffice.replay.diagnose.selective import AnswerGroup, SelectiveResult
-from suffice.report.draw.marks import Marked, label_of, short_name_of
+from suffice.replay.diagnose.selective import SelectiveResult
+from suffice.report.draw.marks import Marked, label_of, labelled, short_name_of
 from suffice.report.draw.unit_square import UnitSquare, unit_square
-from suffice.report.page.section import Chart, Section, Shown, columns, plain
+from suffice.report.page.section import Chart, Section, Shown, plain
 from suffice.results.formats import UNKNOWN, amount, counted, estimated, percent
 from suffice.results.markup import Html, data_table, element, visible
 
@@ -29,9 +29,7 @@ def selective_section(results: Sequence[SelectiveResult], policies: Sequence[Mar
                 "(1 - EM) over all coverages, low is good; excess: above the best possible order."
             ),
             _curves(results, policies),
-            _areas(results, policies),
-            *_groups(results, policies),
-            *_abstentions(results, policies),
+            *_tables(results, policies),
         ],
     )
 
@@ -112,59 +110,41 @@ def _curves_table(results: Sequence[SelectiveResult], policies: Sequence[Marked]
 
 
 # --- the tables ----------------------------------------------------------------------------------
-def _areas(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> Html:
-    return columns(
-        "What each confidence is worth",
-        results,
-        ("policy", lambda result: label_of(result.policy, policies)),
-        ("AUROC [95%]", lambda result: estimated(result.auroc)),
-        ("AURC [95%]", lambda result: estimated(result.aurc)),
-        ("excess AURC [95%]", lambda result: estimated(result.excess_aurc)),
-        ("without confidence", lambda result: result.undefined),
-    )
-
-
-def _groups(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> list[Html]:
-    table = columns(
-        "Answers above and below a confidence",
-        results,
-        ("policy", lambda result: label_of(result.policy, policies)),
-        ("threshold", lambda result: amount(result.threshold)),
-        ("above", lambda result: result.above.questions),
-        ("EM above % [95%]", lambda result: _em(result.above)),
-        ("F1 above %", lambda result: _f1(result.above)),
-        ("below", lambda result: result.below.questions),
-        ("EM below % [95%]", lambda result: _em(result.below)),
-        ("F1 below %", lambda result: _f1(result.below)),
-    )
+def _tables(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> Iterator[Html]:
+    tables = {table.name: table for table in SelectiveResult.side_by_side(results)}
+    yield labelled(tables["confidences"].headed("What each confidence is worth", _AREAS), policies)
+    groups = tables["above and below"].headed("Answers above and below a confidence", _GROUPS)
+    yield labelled(groups, policies)
     median = " (the median)" if results[0].threshold_is_median else ""
-    note = f"Above: confidence of at least the threshold{median}; below: the others."
-    return [table, plain(note, small=True)]
-
-
-def _em(group: AnswerGroup) -> str:
-    em = group.em
-    if em.estimate is None or em.low is None or em.high is None:
-        return UNKNOWN
-    return f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
-
-
-def _f1(group: AnswerGroup) -> str:
-    return UNKNOWN if _em(group) == UNKNOWN else percent(group.f1.estimate)
-
-
-def _abstentions(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> list[Html]:
-    abstaining = [result for result in results if result.abstentions.count]
-    if not abstaining:
-        return [plain("No answer at a stop says that it is none.", small=True)]
-    table = columns(
-        "Abstentions at the stop",
-        abstaining,
-        ("policy", lambda result: label_of(result.policy, policies)),
-        ("abstain %", lambda result: percent(result.abstentions.share)),
-        ("EM of all % [95%]", lambda result: _em(result.answers)),
-        ("F1 of all %", lambda result: _f1(result.answers)),
-        ("EM without them % [95%]", lambda result: _em(result.abstentions.others)),
-        ("F1 without them %", lambda result: _f1(result.abstentions.others)),
+    yield plain(
+        f"Above: confidence of at least the threshold{median}; below: the others.", small=True
     )
-    return [element("h3", "Answers that say they are none"), table]
+    if "abstentions" not in tables:
+        yield plain("No answer at a stop says that it is none.", small=True)
+        return
+    yield element("h3", "Answers that say they are none")
+    abstentions = tables["abstentions"].headed("Abstentions at the stop", _ABSTENTIONS)
+    yield labelled(abstentions, policies)
+
+
+_AREAS = {
+    "auroc": "AUROC [95%]",
+    "aurc": "AURC [95%]",
+    "excess_aurc": "excess AURC [95%]",
+    "undefined": "without confidence",
+}
+_GROUPS = {
+    "above_n": "above",
+    "above_em": "EM above % [95%]",
+    "above_f1": "F1 above %",
+    "below_n": "below",
+    "below_em": "EM below % [95%]",
+    "below_f1": "F1 below %",
+}
+_ABSTENTIONS = {
+    "share": "abstain %",
+    "all_em": "EM of all % [95%]",
+    "all_f1": "F1 of all %",
+    "without_em": "EM without them % [95%]",
+    "without_f1": "F1 without them %",
+}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from suffice.numbers.intervals.estimate import Estimate
 from suffice.replay.diagnose.breakdown import TypeBreakdown
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, SignalDiagnostics
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
-from suffice.report.draw.marks import Marked, label_of, legend
+from suffice.report.draw.marks import Marked, labelled, legend
 from suffice.report.draw.svg import Family
-from suffice.report.page.section import Chart, Section, Shown, columns, folded, listed, plain
-from suffice.results.formats import UNKNOWN, count, counted, decimal, estimated, percent, points
-from suffice.results.markup import Html, data_table, element, join, shorten, visible
+from suffice.report.page.section import Chart, Section, Shown, folded, listed, plain
+from suffice.results.formats import count, counted, estimated
+from suffice.results.markup import Html, element, join, shorten, visible
+from suffice.results.table import Dress, Plain, Table
 
 _LONGEST_NAME = 60
 _MOST_ROWS = 40  # of the chart; the tables have all
@@ -26,6 +28,8 @@ def signals_section(
     diagnostics: Diagnostics, types: Sequence[TypeBreakdown], policies: Sequence[Marked]
 ) -> Shown:
     """AUROC and distance of every signal with drift, what speaks against it, and question types."""
+    ordered = replace(diagnostics, signals=tuple(_ordered(diagnostics)))
+    tables = {table.name: table for table in ordered.tables()}
     return Shown(
         finding=_finding(diagnostics),
         blocks=[
@@ -35,14 +39,18 @@ def signals_section(
                 f"{count(diagnostics.resamples)} resamples of the questions; drift: the later split minus "
                 "the earlier."
             ),
-            _areas(diagnostics)
+            _areas(diagnostics, tables)
             if diagnostics.signals
             else plain("No signal is defined in these traces."),
-            _separation(diagnostics),
+            *(
+                _html(tables[name].headed(title))
+                for name, title in _SEPARATION.items()
+                if name in tables
+            ),
             *_flags(diagnostics.signals),
-            _concentrations(diagnostics.signals),
-            *(_correlated(part) for part in diagnostics.parts[-1:]),
-            _signals_by_type(diagnostics),
+            _concentrations(tables),
+            *(_correlated(tables, part) for part in diagnostics.parts[-1:]),
+            _signals_by_type(tables),
             types_table(types, policies),
             _skipped(diagnostics),
             listed(diagnostics.notes, small=True),
@@ -50,6 +58,10 @@ def signals_section(
     )
 
 
+_SEPARATION = {
+    "signals": "AUROC of every signal, all rounds pooled; low: low values speak for stopping",
+    "distances": "Cohen's d of every signal, positive where right answers have the higher values",
+}
 SECTION = Section(
     name="signals",
     heading="Signals",
@@ -94,7 +106,7 @@ def _ordered(diagnostics: Diagnostics) -> list[SignalDiagnostics]:
 
 
 # --- AUROC ---------------------------------------------------------------------------------------
-def _areas(diagnostics: Diagnostics) -> Chart:
+def _areas(diagnostics: Diagnostics, tables: Mapping[str, Table]) -> Chart:
     parts = [part.name for part in diagnostics.parts]
     families = dict(zip(parts, _FAMILIES[-len(parts) :], strict=True))
     drawn = _ordered(diagnostics)[:_MOST_ROWS]
@@ -117,7 +129,7 @@ def _areas(diagnostics: Diagnostics) -> Chart:
         heading="AUROC",
         pictures=[forest(chart)],
         caption=join([keys, f"All rounds pooled; whiskers: 95% intervals.{cut}"]),
-        table=_areas_table(diagnostics),
+        table=join(_html(tables[f"rounds on {part}"]) for part in parts),
     )
 
 
@@ -132,68 +144,10 @@ def _estimated(signal: SignalDiagnostics, part: str, family: Family) -> Estimate
     )
 
 
-def _areas_table(diagnostics: Diagnostics) -> Html:
-    rounds = max(
-        (len(on.rounds) for signal in diagnostics.signals for on in signal.parts.values()),
-        default=0,
-    )
-    rows = [
-        (
-            _oriented(signal),
-            part,
-            percent(on.defined),
-            estimated(on.pooled.auroc),
-            *(
-                decimal(on.rounds[number].separation.auroc.estimate)
-                if number < len(on.rounds)
-                else UNKNOWN
-                for number in range(rounds)
-            ),
-        )
-        for signal in _ordered(diagnostics)
-        for part, on in signal.parts.items()
-    ]
-    head = (
-        *("signal", "on", "defined %", "all rounds [95%]"),
-        *(f"round {number}" for number in range(1, rounds + 1)),
-    )
-    return data_table("AUROC of every signal, pooled and by round", head, rows)
-
-
-def _oriented(signal: SignalDiagnostics) -> Html:
-    name = element("code", _name(signal.name))
-    return (
-        join([name, element("small", " low speaks for stopping")])
-        if signal.direction == "low"
-        else name
-    )
-
-
-def _separation(diagnostics: Diagnostics) -> Html:
-    if not diagnostics.signals:
-        return Html()
-    parts = [part.name for part in diagnostics.parts]
-    drift = len(parts) > 1
-    head = (
-        "signal",
-        *(f"AUROC {part}" for part in parts),
-        *(["drift"] if drift else []),
-        *(f"d {part}" for part in parts),
-        *(["drift of d"] if drift else []),
-    )
-    rows = [
-        (
-            _oriented(signal),
-            *(estimated(_area(signal, part)) for part in parts),
-            *([estimated(signal.drift_auroc, sign=True)] if drift else []),
-            *(estimated(signal.parts[part].pooled.d_signed, sign=True) for part in parts),
-            *([estimated(signal.drift_d, sign=True)] if drift else []),
-        )
-        for signal in _ordered(diagnostics)
-    ]
-    table = data_table("Separation of right from wrong answers by each signal", head, rows)
-    note = "d: Cohen's d, positive where right answers have the higher values."
-    return join([table, plain(note, small=True)])
+def _html(table: Table, dressed: Mapping[str, Dress] | None = None) -> Html:
+    """A table with the signals it names as code."""
+    signals: Dress = lambda _, shown: element("code", _name(shown))  # noqa: E731
+    return table.html({"signal": signals, **(dressed or {})})
 
 
 # --- what speaks against signals -----------------------------------------------------------------
@@ -212,79 +166,51 @@ def _flags(signals: Sequence[SignalDiagnostics]) -> list[Html]:
     return [element("h3", "What speaks against signals"), listed(tagged)] if tagged else []
 
 
-def _concentrations(signals: Sequence[SignalDiagnostics]) -> Html:
-    few = [
-        (signal.name, part, on.distinct, on.concentration)
-        for signal in signals
-        for part, on in signal.parts.items()
-        if on.concentration is not None
-    ]
-    if not few:
+def _concentrations(tables: Mapping[str, Table]) -> Html:
+    table = tables.get("concentrations")
+    if table is None:
         return Html()
-    table = columns(
-        "Signals of at most 12 values; near 0 bits, one value is given nearly always",
-        few,
-        ("signal", lambda row: element("code", _name(row[0]))),
-        ("on", lambda row: row[1]),
-        ("values", lambda row: row[2]),
-        ("entropy, bits", lambda row: decimal(row[3].entropy_bits)),
-        ("mode", lambda row: f"{row[3].mode:g}"),
-        ("mode's share, %", lambda row: percent(row[3].mode_share)),
-    )
-    return folded("Signals of few values: entropy and most common value", table)
+    return folded("Signals of few values: entropy and most common value", _html(table))
 
 
-def _correlated(part: Part) -> Html:
-    correlations = part.correlations
-    names = correlations.signals[:_MOST_CORRELATED]
-    if len(names) < 2:
+def _correlated(tables: Mapping[str, Table], part: Part) -> Html:
+    table = tables.get("correlations")
+    if table is None:
         return Html()
-    rows = [
-        (
-            join([f"{row + 1} ", element("code", _name(name))]),
-            *(
-                _hundredths(correlations.rho[row][column]) if column < row else ""
-                for column in range(len(names) - 1)
-            ),
-        )
-        for row, name in enumerate(names)
-    ]
-    head = ("signal", *range(1, len(names)))
-    cut = (
-        f" The first {len(names)} of {len(correlations.signals)} signals."
-        if len(names) < len(correlations.signals)
-        else ""
-    )
-    table = data_table(f"Spearman's rank correlation in hundredths, on {part.name}", head, rows)
-    note = f"Bold: at least {100 * _STRONG:.0f} in size, the two say nearly the same.{cut}"
+    names = part.correlations.signals
+    shown = _MOST_CORRELATED + 2  # number and name come first
+    rows = [row[:shown] for row in table.rows[:_MOST_CORRELATED]]
+    cut = f" The first {len(rows)} of {len(names)} signals." if len(rows) < len(names) else ""
+    first = replace(table, columns=table.columns[:shown], rows=rows)
+    strong = {
+        column: lambda number, shown, rho=rho: _bold(shown, rho[number])
+        for column, rho in first.data().items()
+        if column.startswith("rho_")
+    }
     return folded(
         "Which signals say the same: rank correlation",
-        element("div", table, class_="matrix"),
-        plain(note, small=True),
+        element("div", _html(first, strong), class_="matrix"),
+        plain(
+            f"Bold: at least {100 * _STRONG:.0f} in size, the two say nearly the same.{cut}",
+            small=True,
+        ),
     )
 
 
-def _hundredths(rho: float | None) -> object:
-    if rho is None:
-        return UNKNOWN
-    shown = f"{100 * rho:z.0f}"
-    return element("strong", shown) if abs(rho) >= _STRONG else shown
+def _bold(shown: str, rho: Plain) -> object:
+    strong = isinstance(rho, float) and abs(rho) >= _STRONG
+    return element("strong", shown) if shown and strong else shown
 
 
-def _signals_by_type(diagnostics: Diagnostics) -> Html:
-    if not diagnostics.signals:
+def _signals_by_type(tables: Mapping[str, Table]) -> Html:
+    table = tables.get("types")
+    if table is None:
         return Html()
-    part = diagnostics.parts[-1].name
-    types = list(diagnostics.signals[0].parts[part].types)[:_MOST_TYPES]
-    if len(types) < 2:
-        return Html()
-    head = ("signal", *(element("bdi", _name(kind)) for kind in types))
-    rows = [
-        (_oriented(signal), *(estimated(signal.parts[part].types[kind].auroc) for kind in types))
-        for signal in _ordered(diagnostics)
-    ]
-    table = data_table(f"AUROC by question type on {part}, all rounds pooled", head, rows)
-    return folded("Signals by question type", table)
+    names = [column.name for column in table.columns[: _MOST_TYPES + 1]]
+    heads = {column.name: _name(column.heading) for column in table.columns}
+    return folded(
+        "Signals by question type", _html(table.headed(table.title, heads).picked(*names))
+    )
 
 
 def _skipped(diagnostics: Diagnostics) -> Html:
@@ -305,32 +231,22 @@ def types_table(types: Sequence[TypeBreakdown], policies: Sequence[Marked]) -> H
     if not types:
         return Html()
     baseline = next((policy.result.name for policy in policies if policy.baseline), None)
-    scored = [(kind, policy) for kind in types[:_MOST_TYPES] for policy in kind.policies]
-    table = columns(
-        "Policies by question type",
-        scored,
-        (
-            "type",
-            lambda row: element("bdi", "(no type)" if row[0].type is None else _name(row[0].type)),
-        ),
-        (
-            "with gold",
-            lambda row: f"{counted(row[0].labelled, 'question')}{', few' if row[0].few else ''}",
-        ),
-        ("policy", lambda row: label_of(row[1].policy, policies)),
-        ("EM %", lambda row: percent(row[1].em)),
-        ("F1 %", lambda row: percent(row[1].f1)),
-        ("rounds", lambda row: decimal(row[1].mean_rounds)),
-        (
-            "F1 against the baseline [95%]",
-            lambda row: (
-                element("span", "baseline", class_="tag")
-                if row[1].policy == baseline
-                else points(row[1].delta_f1)
-            ),
-        ),
+    table = TypeBreakdown.side_by_side(types[:_MOST_TYPES], baseline).headed(
+        "Policies by question type", _HEADS
     )
     more = len(types) - _MOST_TYPES
     cut = f" {counted(more, 'more type')} not shown." if more > 0 else ""
     note = f"Few: under 10 questions, too few to read anything into.{cut}"
-    return folded("Policies by question type", table, plain(note, small=True))
+    return folded(
+        "Policies by question type",
+        labelled(table, policies, {"type": lambda _, shown: element("bdi", _name(shown))}),
+        plain(note, small=True),
+    )
+
+
+_HEADS = {
+    "n": "with gold",
+    "em": "EM %",
+    "f1": "F1 %",
+    "delta_f1": "F1 against the baseline [95%]",
+}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from suffice.replay.choose.sweep import SweepResult
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
-from suffice.report.page.section import Chart, Section, Shown, columns, listed, plain
+from suffice.report.page.section import Chart, Section, Shown, listed, plain
 from suffice.results.formats import decimal, percent
 from suffice.results.markup import Html, element, join
 
@@ -68,14 +67,9 @@ def _rounds_chart(result: SweepResult) -> Chart:
         lambda value: f"{decimal(value)} rounds",
         shares=False,
     )
-    table = columns(
-        "Mean rounds at every threshold",
-        points,
-        ("threshold", lambda point: f"{point.threshold:g}"),
-        ("rounds tune", lambda point: decimal(point.tune_rounds)),
-        ("rounds eval", lambda point: decimal(point.eval_rounds)),
-    )
-    return _chart(chart, result, "Down is cheaper.", table)
+    rounds = result.table().headed("Mean rounds at every threshold", _HEADS)
+    table = rounds.picked("threshold", "tune_rounds", "eval_rounds")
+    return _chart(chart, result, "Down is cheaper.", table.html())
 
 
 def _chart(chart: Lines, result: SweepResult, caption: str, table: Html) -> Chart:
@@ -136,13 +130,15 @@ def _marked(result: SweepResult) -> list[tuple[float, str]]:
 
 
 def _table(result: SweepResult) -> Html:
-    (table,) = result.tables()
-    named = [replace(column, head=head) for column, head in zip(table.columns, _HEADS, strict=True)]
-    title = "Every threshold on both splits"
-    return replace(table, columns=named, title=title, notes=()).html()
+    return result.table().headed("Every threshold on both splits", _HEADS).html()
 
 
-_HEADS = (
-    *("threshold", "tune F1 %", "s.e.", "tune rounds", "F1 per round"),
-    *("eval F1 %", "eval EM %", "eval rounds", "choice"),
-)
+_HEADS = {
+    "tune_f1": "tune F1 %",
+    "tune_rounds": "tune rounds",
+    "gain_per_round": "F1 per round",
+    "eval_f1": "eval F1 %",
+    "eval_em": "eval EM %",
+    "eval_rounds": "eval rounds",
+    "choice": "choice",
+}

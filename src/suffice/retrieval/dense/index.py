@@ -231,10 +231,10 @@ class DenseIndex:
         stored.need(_VECTORS)
         path = stored.data / _VECTORS
         vectors = VectorIndex.read(path, settings)
-        found = (len(vectors), vectors.dimension)
-        if found != (len(_with_text(stored.passages)), dimension):
+        shape = (len(vectors), vectors.dimension)
+        if shape != (len(_with_text(stored.passages)), dimension):
             raise DataError(
-                f"{found[0]} vectors of {found[1]} numbers do not fit the passages; build the index "
+                f"{shape[0]} vectors of {shape[1]} numbers do not fit the passages; build the index "
                 "again",
                 file=str(path),
             )
@@ -251,14 +251,16 @@ def _with_text(passages: Sequence[Passage]) -> NDArray[np.int64]:
 def _scaled(vectors: ArrayLike, n: int, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     try:
         with np.errstate(over="ignore"):  # an infinite number is refused below
-            given = np.asarray(vectors, dtype=np.float32)
+            matrix = np.asarray(vectors, dtype=np.float32)
     except (ValueError, TypeError) as error:
         raise DataError(f"vectors must be numbers in rows of one length ({error})") from error
-    if given.ndim != 2 or len(given) != n or not given.shape[1]:
-        raise DataError(f"{n} passages need vectors of shape ({n}, dimension), found {given.shape}")
-    given = given[rows]
+    if matrix.ndim != 2 or len(matrix) != n or not matrix.shape[1]:
+        raise DataError(
+            f"{n} passages need vectors of shape ({n}, dimension), found {matrix.shape}"
+        )
+    matrix = matrix[rows]
     with np.errstate(over="ignore"):
-        lengths = np.linalg.norm(given, axis=1)
+        lengths = np.linalg.norm(matrix, axis=1)
     wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
     if len(wrong):
         raise DataError(
@@ -266,15 +268,15 @@ def _scaled(vectors: ArrayLike, n: int, rows: NDArray[np.int64]) -> NDArray[np.f
             f"{len(wrong)} have not, the first is this one",
             row=int(rows[wrong[0]]),
         )
-    unit: NDArray[np.float32] = given / lengths[:, None]
+    unit: NDArray[np.float32] = matrix / lengths[:, None]
     return unit
 
 
 def _check_dimension(encoder: Encoder, dimension: int, file: str | None) -> None:
-    found = encode_checked(encoder, ["dimension"], "query").shape[1]
-    if found != dimension:
+    length = encode_checked(encoder, ["dimension"], "query").shape[1]
+    if length != dimension:
         raise DataError(
-            f"the encoder {encoder.name!r} gives vectors of {found} numbers, these have {dimension}; "
+            f"the encoder {encoder.name!r} gives vectors of {length} numbers, these have {dimension}; "
             "use the encoder that made them",
             file=file,
         )

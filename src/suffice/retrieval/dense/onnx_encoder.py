@@ -68,12 +68,12 @@ class OnnxFiles:
         DataError
             When a settings file cannot be read.
         """
-        found = [
-            each
-            for each in (folder / "model.onnx", folder / "onnx" / "model.onnx")
-            if each.is_file()
+        models = [
+            path
+            for path in (folder / "model.onnx", folder / "onnx" / "model.onnx")
+            if path.is_file()
         ]
-        missing = [] if found else ["model.onnx"]
+        missing = [] if models else ["model.onnx"]
         if not (folder / "tokenizer.json").is_file():
             missing.append("tokenizer.json")
         if missing:
@@ -83,7 +83,7 @@ class OnnxFiles:
             )
         return cls(
             name=folder.resolve().name,
-            model=found[0],
+            model=models[0],
             tokenizer=folder / "tokenizer.json",
             max_tokens=_max_tokens(folder),
             pooling=_pooling(folder / "1_Pooling" / "config.json"),
@@ -110,7 +110,7 @@ class OnnxEncoder:
         self._files = files
         self._tokenizer = _tokenizer(files)
         self._session, self._failures = _session(files.model, threads)
-        inputs = [each.name for each in self._session.get_inputs()]
+        inputs = [node.name for node in self._session.get_inputs()]
         if not {"input_ids", "attention_mask"} <= set(inputs) <= _INPUTS:
             raise DataError(
                 f"reads {', '.join(inputs)}; a sentence encoder reads input_ids, attention_mask and, "
@@ -180,15 +180,15 @@ class OnnxEncoder:
     def _vectors(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         longest = max(len(ids) for ids in tokens)
         shape = (len(tokens), longest)
-        given = {
+        inputs = {
             name: np.zeros(shape, np.int64) for name in _INPUTS
         }  # token 0 pads, behind the mask
         for row, ids in enumerate(tokens):
-            given["input_ids"][row, : len(ids)] = ids
-            given["attention_mask"][row, : len(ids)] = 1
+            inputs["input_ids"][row, : len(ids)] = ids
+            inputs["attention_mask"][row, : len(ids)] = 1
         try:
             (states,) = self._session.run(
-                [self._output], {name: given[name] for name in self._inputs}
+                [self._output], {name: inputs[name] for name in self._inputs}
             )
         except self._failures as error:
             raise BackendError(f"the encoder {self._name!r} failed: {first_line(error)}") from error
@@ -234,9 +234,9 @@ def _session(model: Path, threads: int | None) -> tuple[Any, tuple[type[BaseExce
     state = require("onnxruntime.capi.onnxruntime_pybind11_state", extra="dense", purpose=_PURPOSE)
     failures: tuple[type[BaseException], ...] = (RuntimeError, ValueError)
     failures += tuple(
-        each
-        for each in vars(state).values()
-        if isinstance(each, type) and issubclass(each, Exception)
+        member
+        for member in vars(state).values()
+        if isinstance(member, type) and issubclass(member, Exception)
     )
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors are raised, warnings are the exporter's business
@@ -257,9 +257,9 @@ def _token_vectors(session: Any, model: Path) -> tuple[str, int]:
     for output in session.get_outputs():
         if len(output.shape) == 3 and isinstance(output.shape[2], int):
             return str(output.name), int(output.shape[2])
-    found = ", ".join(f"{each.name} {each.shape}" for each in session.get_outputs())
+    outputs = ", ".join(f"{output.name} {output.shape}" for output in session.get_outputs())
     raise DataError(
-        f"gives {found}; a sentence encoder gives a vector of fixed size for every token "
+        f"gives {outputs}; a sentence encoder gives a vector of fixed size for every token "
         "(batch, sequence, dimension)",
         file=str(model),
     )
@@ -281,37 +281,39 @@ def _identity(files: OnnxFiles) -> tuple[str, bool]:
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"not readable JSON ({error})", file=str(path)) from error
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise DataError("must hold a JSON object", file=str(path))
-    return found
+    return settings
 
 
 def _prompts(path: Path) -> dict[str, str]:
-    given = _settings(path).get("prompts") or {}
-    if not isinstance(given, dict):
-        raise DataError(f"must be an object, found {given!r:.60}", file=str(path), column="prompts")
+    prompts = _settings(path).get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise DataError(
+            f"must be an object, found {prompts!r:.60}", file=str(path), column="prompts"
+        )
     names = {"query": ("query",), "passage": ("document", "passage", "corpus")}
     return {
-        role: next((str(given[name]) for name in known if given.get(name)), "")
+        role: next((str(prompts[name]) for name in known if prompts.get(name)), "")
         for role, known in names.items()
     }
 
 
 def _max_tokens(folder: Path) -> int:
     path = folder / "sentence_bert_config.json"
-    found = _settings(path).get("max_seq_length", _MAX_TOKENS)
-    if not isinstance(found, int) or found < 3:
+    length = _settings(path).get("max_seq_length", _MAX_TOKENS)
+    if not isinstance(length, int) or length < 3:
         raise DataError(
-            f"must be a number of at least 3, found {found!r}",
+            f"must be a number of at least 3, found {length!r}",
             file=str(path),
             column="max_seq_length",
         )
-    return found
+    return length
 
 
 def _pooling(path: Path) -> Pooling:
@@ -323,7 +325,7 @@ def _pooling(path: Path) -> Pooling:
             name for name, value in config.items() if name.startswith("pooling_mode_") and value
         ]
         chosen = [name.removeprefix("pooling_mode_").removesuffix("_tokens") for name in modes]
-        chosen = ["cls" if each == "cls_token" else each for each in chosen] or ["mean"]
+        chosen = ["cls" if mode == "cls_token" else mode for mode in chosen] or ["mean"]
     if chosen not in (["mean"], ["cls"]):
         raise UsageError(
             f"{path} asks for the pooling {' and '.join(chosen)}; an ONNX encoder here pools by mean "

@@ -153,13 +153,13 @@ def _claim(work: Path, header: WorkHeader) -> None:
         ) from error
     path = work / _HEADER
     if not path.exists():
-        if any(not each.name.startswith(f".{_HEADER}") for each in work.iterdir()):
+        if any(not file.name.startswith(f".{_HEADER}") for file in work.iterdir()):
             raise DataError(
                 f"no {_HEADER} here, but other files; name a new or empty folder", file=str(work)
             )
         replace_file(path, (json.dumps(asdict(header), indent=2) + "\n").encode())
         return
-    found = _read(path)
+    stored = _read(path)
     wanted = asdict(header)
     for name, what in (
         ("schema", "format"),
@@ -168,9 +168,9 @@ def _claim(work: Path, header: WorkHeader) -> None:
         ("texts", "number of passages"),
         ("block", "block size"),
     ):
-        if found.get(name) != wanted[name]:
+        if stored.get(name) != wanted[name]:
             raise DataError(
-                f"holds vectors of another {what}: {found.get(name)!r}, not {wanted[name]!r}; name "
+                f"holds vectors of another {what}: {stored.get(name)!r}, not {wanted[name]!r}; name "
                 "another folder, or delete this one to start anew",
                 file=str(path),
                 column=name,
@@ -179,13 +179,13 @@ def _claim(work: Path, header: WorkHeader) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        header = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(
             f"not a readable header ({error}); delete the folder to start anew", file=str(path)
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(header, dict):
         raise DataError(
             "not the header of kept vectors; delete the folder to start anew", file=str(path)
         )
-    return found
+    return header

@@ -108,10 +108,10 @@ class SentenceEncoder:
         call = self._model.encode_query if role == "query" else self._model.encode_document
         try:
             with self._lock:
-                found = call(list(texts), batch_size=self._batch_size, show_progress_bar=False)
+                encoded = call(list(texts), batch_size=self._batch_size, show_progress_bar=False)
         except RuntimeError as error:
             raise BackendError(f"the encoder {self._name!r} failed: {first_line(error)}") from error
-        vectors = np.asarray(found, dtype=np.float32)
+        vectors = np.asarray(encoded, dtype=np.float32)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not (np.isfinite(lengths) & (lengths > 0)).all():
             raise BackendError(

@@ -107,14 +107,14 @@ def _words(text: str) -> list[str]:
 
 def _negated(words: Sequence[str]) -> bool:
     """Whether the negations are odd in number."""
-    found = sum(word in _NEGATIONS or word.endswith(_CONTRACTED) for word in words)
-    return found % 2 == 1
+    negations = sum(word in _NEGATIONS or word.endswith(_CONTRACTED) for word in words)
+    return negations % 2 == 1
 
 
 def _turns(words: Sequence[str]) -> bool:
     """Whether the words that turn a meaning round are odd in number: negations, and "un-" words."""
-    found = sum(word.startswith("un") and len(word) >= 7 and word not in _NO_UN for word in words)
-    return (found % 2 == 1) != _negated(words)
+    turns = sum(word.startswith("un") and len(word) >= 7 and word not in _NO_UN for word in words)
+    return (turns % 2 == 1) != _negated(words)
 
 
 def _stem(word: str) -> str:
@@ -160,7 +160,7 @@ def lexical_features(first: str, second: str) -> NDArray[np.float64]:
     content = stems(first), stems(second)
     shared, either = set(content[0]) & set(content[1]), set(content[0]) | set(content[1])
     fewer = min(len(set(content[0])), len(set(content[1])))
-    sizes = sorted(len(each.split()) for each in differences(first, second))
+    sizes = sorted(len(part.split()) for part in differences(first, second))
     contained = len(shared) / fewer if fewer else 0.0
     order = _order(content, shared)
     if _turned(words[0]) != _turned(words[1]):
@@ -200,13 +200,13 @@ def _turned(words: Sequence[str]) -> bool:
 def _order(stems: tuple[list[str], list[str]], shared: set[str]) -> float:
     """Share of pairs of shared stems in the same order less those in the other, in [-1, 1]."""
     common = sorted(shared)
-    places = [tuple(each.index(stem) for each in stems) for stem in common]
+    places = [tuple(sequence.index(stem) for sequence in stems) for stem in common]
     same = [(a < c) == (b < d) for (a, b), (c, d) in itertools.combinations(places, 2)]
     return (2 * sum(same) - len(same)) / len(same) if same else 0.0
 
 
 def _other_numbers(words: tuple[list[str], list[str]]) -> bool:
-    numbers = [{word for word in each if word[0].isdigit()} for each in words]
+    numbers = [{word for word in text if word[0].isdigit()} for text in words]
     return bool(numbers[0] and numbers[1]) and numbers[0].isdisjoint(numbers[1])
 
 
@@ -249,12 +249,12 @@ def pair_features(
     turned = _turns(_words(first)) != _turns(_words(second))
     turned_products = -products if turned else products
     one_negated = lexical[0]
-    strengths = sorted(abs(each) for each in words)
+    strengths = sorted(abs(strength) for strength in words)
     return np.array(
         [
             *lexical,
             *cosines,
-            *(each * one_negated for each in cosines),
+            *(cosine * one_negated for cosine in cosines),
             *products,
             *turned_products,
             *np.maximum(-turned_products[1:], 0.0),

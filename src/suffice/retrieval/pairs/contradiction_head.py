@@ -101,7 +101,7 @@ class HeadWeights:
             header, tensors = _split(data)
             about = json.loads(header["__metadata__"][_KEY])
             schema = int(about["schema"])
-            found = {name: _tensor(header[name], tensors) for name in _TENSORS}
+            arrays = {name: _tensor(header[name], tensors) for name in _TENSORS}
             encoder, features = str(about["encoder"]), about["features"]
             sound = hashlib.sha256(tensors).hexdigest() == about["sha256"]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -119,7 +119,7 @@ class HeadWeights:
                 file=str(path),
             )
         try:
-            return cls(encoder=encoder, pole=found["pole"], weights=found["weights"])
+            return cls(encoder=encoder, pole=arrays["pole"], weights=arrays["weights"])
         except UsageError as error:
             raise DataError(str(error), file=str(path)) from error
 
@@ -195,10 +195,10 @@ class ContradictionHead:
         BackendError
             When the encoder fails.
         """
-        found = [pair_features(*pair, self._vector, self._weights.pole) for pair in pairs]
+        features = [pair_features(*pair, self._vector, self._weights.pole) for pair in pairs]
         weights = self._weights.weights
         # each pair by itself: a product of all rows at once would round by their number
-        odds = np.array([row @ weights[:-1] + weights[-1] for row in found], np.float64)
+        odds = np.array([row @ weights[:-1] + weights[-1] for row in features], np.float64)
         return np.asarray(0.5 * (1.0 + np.tanh(odds / 2.0)), np.float64)
 
 

@@ -66,6 +66,6 @@ class CrossEncoderReranker:
         """
         if not passages:
             return ()
-        pairs = [(query, passage_text(each)) for each in passages]
+        pairs = [(query, passage_text(passage)) for passage in passages]
         scores = raw_outputs(self._model, pairs, _WHAT, batch_size=self._batch_size)
         return best_reranked(passages, scores)

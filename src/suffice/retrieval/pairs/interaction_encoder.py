@@ -154,14 +154,14 @@ class InteractionModel:
     ) -> NDArray[np.float32]:
         """Scores (n_pairs,), each after ``activation_fn``."""
         torch = require("torch", extra="rerank", purpose=_PURPOSE)
-        found = []
+        batches = []
         with torch.inference_mode():
             for start in range(0, len(pairs), batch_size):
                 scores = self.logits(pairs[start : start + batch_size])
-                found.append(activation_fn(scores) if activation_fn else scores)
-        if not found:
+                batches.append(activation_fn(scores) if activation_fn else scores)
+        if not batches:
             return np.zeros(0, dtype=np.float32)
-        whole: NDArray[np.float32] = torch.cat(found).numpy().astype(np.float32)
+        whole: NDArray[np.float32] = torch.cat(batches).numpy().astype(np.float32)
         return whole
 
 

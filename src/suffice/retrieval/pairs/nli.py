@@ -98,18 +98,18 @@ class NliContradiction(_NliNetwork):
             When the network fails, for example for want of memory.
         """
         turned = [(second, first) for first, second in pairs]
-        found = self._probabilities([*pairs, *turned])
-        return np.maximum(found[: len(pairs)], found[len(pairs) :])
+        probabilities = self._probabilities([*pairs, *turned])
+        return np.maximum(probabilities[: len(pairs)], probabilities[len(pairs) :])
 
 
 def _index(labels: Mapping[int, str], wanted: str, source: str) -> int:
-    found = [int(index) for index, label in labels.items() if label.strip().lower() == wanted]
-    if len(labels) != 3 or len(found) != 1:
+    matching = [int(index) for index, label in labels.items() if label.strip().lower() == wanted]
+    if len(labels) != 3 or len(matching) != 1:
         raise UsageError(
             f"{source!r} has the labels {', '.join(labels.values())}; an entailment model has three, "
             f"one of them named {wanted}: set id2label in its config.json"
         )
-    return found[0]
+    return matching[0]
 
 
 def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:

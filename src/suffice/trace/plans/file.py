@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
 from suffice.trace.plans.schema import (
@@ -23,8 +23,8 @@ from suffice.trace.plans.schema import (
     step_from_row,
     task_from_row,
 )
-from suffice.trace.rounds.reader import count_failures, first_error, parquet_files, read_file
-from suffice.trace.writer import Recorded, TraceWriter, write_table
+from suffice.trace.reader import count_failures, first_error, nothing_read, parquet_files, read_file
+from suffice.trace.writer import Recorded, TraceWriter, only_file, write_table
 
 
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
@@ -47,13 +47,7 @@ def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
     if plans.skipped and not skip_invalid:
         raise first_error(plans.skipped)
     if not plans.records:
-        why = (
-            f"nothing valid is left to read; {len(plans.skipped)} parts were skipped, the first: "
-            f"{plans.skipped[0]}"
-            if plans.skipped
-            else "the plan trace is empty: no run to read"
-        )
-        raise DataError(why, file=str(path))
+        raise nothing_read(path, plans.skipped, "the plan trace is empty: no run to read")
     return plans
 
 
@@ -77,12 +71,12 @@ def inspect_plans(path: str | Path) -> PlanSet:
             errors.append(error)
             continue
         run = run or file_run
-        rows.extend(_Row(each, str(file), index) for index, each in enumerate(table.to_pylist()))
+        rows.extend(_Row(row, str(file), index) for index, row in enumerate(table.to_pylist()))
     records: list[PlanRecord] = []
     for group in _runs(rows, errors):
-        found = list(_problems(group))
-        record = None if found else _record(group, found)
-        errors.extend(found)
+        problems = list(_problems(group))
+        record = None if problems else _record(group, problems)
+        errors.extend(problems)
         if record is not None:
             records.append(record)
     return PlanSet(
@@ -165,7 +159,7 @@ def _problems(group: Sequence[_Row]) -> Iterator[DataError]:
 _FROM_1 = "steps run from 1 without gaps"
 
 
-def _record(group: Sequence[_Row], found: list[DataError]) -> PlanRecord | None:
+def _record(group: Sequence[_Row], problems: list[DataError]) -> PlanRecord | None:
     """The run's record; ``None`` with the reasons in ``found``."""
     steps = []
     for row in group:
@@ -173,13 +167,13 @@ def _record(group: Sequence[_Row], found: list[DataError]) -> PlanRecord | None:
             if row.step > 0:
                 steps.append(step_from_row(row.values))
         except DataError as error:
-            found.append(row.error(error.message, error.column))
+            problems.append(row.error(error.message, error.column))
     last = group[-1]
     try:
         outcome = outcome_from_row(last.values)
     except DataError as error:
-        found.append(last.error(error.message, error.column))
-    if found:
+        problems.append(last.error(error.message, error.column))
+    if problems:
         return None
     values = group[0].values
     try:
@@ -193,7 +187,7 @@ def _record(group: Sequence[_Row], found: list[DataError]) -> PlanRecord | None:
             gold=gold_from_row(values),
         )
     except DataError as error:
-        found.append(group[0].error(error.message, error.column))
+        problems.append(group[0].error(error.message, error.column))
         return None
 
 
@@ -207,13 +201,7 @@ def write_plans(
     UsageError
         When the directory holds trace files already.
     """
-    root = Path(path)
-    if root.suffix != ".parquet" and any(root.glob("*.parquet")):
-        raise UsageError(f"{root} holds trace files already; choose another --out")
-    target = root if root.suffix == ".parquet" else root / "part-00000.parquet"
-    table = PLAN_ROWS.table(records, run or {})
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_table(table, target)
+    write_table(PLAN_ROWS.table(records, run or {}), only_file(path))
 
 
 def plan_writer(

@@ -52,19 +52,19 @@ class PlanSet:
 
     def step_values(self, name: str) -> NDArray[np.float64]:
         """A value of every step, (n_runs, max_steps): NaN where undefined or past a run's last step."""
-        found = np.full((len(self.records), self.max_steps), np.nan)
-        for row, record in zip(found, self.records, strict=True):
+        values = np.full((len(self.records), self.max_steps), np.nan)
+        for row, record in zip(values, self.records, strict=True):
             for step in record.steps:
                 row[step.number - 1] = step.values.get(name, np.nan)
-        return found
+        return values
 
     @property
     def actions(self) -> NDArray[np.str_]:
         """What every step did, (n_runs, max_steps): empty past a run's last step."""
-        found = np.full((len(self.records), self.max_steps), "", dtype="U8")
-        for row, record in zip(found, self.records, strict=True):
+        actions = np.full((len(self.records), self.max_steps), "", dtype="U8")
+        for row, record in zip(actions, self.records, strict=True):
             row[: len(record.steps)] = [step.action for step in record.steps]
-        return found
+        return actions
 
     def only(
         self,
@@ -88,8 +88,8 @@ class PlanSet:
             and seed in (None, record.seed)
         )
         if not chosen:
-            found = sorted(
-                {f"{each.agent}/{each.retriever or 'none'}/{each.seed}" for each in self.records}
+            names = sorted(
+                {f"{run.agent}/{run.retriever or 'none'}/{run.seed}" for run in self.records}
             )
             asked = (
                 "any" if agent is None else agent,
@@ -98,7 +98,7 @@ class PlanSet:
             )
             raise DataError(
                 f"no run has agent/retriever/seed {'/'.join(asked)}; found: "
-                f"{', '.join(found[:_MOST_NAMED]) or 'none'}",
+                f"{', '.join(names[:_MOST_NAMED]) or 'none'}",
                 file=self.source,
             )
         return replace(self, records=chosen)

@@ -48,7 +48,7 @@ def _name(value: object, column: str) -> None:
 
 def _one_of(value: str | None, allowed: Sequence[str | None], column: str) -> None:
     if value not in allowed:
-        named = ", ".join("none" if each is None else each for each in allowed)
+        named = ", ".join("none" if name is None else name for name in allowed)
         raise DataError(f"must be one of {named}; found {value!r:.60}", column=column)
 
 
@@ -57,15 +57,15 @@ def _kind(value: object, kind: type, column: str) -> None:
         raise DataError(f"must be a {kind.__name__}, found {value!r:.60}", column=column)
 
 
-def _values(given: Mapping[str, float]) -> dict[str, float]:
+def _values(values: Mapping[str, float]) -> dict[str, float]:
     """The step's values as the map column holds them: float64, each defined."""
-    for name, value in given.items():
+    for name, value in values.items():
         if not isinstance(value, Real) or not math.isfinite(value):
             raise DataError(
                 f"{name} must be a finite number, found {value!r:.60}; leave out what is undefined",
                 column="signals",
             )
-    return {name: float(value) for name, value in given.items()}
+    return {name: float(value) for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +335,7 @@ class PlanRecord:
         """The sum over steps and outcome; an amount that any of them does not state is unknown."""
         parts = [*(step.usage for step in self.steps), self.outcome.usage]
         sums: dict[str, int | float | None] = {}
-        for each in fields(Usage):
-            amounts = [getattr(part, each.name) for part in parts]
-            sums[each.name] = None if None in amounts else sum(amounts)
+        for amount in fields(Usage):
+            amounts = [getattr(part, amount.name) for part in parts]
+            sums[amount.name] = None if None in amounts else sum(amounts)
         return Usage(**sums)  # type: ignore[arg-type]

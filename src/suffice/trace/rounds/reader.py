@@ -1,10 +1,9 @@
-"""Read trace sets from Parquet."""
+"""Read trace sets of questions, and check them column by column: each problem names file, row and column."""
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.durable import failures_file
-from suffice.trace.plans.schema import PLANS
-from suffice.trace.rounds.coerce import coerce_table
-from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED
+from suffice.trace.reader import count_failures, first_error, nothing_read, parquet_files, read_file
+from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
-from suffice.trace.rounds.validate import Problem, find_problems
-from suffice.trace.schema import RUN_KEY, TableSchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +25,19 @@ class TraceInspection:
 
     traces: TraceSet
     errors: tuple[DataError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One broken row of a combined table; ``position`` is its index there."""
+
+    position: int
+    column: str
+    message: str
+
+    def error(self, file: str, row: int) -> DataError:
+        """The problem as an error at its place in the file."""
+        return DataError(self.message, file=file, row=row, column=self.column)
 
 
 def read_traces(
@@ -62,27 +70,9 @@ def read_traces(
     if inspection.errors and not skip_invalid:
         raise first_error(inspection.errors)
     if inspection.traces.n_questions == 0:
-        if inspection.errors:
-            raise DataError(
-                f"nothing valid is left to read; {len(inspection.errors)} parts were skipped, the "
-                f"first: {inspection.errors[0]}",
-                file=str(path),
-            )
-        raise DataError("the trace set is empty: no question to read", file=str(path))
+        empty = "the trace set is empty: no question to read"
+        raise nothing_read(path, inspection.errors, empty)
     return inspection.traces
-
-
-def first_error(errors: Sequence[DataError]) -> DataError:
-    """The first of several problems, with what to do about them all."""
-    more = len(errors) - 1
-    first = errors[0]
-    hint = f" ({more} more)" if more else ""
-    return DataError(
-        f"{first.message}{hint}; 'suffice traces validate' lists all, --skip-invalid reads the rest",
-        file=first.file,
-        row=first.row,
-        column=first.column,
-    )
 
 
 def inspect_traces(
@@ -124,23 +114,6 @@ def inspect_traces(
     return TraceInspection(traces=traces, errors=tuple(errors))
 
 
-def parquet_files(root: Path) -> list[Path]:
-    """The Parquet files of a trace set, sorted by name."""
-    if root.is_dir():
-        files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
-        if files:
-            return files
-        raise DataError(
-            "the directory holds no *.parquet file; name a trace file or a directory of them",
-            file=str(root),
-        )
-    if not root.exists():
-        raise DataError(
-            "no such file or directory; name a trace file or a directory of them", file=str(root)
-        )
-    return [root]
-
-
 class _Wanted:
     """Which columns to load."""
 
@@ -151,92 +124,6 @@ class _Wanted:
 
     def __contains__(self, name: object) -> bool:
         return name in self._named or (self._known is not None and name not in self._known)
-
-
-def schema_of(path: str | Path) -> TableSchema:
-    """Which kind of trace set stands at ``path``; one of questions where no file says otherwise.
-
-    Raises
-    ------
-    DataError
-        When there is no Parquet file at ``path``.
-    """
-    for file in parquet_files(Path(path)):
-        try:
-            found = pq.read_schema(file)
-        except (pa.ArrowException, UnicodeDecodeError, OSError):
-            continue  # said by whoever reads it
-        stated = found.metadata or {}
-        unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*found.names}
-        if PLANS.key in stated or unstated_plan:
-            return PLANS
-    return QUESTIONS
-
-
-def read_file(
-    file: Path, wanted: Container[str], schema: TableSchema
-) -> tuple[pa.Table, dict[str, Any]]:
-    """The wanted columns of one file in the schema's types, and its run document.
-
-    Raises
-    ------
-    DataError
-        Naming the file: it is damaged, of another kind or newer, or a column has another type.
-    """
-    try:
-        with pq.ParquetFile(file) as parquet:
-            metadata = parquet.schema_arrow.metadata or {}
-            _check_version(metadata, file, schema)
-            present = [name for name in parquet.schema_arrow.names if name in wanted]
-            table = parquet.read(columns=present, use_threads=True)
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(
-            f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
-        ) from error
-    return coerce_table(table, str(file), schema), _run_document(metadata)
-
-
-def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> None:
-    stated = metadata.get(schema.key)
-    key = schema.key.decode()
-    if stated is None:
-        for other in (QUESTIONS, PLANS):
-            if other.key in metadata:
-                raise DataError(
-                    f"this is a {other.name} ({other.rows}), not a {schema.name} ({schema.rows}); "
-                    f"'suffice traces validate' checks it and {other.reader} reads it",
-                    file=str(file),
-                )
-        warnings.warn(
-            f"{file} does not state {key}; read as version {schema.version}",
-            SufficeWarning,
-            stacklevel=6,
-        )
-        return
-    try:
-        version = int(stated)
-    except ValueError:
-        version = -1
-    if version > schema.version:
-        raise DataError(
-            f"{schema.name} schema {version} is newer than {schema.version}, the newest this version reads; "
-            "upgrade with: pip install -U suffice",
-            file=str(file),
-        )
-    if version < 1:
-        raise DataError(
-            f"{key} is {stated!r}; it must be a version number from 1 to {schema.version}",
-            file=str(file),
-        )
-
-
-def _run_document(metadata: dict[bytes, bytes]) -> dict[str, Any]:
-    try:
-        document = json.loads(metadata.get(RUN_KEY, b"{}"))
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _combine(tables: Iterable[pa.Table]) -> pa.Table:
@@ -304,9 +191,168 @@ def _sorted_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     )
 
 
-def count_failures(root: Path) -> int:
-    """How many questions, or runs, a recorder could not finish."""
-    file = failures_file(root)
-    if not file.exists():
-        return 0
-    return sum(1 for line in file.read_bytes().splitlines() if line.strip())
+# --- what is wrong with rows -----------------------------------------------------------------------
+def find_problems(table: pa.Table) -> Iterator[Problem]:
+    """Every problem of ``table``, whose columns already have the schema's types."""
+    for check in _CHECKS:
+        yield from check(table)
+
+
+def _positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+    flags = pc.fill_null(mask, False)
+    if isinstance(flags, pa.ChunkedArray):
+        flags = flags.combine_chunks()
+    return np.flatnonzero(flags.to_numpy(zero_copy_only=False))
+
+
+def _required_values(table: pa.Table) -> Iterator[Problem]:
+    for name in REQUIRED:
+        hint = "; write an empty string where the model gave none" if name == "answer" else ""
+        for position in _positions(pc.is_null(table.column(name))):
+            yield Problem(int(position), name, f"null where a value is required{hint}")
+    for position in _positions(pc.equal(table.column("question_id"), "")):
+        yield Problem(int(position), "question_id", "empty question_id")
+    for position in _positions(pc.less(table.column("round"), 0)):
+        value = table.column("round")[int(position)].as_py()
+        yield Problem(
+            int(position), "round", f"round {value}: rounds count from 1 (0: closed book)"
+        )
+
+
+def _keys(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ids = table.column("question_id").combine_chunks()
+    codes = pc.fill_null(pc.index_in(ids, value_set=pc.unique(ids)), -1)
+    rounds = pc.fill_null(table.column("round"), -1).combine_chunks()
+    return (
+        codes.to_numpy(zero_copy_only=False).astype(np.int64),
+        rounds.to_numpy(zero_copy_only=False).astype(np.int64),
+    )
+
+
+def _round_sequence(table: pa.Table) -> Iterator[Problem]:
+    if table.num_rows == 0:
+        return
+    codes, rounds = _keys(table)
+    order = np.lexsort((rounds, codes))
+    codes, rounds = codes[order], rounds[order]
+    first = np.r_[True, codes[1:] != codes[:-1]]
+    step = np.r_[0, np.diff(rounds)]
+    starts_late = first & (rounds > 1)
+    duplicate = ~first & (step == 0)
+    # a closed-book row before round 2 is a gap as well: step 2 there
+    gap = ~first & (step > 1)
+    for index in np.flatnonzero(starts_late | duplicate | gap):
+        position = int(order[index])
+        question_id = table.column("question_id")[position].as_py()
+        number = int(rounds[index])
+        if duplicate[index]:
+            message = f"question {question_id!r} has round {number} twice; each may appear once"
+        elif starts_late[index]:
+            message = (
+                f"question {question_id!r} starts at round {number}; rounds run from 1 without gaps"
+            )
+        else:
+            message = (
+                f"question {question_id!r} jumps from round {int(rounds[index - 1])} to {number}; "
+                "rounds run from 1 without gaps"
+            )
+        yield Problem(position, "round", message)
+    closed_book_only = first & (rounds == 0) & np.r_[first[1:], True]
+    for index in np.flatnonzero(closed_book_only):
+        yield Problem(int(order[index]), "round", "a question with round 0 but no round 1")
+
+
+def _one_split(table: pa.Table) -> Iterator[Problem]:
+    if "split" not in table.column_names or table.num_rows == 0:
+        return
+    codes, rounds = _keys(table)
+    splits = pc.fill_null(table.column("split"), "").combine_chunks().dictionary_encode()
+    split_codes = splits.indices.to_numpy(zero_copy_only=False)
+    order = np.lexsort((rounds, codes))
+    same = codes[order][1:] == codes[order][:-1]
+    changed = same & (split_codes[order][1:] != split_codes[order][:-1])
+    for index in np.flatnonzero(changed):
+        position = int(order[index + 1])
+        yield Problem(position, "split", "a question's rounds must all lie in one split")
+
+
+def _flat_logprobs(tokens: pa.ListArray) -> Iterator[tuple[str, pa.Array, pa.Array]]:
+    """(column, values, row of each value) for tokens and their alternatives."""
+    rows = pc.list_parent_indices(tokens)
+    flat = pc.list_flatten(tokens)
+    yield "tokens.logprob", pc.struct_field(flat, "logprob"), rows
+    tops = pc.struct_field(flat, "top")
+    top_rows = rows.take(pc.list_parent_indices(tops))
+    yield "tokens.top.logprob", pc.struct_field(pc.list_flatten(tops), "logprob"), top_rows
+
+
+def _logprobs(table: pa.Table) -> Iterator[Problem]:
+    if "tokens" not in table.column_names:
+        return
+    start = 0
+    for chunk in table.column("tokens").chunks:
+        for column, values, rows in _flat_logprobs(chunk):
+            numbers = values.to_numpy(zero_copy_only=False)
+            bad = np.flatnonzero(np.isnan(numbers) | (numbers == np.inf))
+            for index in bad:
+                logprob = values[int(index)].as_py()
+                yield Problem(
+                    start + int(rows[int(index)].as_py()),
+                    column,
+                    f"a log-probability must be a number or -inf, found {logprob}",
+                )
+        start += len(chunk)
+
+
+def _sample_clusters(table: pa.Table) -> Iterator[Problem]:
+    """One number a sample, each the position of the first sample of a cluster."""
+    if "sample_clusters" not in table.column_names:
+        return
+    clusters = table.column("sample_clusters")
+    drawn = _lengths(table.column("samples")) if "samples" in table.column_names else 0
+    lengths = _lengths(clusters)
+    unfitting = (lengths != drawn) & pc.is_valid(clusters).to_numpy()
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    starts = (np.cumsum(lengths) - lengths)[rows]
+    # a null names no sample
+    flat = pc.fill_null(pc.cast(pc.list_flatten(clusters), pa.int64()), -1).to_numpy()
+    own = np.arange(len(flat)) - starts
+    # one that names no earlier sample stands in for itself, so that the look-up stays in its list
+    named = np.where((flat < 0) | (flat > own), own, flat)
+    wrong = (named != flat) | (flat[starts + named] != named)
+    astray = np.zeros(len(lengths), bool)
+    astray[rows[wrong]] = True
+    for position in np.flatnonzero(unfitting | astray):
+        numbers = clusters[int(position)].as_py()
+        if unfitting[position]:
+            samples = int(np.broadcast_to(drawn, lengths.shape)[position])
+            message = f"must have one number a sample, found {len(numbers)} for {samples} samples"
+        else:
+            message = f"must name the first sample of each one's cluster, found {numbers!r:.60}"
+        yield Problem(int(position), "sample_clusters", message)
+
+
+def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
+    """How many items each list has; 0 for a null."""
+    return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def _counts(table: pa.Table) -> Iterator[Problem]:
+    for name in (column.name for column in USAGE_COLUMNS):
+        if name in table.column_names:
+            for position in _positions(pc.less(table.column(name), 0)):
+                yield Problem(int(position), name, "a negative amount")
+    if {"sample_calls", "llm_calls"} <= {*table.column_names}:
+        more = pc.greater(table.column("sample_calls"), table.column("llm_calls"))
+        for position in _positions(more):
+            yield Problem(int(position), "sample_calls", "more sample calls than llm_calls")
+
+
+_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
+    _required_values,
+    _round_sequence,
+    _one_split,
+    _logprobs,
+    _sample_clusters,
+    _counts,
+)

@@ -37,8 +37,8 @@ def items(values: Sequence[object] | None, kind: type, column: str) -> tuple[obj
     """The values as a tuple; refuse a bare text, which would be taken letter by letter."""
     if values is None:
         return None
-    found: Sequence[object] = (values,) if isinstance(values, str) else values
-    wrong = [each for each in found if each is values or not isinstance(each, kind)]
+    sequence: Sequence[object] = (values,) if isinstance(values, str) else values
+    wrong = [item for item in sequence if item is values or not isinstance(item, kind)]
     if wrong:
         raise DataError(
             f"must be a sequence of {kind.__name__}, found {wrong[0]!r:.60}", column=column
@@ -59,29 +59,29 @@ def whole(value: int, most: int, column: str) -> int:
     return number
 
 
-def _clusters(given: Sequence[int], samples: Sequence[str] | None) -> tuple[int, ...]:
+def _clusters(numbers: Sequence[int], samples: Sequence[str] | None) -> tuple[int, ...]:
     """Cluster numbers that fit the samples: each names the first sample of its cluster."""
-    found = tuple(given)
-    if len(found) != len(samples or ()):
+    clusters = tuple(numbers)
+    if len(clusters) != len(samples or ()):
         raise DataError(
-            f"must have one number a sample, found {len(found)} for {len(samples or ())} samples",
+            f"must have one number a sample, found {len(clusters)} for {len(samples or ())} samples",
             column="sample_clusters",
         )
-    for position, first in enumerate(found):
-        if type(first) is not int or not 0 <= first <= position or found[first] != first:
+    for position, first in enumerate(clusters):
+        if type(first) is not int or not 0 <= first <= position or clusters[first] != first:
             raise DataError(
-                f"must name the first sample of each one's cluster, found {found!r}",
+                f"must name the first sample of each one's cluster, found {clusters!r}",
                 column="sample_clusters",
             )
-    return found
+    return clusters
 
 
-def _signals(given: Mapping[str, float | None]) -> Mapping[str, float]:
+def _signals(values: Mapping[str, float | None]) -> Mapping[str, float]:
     """Values as the map column holds them: float64, a null undefined."""
     try:
-        return {name: math.nan if value is None else float(value) for name, value in given.items()}
+        return {name: math.nan if value is None else float(value) for name, value in values.items()}
     except (TypeError, ValueError) as error:
-        raise DataError(f"values must be numbers, found {given!r}", column="signals") from error
+        raise DataError(f"values must be numbers, found {values!r}", column="signals") from error
 
 
 def _check_logprob(value: float, column: str) -> float:
@@ -173,9 +173,9 @@ class Usage:
 
 
 _LIMITS: Mapping[str, int] = {
-    each.name: MOST_INT32 if each.name.endswith("tokens") else MOST_INT16
-    for each in fields(Usage)
-    if each.name != "latency_s"
+    amount.name: MOST_INT32 if amount.name.endswith("tokens") else MOST_INT16
+    for amount in fields(Usage)
+    if amount.name != "latency_s"
 }
 
 

@@ -172,7 +172,7 @@ class TraceSet:
         return tuple(
             Gold(
                 answers=tuple(answer for answer in answers or () if answer),
-                passage_ids=tuple(each for each in ids or () if each is not None),
+                passage_ids=tuple(name for name in ids or () if name is not None),
             )
             for answers, ids in pairs
         )
@@ -193,9 +193,9 @@ class TraceSet:
         """
         chosen = np.array([question.split == name for question in self.questions], bool)
         if not chosen.any():
-            found = ", ".join(self.splits) or "none"
+            splits = ", ".join(self.splits) or "none"
             raise DataError(
-                f"no question lies in split {name!r}; splits found: {found}",
+                f"no question lies in split {name!r}; splits found: {splits}",
                 file=self.origin.source,
                 column="split",
             )
@@ -204,7 +204,7 @@ class TraceSet:
     def only_questions(self, ids: Iterable[str]) -> TraceSet:
         """The questions with these ids, as far as they are recorded."""
         wanted = frozenset(ids)
-        return self.take(np.array([each in wanted for each in self.question_ids], bool))
+        return self.take(np.array([name in wanted for name in self.question_ids], bool))
 
     def take(self, chosen: NDArray[np.bool_]) -> TraceSet:
         """The questions where ``chosen`` (n_questions,) is true."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from suffice.numbers.intervals.bootstrap import Interval
-from suffice.report.page.section import Chart, Section, Shown, folded, stacked, with_interval
+from suffice.report.page.section import Chart, Section, Shown, stacked
 from suffice.results.markup import Html, element
 
 SHOWN = Shown(finding="a < b", blocks=[element("p", "c")])
@@ -37,10 +36,3 @@ def test_charts_in_a_row_stand_side_by_side() -> None:
     )
     wide = stacked([replace(chart, panels=True)])
     assert wide.startswith('<figure class="wide"><h3>A</h3><div class="panels"><svg>')
-
-
-def test_pieces() -> None:
-    assert folded("<s>", "t") == "<details><summary>&lt;s&gt;</summary>t</details>"
-    assert with_interval("1.0", None) == "1.0"
-    interval = Interval(estimate=0.5, low=0.25, high=0.75)
-    assert with_interval("50.0", interval) == "50.0 <small>[25.0, 75.0]</small>"

@@ -17,23 +17,24 @@ from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import named_policies
 from suffice.report.draw.marks import marked
 from suffice.report.page.report import render_report
+from suffice.report.page.section import Shown
 from suffice.report.sections.answer_sets import answer_sets_section
 from suffice.report.sections.questions import explorer
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold
+from suffice.trace.rounds.records import Gold, QuestionRecord
 
 
 def test_the_table_holds_what_the_sets_are_worth() -> None:
     data = told(RECORDS)
-    section = answer_sets_section(marked(data.result))
+    section = answer_sets_section(data.result, marked(data.result))
     assert section is not None
     head, row = Page.of(section.html()).tables["What the answer sets are worth"]
     assert len(head) == len(row) == 7
     assert row[0] == "Asets"
-    assert row[1] == "80"
-    assert row[2].startswith("75.0 [")
-    assert row[3].startswith("1.50 [")  # 1, 1, 3 and 1 members
-    assert row[4] == "50.0"
+    assert row[1] == "0.80"
+    assert row[2].startswith("0.75 [")
+    assert row[3].startswith("1.5 [")  # 1, 1, 3 and 1 members
+    assert row[4] == "0.50"
     assert row[6] == "2.00 of 3"
     assert str(section.finding) == "sets: 75.0% covered, 80% promised; 1.50 answers a set"
     assert POLICY.facts.summary.replace("<", "&lt;").replace(">", "&gt;") in section.html()
@@ -41,10 +42,15 @@ def test_the_table_holds_what_the_sets_are_worth() -> None:
     assert "a note &lt;b&gt;" in section.html()
 
 
+def _section(records: list[QuestionRecord]) -> Shown | None:
+    result = told(records).result
+    return answer_sets_section(result, marked(result))
+
+
 def test_an_interval_below_the_promise_is_marked() -> None:
     wrong = [drawn(f"q{n}", ("Rome",) * 4, AGREE, AGREE) for n in range(4)]
     for records, marks in ((wrong, True), (RECORDS, False)):
-        section = answer_sets_section(marked(told(records).result))
+        section = _section(records)
         assert section is not None
         assert ("below the promise" in section.html()) == marks
 
@@ -52,7 +58,7 @@ def test_an_interval_below_the_promise_is_marked() -> None:
 def test_without_gold_answers_the_coverage_is_unknown() -> None:
     bare = [replace(each, gold=Gold()) for each in RECORDS]
     data = told(bare)
-    section = answer_sets_section(marked(data.result))
+    section = answer_sets_section(data.result, marked(data.result))
     assert section is not None
     row = Page.of(section.html()).tables["What the answer sets are worth"][1]
     assert (row[2], row[5]) == ("-", "-")
@@ -71,17 +77,17 @@ def test_what_the_filter_keeps_is_shown() -> None:
     sets = data.result.policies[1].sets
     assert sets is not None
     assert sets.retention is not None
-    section = answer_sets_section(marked(data.result))
+    section = answer_sets_section(data.result, marked(data.result))
     assert section is not None
     row = Page.of(section.html()).tables["What the passage filters keep"][1]
     found = sets.retention
-    shares = [f"{100 * (each or 0.0):.1f}" for each in (found.passages, found.all, found.shown)]
+    shares = [f"{each or 0.0:.2f}" for each in (found.passages, found.all, found.shown)]
     assert row[1:] == [*shares, str(found.questions)]
     own = data.result.table("answer sets").data()
     assert own["right_kept"] == [found.passages]
     assert own["all_right_kept"] == [found.all]
     assert own["shown_kept"] == [found.shown]
-    without = answer_sets_section(marked(told(RECORDS).result))
+    without = _section(RECORDS)
     assert without is not None
     assert "No passage filter can be replayed" in without.html()
 
@@ -91,7 +97,7 @@ def test_a_report_without_sets_has_no_such_section() -> None:
     result = replay(
         traces, named_policies(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-1", resamples=5)
     )
-    assert answer_sets_section(marked(result)) is None
+    assert answer_sets_section(result, marked(result)) is None
     text = render_report(report_data(traces, result))
     assert 'id="answer-sets"' not in text
     assert "promised" not in result.text()

@@ -7,8 +7,9 @@ from typing import Any
 
 from tests.html_reader import Page
 
+from suffice.numbers.intervals.bootstrap import Interval
 from suffice.report.sections.calibration import calibration_section
-from suffice.results.formats import decimal, fraction, fractions, percent, points
+from suffice.results.formats import decimal, fraction, percent, points
 
 
 def test_every_figure_is_the_studys(gathered: Any) -> None:
@@ -24,10 +25,10 @@ def test_every_figure_is_the_studys(gathered: Any) -> None:
         assert row == [
             each.kind,
             fraction(each.tune.brier.estimate),
-            fractions(each.eval.brier),
-            fractions(each.eval.delta_brier, sign=True) if number else "the first",
+            _scored(each.eval.brier),
+            _scored(each.eval.delta_brier, "+") if number else "the first",
             *(
-                fraction(value)
+                fraction(value, 3)
                 for on in ("log_loss", "ece")
                 for value in (getattr(each.tune, on), getattr(each.eval, on))
             ),
@@ -67,3 +68,7 @@ def test_notes_are_sentences_and_text(gathered: Any) -> None:
     html = calibration_section(study).html()
     assert "<li>A &lt;b&gt; note.</li>" in html
     assert "<code>x &gt; ? &lt;i&gt;</code>" in html
+
+
+def _scored(interval: Interval, sign: str = "") -> str:
+    return f"{interval.estimate:{sign}.4f} [{interval.low:.4f}, {interval.high:.4f}]"

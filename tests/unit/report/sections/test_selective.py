@@ -19,10 +19,7 @@ def test_every_figure_is_the_results(gathered: Any) -> None:
     tables = Page.of(html).tables
     for each, row in zip(found, tables["What each confidence is worth"][1:], strict=True):
         assert row[0][1:] == each.policy
-        assert row[1:] == [
-            *(estimated(one) for one in (each.auroc, each.aurc, each.excess_aurc)),
-            str(each.undefined),
-        ]
+        assert row[1:] == [estimated(one) for one in (each.auroc, each.aurc, each.excess_aurc)]
     for each, row in zip(found, tables["Answers above and below a confidence"][1:], strict=True):
         expected = [amount(each.threshold)]
         for group in (each.above, each.below):
@@ -30,6 +27,14 @@ def test_every_figure_is_the_results(gathered: Any) -> None:
             interval = f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
             expected += [str(group.questions), interval, percent(group.f1.estimate)]
         assert row[1:] == expected
+
+
+def test_answers_without_a_confidence_are_counted(gathered: Any) -> None:
+    first, *others = gathered.parts["selective"]
+    html = selective_section([replace(first, undefined=3), *others], ()).html()
+    head, *rows = Page.of(html).tables["What each confidence is worth"]
+    assert head[-1] == "without confidence"
+    assert [row[-1] for row in rows] == ["3", ""]
 
 
 def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any) -> None:

@@ -11,6 +11,8 @@ from suffice.report.draw.marks import marked
 from suffice.report.sections.signals import SECTION, signals_section
 from suffice.results.formats import decimal, estimated, percent, points
 
+AREAS = "AUROC of every signal, all rounds pooled; low: low values speak for stopping"
+DISTANCES = "Cohen's d of every signal, positive where right answers have the higher values"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -19,28 +21,27 @@ def test_every_figure_is_the_diagnostics(gathered: Any) -> None:
     policies = marked(gathered.comparison.result)
     section = signals_section(parts["diagnostics"], parts["types"], policies)
     tables = Page.of(section.html()).tables
-    rows = {
-        row[0].split(" low ")[0]: row
-        for row in tables["Separation of right from wrong answers by each signal"]
-    }
-    assert len(rows) == len(parts["diagnostics"].signals) + 1
-    for each in parts["diagnostics"].signals:
-        pooled = [each.parts[name].pooled for name in ("tune", "eval")]
-        assert rows[each.name][1:] == [
-            *(estimated(one.auroc) for one in pooled),
-            estimated(each.drift_auroc, sign=True),
-            *(estimated(one.d_signed, sign=True) for one in pooled),
-            estimated(each.drift_d, sign=True),
+    areas, distances = ({row[0]: row for row in tables[caption]} for caption in (AREAS, DISTANCES))
+    assert len(areas) == len(distances) == len(parts["diagnostics"].signals) + 1
+    low = any(signal.direction == "low" for signal in parts["diagnostics"].signals)
+    for signal in parts["diagnostics"].signals:
+        on_parts = [signal.parts[name] for name in ("tune", "eval")]
+        assert areas[signal.name][1 + low :] == [
+            *(f"{100 * on.defined:.0f}" for on in on_parts),
+            *(estimated(on.pooled.auroc) for on in on_parts),
+            estimated(signal.drift_auroc, sign=True),
         ]
-    by_round = tables["AUROC of every signal, pooled and by round"]
-    margin = next(row for row in by_round if row[:2] == ["answer_token_margin", "eval"])
-    found = next(
-        each for each in parts["diagnostics"].signals if each.name == "answer_token_margin"
-    )
-    assert margin[2] == percent(found.parts["eval"].defined)
-    assert margin[4:] == [
-        decimal(each.separation.auroc.estimate) for each in found.parts["eval"].rounds
-    ]
+        assert areas[signal.name][1 : 1 + low] == ["low" * (signal.direction == "low")][:low]
+        assert distances[signal.name][1:] == [
+            *(estimated(on.pooled.d_signed, sign=True) for on in on_parts),
+            estimated(signal.drift_d, sign=True),
+        ]
+    for part in ("tune", "eval"):
+        by_round = {row[0]: row[1:] for row in tables[f"AUROC by round on {part}."]}
+        for signal in parts["diagnostics"].signals:
+            assert by_round[signal.name] == [
+                decimal(on.separation.auroc.estimate) for on in signal.parts[part].rounds
+            ]
 
 
 def test_the_finding_names_the_highest_auroc_of_eval(gathered: Any) -> None:
@@ -56,13 +57,13 @@ def test_the_finding_names_the_highest_auroc_of_eval(gathered: Any) -> None:
 def test_correlations_are_the_lower_triangle(gathered: Any) -> None:
     found = gathered.parts["diagnostics"]
     html = signals_section(found, (), ()).html()
-    matrix = Page.of(html).tables["Spearman's rank correlation in hundredths, on eval"]
+    matrix = Page.of(html).tables["Spearman's rank correlation in hundredths, on eval."]
     correlations = found.parts[-1].correlations
     for row, (cells, rho) in enumerate(zip(matrix[1:], correlations.rho, strict=True)):
-        assert cells[0] == f"{row + 1} {correlations.signals[row]}"
+        assert cells[:2] == [str(row + 1), correlations.signals[row]]
         shown = ["-" if each is None else f"{100 * each:z.0f}" for each in rho[:row]]
-        assert cells[1 : 1 + row] == shown
-        assert not any(cells[1 + row :])
+        assert cells[2 : 2 + row] == shown
+        assert not any(cells[2 + row :])
 
 
 def test_types_and_policies(gathered: Any) -> None:
@@ -75,8 +76,8 @@ def test_types_and_policies(gathered: Any) -> None:
     kind, each = parts["types"][0], parts["types"][0].policies[1]
     assert rows[1] == [
         "bridge",
-        f"{kind.labelled} questions",
         "1fixed-1",
+        str(kind.labelled),
         percent(each.em),
         percent(each.f1),
         decimal(each.mean_rounds),
@@ -134,7 +135,6 @@ def test_one_part_without_gold_has_no_drift_and_no_numbers(gathered: Any) -> Non
     alone = replace(found, parts=found.parts[-1:], signals=signals)
     section = signals_section(alone, (), ())
     assert "none with an AUROC" in str(section.finding)
-    head = Page.of(section.html()).tables["Separation of right from wrong answers by each signal"][
-        0
-    ]
-    assert head == ["signal", "AUROC eval", "d eval"]
+    tables = Page.of(section.html()).tables
+    assert tables[AREAS][0][-2:] == ["% def. eval", "AUROC eval"]
+    assert tables[DISTANCES][0] == ["signal", "d eval"]

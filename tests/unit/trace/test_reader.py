@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.rounds.coerce import coerce_table
+from suffice.trace.reader import coerce_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
 from suffice.trace.rounds.table import TraceSet

@@ -1,0 +1,357 @@
+"""Read the files of a trace set, of questions or of plans: which kind they are, their rows, their run.
+
+Foreign Arrow types are brought to the schema's, and what would lose information is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from bisect import bisect_left
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from suffice.errors import DataError, SufficeWarning
+from suffice.trace.durable import failures_file
+from suffice.trace.plans.schema import PLANS
+from suffice.trace.rounds.schema import QUESTIONS
+from suffice.trace.schema import RUN_KEY, TableSchema
+
+_REFUSALS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+
+
+def parquet_files(root: Path) -> list[Path]:
+    """The Parquet files of a trace set, sorted by name."""
+    if root.is_dir():
+        files = sorted(file for file in root.glob("*.parquet") if not file.name.startswith("."))
+        if files:
+            return files
+        raise DataError(
+            "the directory holds no *.parquet file; name a trace file or a directory of them",
+            file=str(root),
+        )
+    if not root.exists():
+        raise DataError(
+            "no such file or directory; name a trace file or a directory of them", file=str(root)
+        )
+    return [root]
+
+
+def schema_of(path: str | Path) -> TableSchema:
+    """Which kind of trace set stands at ``path``; one of questions where no file says otherwise.
+
+    Raises
+    ------
+    DataError
+        When there is no Parquet file at ``path``.
+    """
+    for file in parquet_files(Path(path)):
+        try:
+            schema = pq.read_schema(file)
+        except (pa.ArrowException, UnicodeDecodeError, OSError):
+            continue  # said by whoever reads it
+        stated = schema.metadata or {}
+        unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
+        if PLANS.key in stated or unstated_plan:
+            return PLANS
+    return QUESTIONS
+
+
+def read_file(
+    file: Path, wanted: Container[str], schema: TableSchema
+) -> tuple[pa.Table, dict[str, Any]]:
+    """The wanted columns of one file in the schema's types, and its run document.
+
+    Raises
+    ------
+    DataError
+        Naming the file: it is damaged, of another kind or newer, or a column has another type.
+    """
+    try:
+        with pq.ParquetFile(file) as parquet:
+            metadata = parquet.schema_arrow.metadata or {}
+            _check_version(metadata, file, schema)
+            present = [name for name in parquet.schema_arrow.names if name in wanted]
+            table = parquet.read(columns=present, use_threads=True)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(
+            f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
+        ) from error
+    return coerce_table(table, str(file), schema), _run_document(metadata)
+
+
+def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> None:
+    stated = metadata.get(schema.key)
+    key = schema.key.decode()
+    if stated is None:
+        for other in (QUESTIONS, PLANS):
+            if other.key in metadata:
+                raise DataError(
+                    f"this is a {other.name} ({other.rows}), not a {schema.name} ({schema.rows}); "
+                    f"'suffice traces validate' checks it and {other.reader} reads it",
+                    file=str(file),
+                )
+        warnings.warn(
+            f"{file} does not state {key}; read as version {schema.version}",
+            SufficeWarning,
+            stacklevel=6,
+        )
+        return
+    try:
+        version = int(stated)
+    except ValueError:
+        version = -1
+    if version > schema.version:
+        raise DataError(
+            f"{schema.name} schema {version} is newer than {schema.version}, the newest this version reads; "
+            "upgrade with: pip install -U suffice",
+            file=str(file),
+        )
+    if version < 1:
+        raise DataError(
+            f"{key} is {stated!r}; it must be a version number from 1 to {schema.version}",
+            file=str(file),
+        )
+
+
+def _run_document(metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    try:
+        document = json.loads(metadata.get(RUN_KEY, b"{}"))
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def count_failures(root: Path) -> int:
+    """How many questions, or runs, a recorder could not finish."""
+    file = failures_file(root)
+    if not file.exists():
+        return 0
+    return sum(1 for line in file.read_bytes().splitlines() if line.strip())
+
+
+def first_error(errors: Sequence[DataError]) -> DataError:
+    """The first of several problems, with what to do about them all."""
+    more = len(errors) - 1
+    first = errors[0]
+    hint = f" ({more} more)" if more else ""
+    return DataError(
+        f"{first.message}{hint}; 'suffice traces validate' lists all, --skip-invalid reads the rest",
+        file=first.file,
+        row=first.row,
+        column=first.column,
+    )
+
+
+def nothing_read(path: str | Path, skipped: Sequence[DataError], otherwise: str) -> DataError:
+    """The error where nothing is left to read: since all was skipped, or ``otherwise``."""
+    if skipped:
+        many = f"{len(skipped)} parts were skipped, the first: {skipped[0]}"
+        otherwise = f"nothing valid is left to read; {many}"
+    return DataError(otherwise, file=str(path))
+
+
+# --- types -----------------------------------------------------------------------------------------
+def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) -> pa.Table:
+    """The schema's columns of ``table`` in the schema's types; unknown columns stay as they are.
+
+    Raises
+    ------
+    DataError
+        Naming file and column: a required column is missing, or a type cannot be converted.
+    """
+    missing = [name for name in schema.required if name not in table.column_names]
+    if missing:
+        raise DataError(
+            f"required column {missing[0]!r} is missing; "
+            f"found {', '.join(table.column_names) or 'no columns'}",
+            file=file,
+            column=missing[0],
+        )
+    duplicated = {name for name in table.column_names if table.column_names.count(name) > 1}
+    if duplicated:
+        raise DataError("the column appears twice", file=file, column=min(duplicated))
+    arrays: dict[str, pa.ChunkedArray] = {}
+    for column in schema.columns:
+        if column.name not in table.column_names:
+            continue
+        cells = table.column(column.name)
+        try:
+            arrays[column.name] = _coerce(cells, column.type)
+        except _REFUSALS as error:
+            row = _first_bad_row(cells, column.type)
+            message = f"found type {cells.type}, the schema wants {column.type} ({error})"
+            raise DataError(
+                message.replace("\n", " "), file=file, row=row, column=column.name
+            ) from error
+    for name in table.column_names:
+        arrays.setdefault(name, table.column(name))
+    return pa.table(arrays)
+
+
+def _first_bad_row(cells: pa.ChunkedArray, target: pa.DataType) -> int | None:
+    """Where conversion first fails, when it depends on the value and not on the type."""
+
+    def fails(rows: int) -> bool:
+        try:
+            _coerce(cells.slice(0, rows), target)
+        except _REFUSALS:
+            return True
+        return False
+
+    if fails(0):
+        return None
+    return bisect_left(range(1, len(cells) + 1), True, key=fails)
+
+
+def _coerce(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """The column in the schema's type, its content checked: damaged files hold broken text."""
+    cells.validate(full=True)
+    if cells.type == target:
+        return cells
+    return pa.chunked_array([_array(chunk, target) for chunk in cells.chunks], type=target)
+
+
+def _array(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Recursive conversion: what Arrow's cast does, plus structs by field name and maps."""
+    if array.type == target:
+        return array
+    if isinstance(array, pa.DictionaryArray):
+        return _array(array.dictionary_decode(), target)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    for is_nested, convert in _NESTED:
+        if is_nested(target):
+            return convert(array, target)
+    return _scalar(array, target)
+
+
+def _scalar(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_string(target):
+        if not _is_text(array.type):
+            raise pa.ArrowTypeError(f"{array.type} is not text")
+    elif pa.types.is_boolean(target):
+        raise pa.ArrowTypeError(f"{array.type} is not true or false")
+    elif not _is_number(array.type):
+        raise pa.ArrowTypeError(f"{array.type} is not a number")
+    if pa.types.is_floating(target) and pa.types.is_floating(array.type):
+        return _rounded(array, target)
+    return pc.cast(array, target)
+
+
+def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Nearest values of a narrower type; what overflows it is refused, as in a live round."""
+    rounded = pc.cast(array, target, safe=False)
+    overflowed = pc.and_(pc.is_inf(rounded), pc.invert(pc.is_inf(array)))
+    if pc.any(overflowed).as_py():
+        raise pa.ArrowInvalid(f"a value is outside the range of {target}")
+    return rounded
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
+
+
+def _offsets(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """(offsets int32 with nulls where the list is null, flat values)."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    ends = lengths.astype("int64").cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    if total > 2**31 - 1:
+        raise pa.ArrowInvalid("more than 2^31 list items in one chunk")
+    starts = ends - lengths
+    null = array.is_null().to_numpy(zero_copy_only=False)
+    offsets = pa.array([*starts.tolist(), total], mask=[*null.tolist(), False], type=pa.int32())
+    return offsets, array.flatten()
+
+
+def _list(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if not _is_list(array.type):
+        raise pa.ArrowTypeError(f"{array.type} is not a list")
+    offsets, values = _offsets(array)
+    return pa.ListArray.from_arrays(offsets, _array(values, target.value_type), type=target)
+
+
+def _struct(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        raise pa.ArrowTypeError(f"{array.type} is not a struct")
+    present = {field.name for field in array.type}
+    if not present & {field.name for field in target}:
+        raise pa.ArrowTypeError(f"{array.type} shares no field with the schema")
+    parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    columns = [
+        _array(parts[field.name], field.type)
+        if field.name in present
+        else pa.nulls(len(array), field.type)
+        for field in target
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(target), mask=array.is_null())
+
+
+def _map(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(array.type):
+        return _map_of_struct(array, target)
+    if pa.types.is_map(array.type):
+        pair = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
+        array = pc.cast(array, pa.list_(pair))
+    if not _is_list(array.type) or not pa.types.is_struct(array.type.value_type):
+        raise pa.ArrowTypeError(f"{array.type} is not a map, nor a list of key/value structs")
+    offsets, pairs = _offsets(array)
+    names = [field.name for field in pairs.type]
+    if len(names) != 2:
+        raise pa.ArrowTypeError(f"{array.type} is not a list of key/value structs")
+    keys, items = pairs.flatten()
+    if names == ["value", "key"]:
+        keys, items = items, keys
+    return pa.MapArray.from_arrays(
+        offsets, _array(keys, target.key_type), _array(items, target.item_type), type=target
+    )
+
+
+def _map_of_struct(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """A struct of numbers, as data frames write a column of dictionaries."""
+    names = [field.name for field in array.type]
+    columns = [_array(part, target.item_type).to_pylist() for part in array.flatten()]
+    null = array.is_null().to_pylist()
+    rows = [
+        None
+        if null[index]
+        else [
+            (name, column[index])
+            for name, column in zip(names, columns, strict=True)
+            if column[index] is not None
+        ]
+        for index in range(len(array))
+    ]
+    return pa.array(rows, type=target)
+
+
+_NESTED = (
+    (pa.types.is_map, _map),
+    (pa.types.is_list, _list),
+    (pa.types.is_struct, _struct),
+)
