@@ -33,9 +33,9 @@ test: $(VENV)/.dev ## the tests
 	$(DATA)
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
 
-test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data and other long tests
+test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data, all examples of every property, other long tests
 	$(DATA)
-	$(BIN)/python -m pytest $(PARALLEL) -m slow
+	$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile thorough -m 'slow or hypothesis'
 
 check: $(VENV)/.dev ## format, lint, types, generated docs
 	$(BIN)/ruff format --check .

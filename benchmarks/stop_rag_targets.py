@@ -70,7 +70,10 @@ def reward_figures() -> dict[str, float]:
     found = read_rewards(traces, score)
     started = time.perf_counter()
     wanted = [
-        [sum(score(s, r.gold.answers) for s in each.samples or ()) / SAMPLES for each in r.rounds]
+        [
+            sum(score(s, r.gold.answers) for s in round_.samples or ()) / SAMPLES
+            for round_ in r.rounds
+        ]
         for r in records[:few]
     ]
     direct = (time.perf_counter() - started) / few

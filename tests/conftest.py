@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from tests.properties import FULL
 
 # Tests run beside each other, so none of them gains by several threads of arithmetic: they only
 # wait for one another. Set before numpy, torch and the like are imported; child processes inherit.
@@ -20,10 +21,14 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# the same examples in every continuous run; new ones where somebody is looking
-settings.register_profile("ci", derandomize=True, database=None)
+# how long an example takes says more about what else the machine does; the same examples in every
+# continuous run, new ones where somebody is looking
+COMMON: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 if os.environ.get("CI"):
-    settings.load_profile("ci")
+    COMMON |= {"derandomize": True, "database": None}
+settings.register_profile("everyday", max_examples=40, **COMMON)
+settings.register_profile("thorough", max_examples=FULL, **COMMON)  # make test-slow
+settings.load_profile("everyday")
 
 
 @pytest.fixture(scope="session")

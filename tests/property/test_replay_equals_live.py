@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
+from tests.properties import examples
 
 from suffice.errors import UsageError
 from suffice.numbers.maps.isotonic import IsotonicMap
@@ -158,7 +159,7 @@ def test_first_live_stop_is_the_replayed_one(records: list[QuestionRecord]) -> N
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_first_live_stop_is_the_replayed_one_in_many_traces(records: list[QuestionRecord]) -> None:
     for policy in policies():
@@ -193,7 +194,7 @@ def check_through_files(records: list[QuestionRecord], tmp_path: Path) -> None:
         check_policy(policy, read_back)
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_signals_are_the_same_live_and_from_a_trace(records: list[QuestionRecord]) -> None:
     traces = to_trace_set(records)
@@ -210,7 +211,7 @@ def test_signals_are_the_same_live_and_from_a_trace(records: list[QuestionRecord
             np.testing.assert_array_equal(replayed, live, err_msg=spec.name)
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_confidence_is_the_same_live_and_from_a_trace(records: list[QuestionRecord]) -> None:
     traces = to_trace_set(records)
