@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 CONSTRAINTS := constraints.txt
-# a file's tests share what they build, so they stay in one process
-PARALLEL := -n auto --dist loadfile
+# a file's tests share what they build, so they stay in one process; tests/conftest.py has the order
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
 
 .PHONY: help setup demo test test-slow check format docs bench browser test-integrations clean
@@ -33,9 +33,9 @@ test: $(VENV)/.dev ## the tests
 	$(DATA)
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
 
-test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data and other long tests
+test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data, all examples of every property, other long tests
 	$(DATA)
-	$(BIN)/python -m pytest $(PARALLEL) -m slow
+	$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile thorough -m 'slow or hypothesis'
 
 check: $(VENV)/.dev ## format, lint, types, generated docs
 	$(BIN)/ruff format --check .

@@ -32,7 +32,9 @@ def texts(count: int, rng: np.random.Generator) -> list[str]:
 
 def naive(settings: GateSettings, candidates: Sequence[str], plan: Sequence[str]) -> PlanAction:
     """The same action pair by pair: every text is read again for every pair it stands in."""
-    contradiction = max(marker_conflict(step, each) for step in plan for each in candidates)
+    contradiction = max(
+        marker_conflict(step, candidate) for step in plan for candidate in candidates
+    )
     risk = settings.risk.risk(
         agreement=agreement(candidates),
         contradiction=contradiction,
@@ -52,10 +54,10 @@ def main() -> dict[str, float]:
     plain: list[float] = []
     for step in range(1_000):
         candidates, plan = texts(2, rng), texts(PLAN_STEPS, rng)
-        found = gate.act(candidates, plan, step, PLAN_STEPS + 1).action
+        action = gate.act(candidates, plan, step, PLAN_STEPS + 1).action
         expected = naive(settings, candidates, plan)
-        if found is not expected:
-            raise RuntimeError(f"the gate chose {found}, pair by pair {expected}")
+        if action is not expected:
+            raise RuntimeError(f"the gate chose {action}, pair by pair {expected}")
         case = (candidates, plan)
         ours.append(best_seconds(partial(gate.act, *case, step, PLAN_STEPS + 1), repeats=5))
         plain.append(best_seconds(partial(naive, settings, *case), repeats=5))

@@ -76,8 +76,8 @@ def main() -> dict[str, float]:
     replay_help = cpu_seconds(*command, "replay", "--help") / cpu_seconds("-c", "import numpy")
     times = [_once() for _ in range(7)]
     return {
-        "import suffice after numpy, seconds (at most 0.05)": min(each[1] for each in times),
-        "import numpy, seconds": min(each[0] for each in times),
+        "import suffice after numpy, seconds (at most 0.05)": min(pair[1] for pair in times),
+        "import numpy, seconds": min(pair[0] for pair in times),
         "CPU of suffice --version over python -c pass (at most 5)": version,
         "CPU of suffice replay --help over import numpy (at most 1.5)": replay_help,
         "our modules that loading a rule's controller imports (at most 30)": modules_of_a_controller(),

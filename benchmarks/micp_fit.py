@@ -115,9 +115,9 @@ def search_figures() -> dict[str, float]:
     small = questions(1_000, 3)
     wanted = search_allocation(small, ALPHA, "corrected", steps=STEPS).objective
     started = time.perf_counter()
-    found = direct_loop(small, STEPS)
+    loop = direct_loop(small, STEPS)
     direct = time.perf_counter() - started
-    np.testing.assert_allclose(found, wanted, atol=1e-12)
+    np.testing.assert_allclose(loop, wanted, atol=1e-12)
     ours = search_seconds(small, STEPS, 3)
     few = questions(10_000, 3)
     started = time.perf_counter()

@@ -41,8 +41,8 @@ def stream(seed: int, good: int, bad: int, n: int = CALIBRATION) -> Stream:
     )
 
 
-def coverage(found: Stream) -> int | None:
-    calibration, scores, threshold = found
+def coverage(stream_of: Stream) -> int | None:
+    calibration, scores, threshold = stream_of
     monitor = CoverageMonitor(ALPHA, len(calibration), LEVEL)
     for covered in (scores <= threshold).tolist():
         if monitor.update(covered):
@@ -50,8 +50,8 @@ def coverage(found: Stream) -> int | None:
     return monitor.alarmed_at
 
 
-def exchangeability(found: Stream) -> int | None:
-    calibration, scores, _ = found
+def exchangeability(stream_of: Stream) -> int | None:
+    calibration, scores, _ = stream_of
     monitor = ExchangeabilityMonitor(calibration, LEVEL)
     for score in scores.tolist():
         if monitor.update(score):
@@ -63,29 +63,29 @@ def _first(above: NDArray[np.bool_]) -> int | None:
     return int(above.argmax()) + 1 if above.any() else None
 
 
-def _mapie_risk(found: Stream, threshold: float) -> int | None:
+def _mapie_risk(stream_of: Stream, threshold: float) -> int | None:
     """RiskMonitoring's alarm: its bound is computed once, since prefixes do not change it."""
     bounds = import_module(f"{MAPIE}.bounds")
-    misses = (found[1] > found[2]).astype(float)
+    misses = (stream_of[1] > stream_of[2]).astype(float)
     bound = bounds.conjugate_mixture_empirical_bernstein_bound(
         misses, v_opt=1, alpha=LEVEL / 2, bound_side="lower"
     )
     return _first(bound > threshold)
 
 
-def mapie_risk_alpha(found: Stream) -> int | None:
-    return _mapie_risk(found, ALPHA)
+def mapie_risk_alpha(stream_of: Stream) -> int | None:
+    return _mapie_risk(stream_of, ALPHA)
 
 
-def mapie_risk_limit(found: Stream) -> int | None:
-    return _mapie_risk(found, miss_rate_limit(ALPHA, len(found[0]), 1 - LEVEL / 2))
+def mapie_risk_limit(stream_of: Stream) -> int | None:
+    return _mapie_risk(stream_of, miss_rate_limit(ALPHA, len(stream_of[0]), 1 - LEVEL / 2))
 
 
-def mapie_jumper(found: Stream) -> int | None:
+def mapie_jumper(stream_of: Stream) -> int | None:
     """OnlineMartingaleTest on scores: what its update() does once it has them."""
     test = import_module(MAPIE).OnlineMartingaleTest(test_level=LEVEL, warn=False, random_state=0)
-    history = list(found[0])
-    for at, score in enumerate(found[1].tolist(), start=1):
+    history = list(stream_of[0])
+    for at, score in enumerate(stream_of[1].tolist(), start=1):
         p = test.compute_p_value(score, np.asarray(history))
         if test.update_simple_jumper_martingale(p) >= test.reject_threshold:
             return at
@@ -109,8 +109,8 @@ def figures(alarm: Alarm, streams: int = STREAMS, n: int = CALIBRATION) -> dict[
     false = [alarm(stream(seed, KEPT, 0, n)) is not None for seed in range(streams)]
     shown = {"false alarms": float(np.mean(false))}
     for good in (0, LATE):
-        found = [alarm(stream(10_000 + seed, good, WITHIN, n)) for seed in range(streams)]
-        delays = [at - good if at is not None and at > good else math.inf for at in found]
+        alarms = [alarm(stream(10_000 + seed, good, WITHIN, n)) for seed in range(streams)]
+        delays = [at - good if at is not None and at > good else math.inf for at in alarms]
         shown[f"fall after {good}: found within {WITHIN}"] = float(np.mean(np.isfinite(delays)))
         shown[f"fall after {good}: median delay"] = float(np.median(delays))
     return shown

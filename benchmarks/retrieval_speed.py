@@ -78,7 +78,7 @@ def bm25(count: int) -> dict[str, float]:
 
     times = rounds(count)
     own = each(lambda query: index.retrieve(query, K), queries, repeats=times)
-    found = {
+    figures = {
         f"BM25, {count} passages: bm25s alone over ours, indexing": theirs / ours,
         f"BM25, {count} passages: bm25s alone over ours, a query": each(
             with_bm25s, queries, repeats=times
@@ -87,17 +87,17 @@ def bm25(count: int) -> dict[str, float]:
         f"BM25, {count} passages: bytes a passage beside its text": held / count,
     }
     if count > SMALL:
-        return found
+        return figures
     okapi = BM25Index.build(passages, OKAPI)
     reference = BM25Okapi([passage_tokens(passage) for passage in passages])
     published = each(
         lambda query: reference.get_top_n(tokenize(query), passages, n=K), queries, repeats=3
     )
-    found[f"BM25, {count} passages: rank_bm25 over ours (okapi), a query"] = published / each(
+    figures[f"BM25, {count} passages: rank_bm25 over ours (okapi), a query"] = published / each(
         lambda query: okapi.retrieve(query, K), queries, repeats=3
     )
-    found[f"BM25, {count} passages: rank_bm25 over ours (lucene), a query"] = published / own
-    return found
+    figures[f"BM25, {count} passages: rank_bm25 over ours (lucene), a query"] = published / own
+    return figures
 
 
 def index_alone(passages: Sequence[Passage]) -> bm25s.BM25:
@@ -152,7 +152,7 @@ def dense(count: int) -> dict[str, float]:
     timed = queries if count <= SMALL else queries[:10]
     times = rounds(count)
     ours = each(lambda query: flat.search(query, K), timed, repeats=times)
-    found = {
+    figures = {
         f"dense, {count} passages: FAISS alone over ours, a query": each(
             lambda query: bare.search(query[None, :], K), timed, repeats=times
         )
@@ -170,12 +170,12 @@ def dense(count: int) -> dict[str, float]:
     settings = DenseSettings(index="hnsw" if count <= SMALL else "ivf", nlist=LISTS, threads=2)
     index = DenseIndex.from_vectors(passages, vectors, encoder, settings)
     built = time.perf_counter() - started
-    found[f"dense, {count} passages: {near}, recall of the exact {K}"] = recall(index)
-    found[f"dense, {count} passages: flat over {near}, a query"] = ours / each(
+    figures[f"dense, {count} passages: {near}, recall of the exact {K}"] = recall(index)
+    figures[f"dense, {count} passages: flat over {near}, a query"] = ours / each(
         lambda query: index.search(query, K), timed, repeats=times
     )
-    found[f"dense, {count} passages: {near}, seconds to build"] = built
-    return found
+    figures[f"dense, {count} passages: {near}, seconds to build"] = built
+    return figures
 
 
 # --- encoders --------------------------------------------------------------------------------------

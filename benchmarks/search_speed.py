@@ -49,8 +49,8 @@ def with_pandas(frame: pd.DataFrame, formulas: list[Formula]) -> np.ndarray:
         fires = pd.Series(False, index=frame.index)
         for clause in formula.clauses:
             held = pd.Series(True, index=frame.index)
-            for each in clause:
-                held &= frame[f"s{each}"]
+            for number in clause:
+                held &= frame[f"s{number}"]
             fires |= held
         first = frame[fires].groupby("question").head(1)
         last = frame.groupby("question").tail(1)
@@ -91,8 +91,8 @@ def random_batches(rules: int, conditions: int) -> list[RuleBatch]:
     rng = np.random.default_rng(1)
     shapes = [(1,), (2,), (1, 1), (3,), (1, 2), (1, 1, 1), (4,), (1, 3), (2, 2), (1, 1, 2)]
     shapes.append((1, 1, 1, 1))
-    each = rules // len(shapes)
-    return [RuleBatch(rng.integers(0, conditions, (each, sum(s))), s) for s in shapes]
+    number = rules // len(shapes)
+    return [RuleBatch(rng.integers(0, conditions, (number, sum(s))), s) for s in shapes]
 
 
 def prepared(questions: int) -> tuple[PackedConditions, StopMeans]:

@@ -62,17 +62,17 @@ def deciding(mode: str) -> float:
             seen = [states.seen(number) for number in range(1, ROUNDS + 1)]
             tokenizer = network.tokenizer
             tokens = (
-                [tokenizer.pair(states.question, each[-1]) for each in seen]
+                [tokenizer.pair(states.question, text[-1]) for text in seen]
                 if mode == "separate"
-                else [tokenizer.joint(states.question, each) for each in seen]
+                else [tokenizer.joint(states.question, text) for text in seen]
             )
-            batches = [encoder.batch([each]) for each in tokens]
+            batches = [encoder.batch([token]) for token in tokens]
             started = time.perf_counter()
-            for each in batches:
+            for batch in batches:
                 encoder.body(
-                    input_ids=each.ids,
-                    attention_mask=each.mask.long(),
-                    token_type_ids=each.types,
+                    input_ids=batch.ids,
+                    attention_mask=batch.mask.long(),
+                    token_type_ids=batch.types,
                 )
             ratios.append(ours / (time.perf_counter() - started))
     return statistics.median(ratios[1:])
@@ -103,7 +103,7 @@ def our_step(settings: TrainSettings) -> tuple[float, float]:
 def batch_size(settings: TrainSettings) -> int:
     """Trajectories a step of either training holds."""
     network = build_network(TextEncoder.load("minilm"), settings)
-    tokens = [len(each.ids) for each in pairs(network, questions(TRAINED))]
+    tokens = [len(pair.ids) for pair in pairs(network, questions(TRAINED))]
     return settings.trajectories_a_step(ROUNDS, (ROUNDS - 1) * statistics.fmean(tokens))
 
 
@@ -160,8 +160,8 @@ def _alone(what: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def main() -> dict[str, float]:

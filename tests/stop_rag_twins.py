@@ -76,7 +76,7 @@ def stop_round(differences: Sequence[float], threshold: float) -> int:
 
 def candidates(differences: Sequence[Sequence[float]], *, ends: bool) -> list[float]:
     """Thresholds to try, from the lowest."""
-    observed = sorted({each for row in differences for each in row[:-1]})
+    observed = sorted({entry for row in differences for entry in row[:-1]})
     tried = []
     for low, high in pairwise(observed):
         middle = float((Fraction(low) + Fraction(high)) / 2)
@@ -99,6 +99,6 @@ def choose(
         mean = sum(earned, Fraction(0)) / len(earned)
         scored.append((mean, Fraction(sum(stops), len(stops)), threshold))
     best = max(mean for mean, _, _ in scored)
-    equal = [each for each in scored if best - each[0] < EQUAL]
-    mean, rounds, threshold = min(equal, key=lambda each: (each[1], each[2]))
+    equal = [entry for entry in scored if best - entry[0] < EQUAL]
+    mean, rounds, threshold = min(equal, key=lambda entry: (entry[1], entry[2]))
     return threshold, mean, rounds, len(tried)

@@ -30,7 +30,9 @@ def _subparsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, Parser]]
 
 def _subparser(name: str) -> Parser:
     """A fresh parser of a command."""
-    return next(found for each, found in _subparsers(build_parser({name})) if each == name)
+    return next(
+        subparser for command, subparser in _subparsers(build_parser({name})) if command == name
+    )
 
 
 def cli_page() -> str:
@@ -38,17 +40,18 @@ def cli_page() -> str:
     os.environ["COLUMNS"] = "90"
     parts = [NOTE, "# Commands\n", "```text\n" + build_parser().format_help() + "```\n"]
     for name, parser in _subparsers(build_parser()):
-        nested = [(each, found.prepared([])) for each, found in _subparsers(parser)]
+        nested = [(inner, subparser.prepared([])) for inner, subparser in _subparsers(parser)]
         if parser.prepare is not None:
             nested = [
-                (each, _subparser(name).prepared([each])) for each in methods_that_are_fitted()
+                (method, _subparser(name).prepared([method]))
+                for method in methods_that_are_fitted()
             ]
             parts.append(f"## suffice {name}\n\n```text\n{parser.prepared([]).format_help()}```\n")
         elif not nested:
             parts.append(f"## suffice {name}\n\n```text\n{parser.format_help()}```\n")
         parts.extend(
-            f"## suffice {name} {inner}\n\n```text\n{each.format_help()}```\n"
-            for inner, each in nested
+            f"## suffice {name} {inner}\n\n```text\n{parser.format_help()}```\n"
+            for inner, parser in nested
         )
     return "\n".join(parts)
 

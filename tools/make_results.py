@@ -60,44 +60,47 @@ def _policies(names: tuple[str, ...]) -> str:
 
 def sections() -> list[tuple[str, list[str]]]:
     """Headings, each with its commands."""
-    found = [
-        (f"Policies side by side: {each}", [f"suffice replay {each} {_policies(POLICIES)}"])
-        for each in SETS
+    sections = [
+        (
+            f"Policies side by side: {source}",
+            [f"suffice replay {source} {_policies(POLICIES)}"],
+        )
+        for source in SETS
     ]
     first, second = SETS
-    found.append(
+    sections.append(
         (
             "Means over both sets",
             [f"suffice replay {first} --macro {second} {_policies(LOOP_POLICIES)}"],
         )
     )
-    found += [
+    sections += [
         (
-            f"Signals, calibrators, question types: {each}",
-            [f"suffice diagnose {each} --policy tasr-corrected --policy fixed-5"],
+            f"Signals, calibrators, question types: {source}",
+            [f"suffice diagnose {source} --policy tasr-corrected --policy fixed-5"],
         )
-        for each in SETS
+        for source in SETS
     ]
-    found += [(f"The floor of TASR: {each}", [f"suffice sweep {each}"]) for each in SETS]
-    found += [
+    sections += [(f"The floor of TASR: {source}", [f"suffice sweep {source}"]) for source in SETS]
+    sections += [
         (
-            f"Variants of the rule: {each}",
-            [f"suffice replay {each} --baseline fixed-3 {_rules(VARIANTS)}"],
+            f"Variants of the rule: {source}",
+            [f"suffice replay {source} --baseline fixed-3 {_rules(VARIANTS)}"],
         )
-        for each in SETS
+        for source in SETS
     ]
-    found += [
+    sections += [
         (
-            f"Search: {each}",
+            f"Search: {source}",
             [
-                f"suffice search {each} --signals '{SIGNALS}' --form {form} --max-calls 3 "
+                f"suffice search {source} --signals '{SIGNALS}' --form {form} --max-calls 3 "
                 "--report-naive --top 8"
                 for form in ("dnf", "or")
             ],
         )
-        for each in SETS
+        for source in SETS
     ]
-    found += [
+    sections += [
         (
             f"Calibration carried over to {here}",
             [
@@ -109,27 +112,27 @@ def sections() -> list[tuple[str, list[str]]]:
         )
         for here, there in ((first, second), (second, first))
     ]
-    found += [
+    sections += [
         (
-            f"Certified choice: {each}",
+            f"Certified choice: {source}",
             [
-                f"suffice fit certified {each} --family {family} --max-loss {loss} --out certified.json"
+                f"suffice fit certified {source} --family {family} --max-loss {loss} --out certified.json"
                 for family, loss in (("rule", 0.02), ("rule", 0.1), ("fixed", 0.1))
             ],
         )
-        for each in SETS
+        for source in SETS
     ]
-    found += [
+    sections += [
         (
-            f"Other costs: {each}",
+            f"Other costs: {source}",
             [
-                f"suffice replay {each} {_policies(('tasr-corrected', 'fixed-2', 'fixed-5'))} --cost {cost}"
+                f"suffice replay {source} {_policies(('tasr-corrected', 'fixed-2', 'fixed-5'))} --cost {cost}"
             ],
         )
-        for each in SETS
+        for source in SETS
         for cost in ("joules",)
     ]
-    return found
+    return sections
 
 
 def run(command: str, folder: Path) -> str:

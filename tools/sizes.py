@@ -33,10 +33,10 @@ def warnings_of(file: Path) -> Iterator[str]:
 
 def main() -> None:
     """Print every warning and their number."""
-    found = [line for file in sorted(SOURCE.rglob("*.py")) for line in warnings_of(file)]
-    for line in found:
+    warnings = [line for file in sorted(SOURCE.rglob("*.py")) for line in warnings_of(file)]
+    for line in warnings:
         print(f"warning: {line}")
-    print(f"{len(found)} warnings of size; split by idea, never where a ruler falls")
+    print(f"{len(warnings)} warnings of size; split by idea, never where a ruler falls")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -103,6 +104,7 @@ def imports(path: Path) -> Iterator[Import]:
                 yield Import(first.value, node.lineno, guarded=True)
 
 
+@functools.cache
 def third_party(path: Path) -> list[Import]:
     return [
         each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -125,8 +126,14 @@ def imports(node: ast.AST, *, loaded: bool = True, typing_only: bool = False) ->
         )
 
 
-TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in FILES}
-IMPORTS = {file: list(imports(tree)) for file, tree in TREES.items()}
+@functools.cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def imports_of(file: Path) -> list[Import]:
+    return list(imports(tree_of(file)))
 
 
 def own(each: Import) -> list[str]:
@@ -152,7 +159,7 @@ def test_imports_point_where_the_table_allows() -> None:
     wrong = [
         told(file, each)
         for file in FILES
-        for each in IMPORTS[file]
+        for each in imports_of(file)
         for name in own(each)
         if part(file)
         and name not in MAY_IMPORT[part(file)]
@@ -181,7 +188,7 @@ def test_no_file_is_imported_in_a_circle() -> None:
     }
     edges: dict[str, set[str]] = {name: set() for name in modules}
     for name, file in modules.items():
-        for each in IMPORTS[file]:
+        for each in imports_of(file):
             if each.loaded and not each.typing_only:
                 targets = [each.module, *(f"{each.module}.{inner}" for inner in each.names)]
                 edges[name].update(t for t in targets if t in modules and t != "suffice")
@@ -203,7 +210,7 @@ def test_reports_take_types_from_replay_and_compute_nothing() -> None:
         f"{told(file, each)}: {name}"
         for file in FILES
         if part(file) == "report"
-        for each in IMPORTS[file]
+        for each in imports_of(file)
         if each.module.split(".")[1:2] in (["replay"], ["measures"], ["numbers"])
         for name in each.names
         if not name[0].isupper()
@@ -214,7 +221,7 @@ def test_reports_take_types_from_replay_and_compute_nothing() -> None:
 def test_the_package_front_loads_nothing() -> None:
     assert [
         each.module
-        for each in IMPORTS[ROOT / "__init__.py"]
+        for each in imports_of(ROOT / "__init__.py")
         if each.loaded and not each.typing_only
     ] == [
         "__future__",
@@ -231,7 +238,7 @@ def test_third_party_packages_are_imported_when_used() -> None:
     wrong = [
         told(file, each)
         for file in FILES
-        for each in IMPORTS[file]
+        for each in imports_of(file)
         if part(file)
         and each.loaded
         and not each.typing_only
@@ -249,7 +256,7 @@ def test_optional_packages_come_through_require() -> None:
         told(file, each)
         for file in FILES
         if part(file) not in ("", "bench", "integrations")
-        for each in IMPORTS[file]
+        for each in imports_of(file)
         if not each.typing_only
         and each.names
         and _foreign(each)
@@ -262,7 +269,7 @@ def test_torch_stays_where_networks_live_and_is_lazy() -> None:
     wrong = [
         told(file, each)
         for file in FILES
-        for each in IMPORTS[file]
+        for each in imports_of(file)
         if each.package in TORCH
         and (
             (each.loaded and not each.typing_only)
@@ -277,7 +284,7 @@ def test_a_reader_sees_the_plan_of_a_folder_at_a_glance() -> None:
     for folder in {file.parent for file in FILES}:
         modules = [each for each in folder.glob("*.py") if each.name != "__init__.py"]
         assert len(modules) <= 15, folder.relative_to(ROOT)
-        assert ast.get_docstring(TREES[folder / "__init__.py"]), folder.relative_to(ROOT)
+        assert ast.get_docstring(tree_of(folder / "__init__.py")), folder.relative_to(ROOT)
 
 
 METHODS = ("tasr", "ab_rag", "micp", "gate", "stop_rag")
@@ -313,7 +320,7 @@ def test_a_method_is_known_by_its_folder_alone() -> None:
         ]
         wrong += [
             f"{told(file, each)}: {name}"
-            for each in IMPORTS[file]
+            for each in imports_of(file)
             for name in _methods_of(each)
             if name not in (*own_folder, *known)
         ]
@@ -326,7 +333,7 @@ def test_nobody_else_asks_for_a_method_by_its_name() -> None:
         f"{file.relative_to(ROOT)}:{node.lineno}: {side.value}"
         for file in FILES
         if part(file) not in ("policies", "bench", "testing")
-        for node in ast.walk(TREES[file])
+        for node in ast.walk(tree_of(file))
         if isinstance(node, ast.Compare)
         for side in (node.left, *node.comparators)
         if isinstance(side, ast.Constant) and side.value in names
@@ -337,7 +344,7 @@ def test_nobody_else_asks_for_a_method_by_its_name() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
 def test_how_it_is_written(file: Path) -> None:
     """No assert and no catch-all."""
-    for node in ast.walk(TREES[file]):
+    for node in ast.walk(tree_of(file)):
         assert not isinstance(node, ast.Assert), f"line {node.lineno}: an assert statement"
         if isinstance(node, ast.ExceptHandler):
             _check_handler(node, cli=part(file) == "cli")

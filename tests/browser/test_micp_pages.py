@@ -11,7 +11,7 @@ from tests.answer_sets import AGREE, HOSTILE, RECORDS, drawn, told
 from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, check_it_runs_nothing
 from tests.studies.micp import sampled_records
 
-from suffice.bench.micp.found import MiCPStudySettings
+from suffice.bench.micp.results import MiCPStudySettings
 from suffice.bench.micp.run import micp_study
 from suffice.bench.micp.show import micp_page
 from suffice.policies.micp.settings import MiCPSettings

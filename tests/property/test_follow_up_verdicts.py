@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.loops.follow_up import QUESTION, Heard, Ranks
 from tests.loops.follow_up import kind as kind_of
+from tests.properties import examples
 
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
@@ -63,7 +64,7 @@ def bare(finished: Round, unread: int) -> Round:
     return replace(finished, signals=signals, usage=usage, action=None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     kind=st.sampled_from(KINDS),
     api=st.sampled_from(["chat", "completion"]),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.properties import examples
 
 from suffice.policies.gate.gate import Gate, chosen_action
 from suffice.policies.gate.risk import RiskModel, remaining_share
@@ -96,7 +97,7 @@ def reachable(chosen: GateSettings) -> set[PlanAction]:
     return found
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(chosen=some_settings())
 def test_unreachable_is_what_no_state_and_no_history_reaches(chosen: GateSettings) -> None:
     said = {each.action for each in chosen.unreachable}
@@ -114,7 +115,7 @@ class _Drawn:
         return np.full(len(pairs), next(self._values))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(chosen=some_settings(), data=st.data())
 def test_no_run_chooses_what_is_unreachable(chosen: GateSettings, data: st.DataObject) -> None:
     """The same of the gate itself: 12 steps of candidates that agree more or less."""

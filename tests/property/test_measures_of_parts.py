@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
@@ -46,7 +47,7 @@ def assert_alike(part: Measures, traces: TraceSet) -> None:
         np.testing.assert_array_equal(part.stop_rounds(RULE), alone.stop_rounds(RULE))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     records=question_records(max_questions=8),
     gold=st.lists(st.sampled_from("abcdxyz"), max_size=4),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import Threshold, lower_rank, tied_threshold
@@ -86,7 +87,7 @@ def left_out(
     return float(too_early), float(lost)
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(
     data=populations(),
     alpha=st.sampled_from(ALPHAS),
@@ -103,7 +104,7 @@ def test_corrected_keeps_its_promise_on_every_population(
     assert sum(left_out(data, alpha, chosen, "corrected")) <= float(alpha) + 1e-12
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 @given(
     data=populations(),
     alpha=st.sampled_from(ALPHAS),
@@ -126,7 +127,7 @@ def test_corrected_spends_on_each_part_what_it_accounts_for(
         assert lost == 0.0  # overspent: the levels are scaled down and nothing is left
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     values=st.lists(
         st.one_of(st.sampled_from([math.nan, 0.0, 0.5, 1.0]), st.floats(0, 1)),
@@ -210,7 +211,7 @@ def live_stop(policy: MiCPPolicy, record: QuestionRecord) -> int | None:
     return None
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(200), suppress_health_check=list(HealthCheck))
 @given(records=recorded(), policy=policies())
 def test_the_replayed_stop_is_the_live_one(
     records: list[QuestionRecord], policy: MiCPPolicy, tmp_path: Path
@@ -277,7 +278,7 @@ def renamed_traces(records: list[QuestionRecord], prefix: str) -> TraceSet:
 
 
 # --- answer sets --------------------------------------------------------------------------------
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(records=recorded(), policy=policies())
 def test_coverage_is_what_the_answer_sets_hold(
     records: list[QuestionRecord], policy: MiCPPolicy
@@ -301,7 +302,7 @@ def test_coverage_is_what_the_answer_sets_hold(
         assert found.covered[index] == (held or (answers.cannot_answer and not sampled))
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(records=recorded(), policy=policies())
 def test_sets_never_shrink_when_the_threshold_falls(
     records: list[QuestionRecord], policy: MiCPPolicy
@@ -320,7 +321,7 @@ def test_sets_never_shrink_when_the_threshold_falls(
         assert all(small <= large for small, large in itertools.pairwise(sets))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(data=populations(), finals=st.lists(st.floats(-1, 2), min_size=2, max_size=2))
 def test_coverage_never_falls_with_the_threshold(data: Sampled, finals: list[float]) -> None:
     stops = tuple(Threshold(0.5, 0.6) for _ in range(data.rounds - 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.replay.choose.rules_as_bits import RuleBatch, StopMeans, fired_by, pack, stop_rounds_of
 
@@ -23,7 +24,7 @@ def problems(draw: st.DrawFn) -> tuple[np.random.Generator, int, int, int, tuple
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(problems())
 def test_packed_equals_plain(
     problem: tuple[np.random.Generator, int, int, int, tuple[int, ...], int],

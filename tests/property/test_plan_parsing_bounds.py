@@ -8,6 +8,7 @@ from time import process_time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.pipelines.planning.fields import plan_steps
 from suffice.pipelines.planning.loose_json import MAX_DEPTH, TooDeep, read_loose
@@ -31,7 +32,7 @@ REPLIES = st.one_of(
 WORDS = st.text(alphabet="abc _-.é\"'\\\n", max_size=30).map(lambda text: f"w{text}w")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(REPLIES)
 def test_any_reply_is_read_or_is_a_failure(text: str) -> None:
     found = parse_plan(text)

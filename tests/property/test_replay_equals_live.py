@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
+from tests.properties import examples
 
 from suffice.errors import UsageError
 from suffice.numbers.maps.isotonic import IsotonicMap
@@ -83,7 +85,8 @@ RULES = (
 )
 
 
-def policies() -> list[StopPolicy]:
+@functools.cache
+def policies() -> tuple[StopPolicy, ...]:
     built: list[StopPolicy] = [FixedPolicy(k) for k in (1, 3, 9)]
     built += [
         RulePolicy(
@@ -117,7 +120,7 @@ def policies() -> list[StopPolicy]:
     )
     built.append(learned())
     built += gates()
-    return built
+    return tuple(built)
 
 
 def gates() -> list[StopPolicy]:
@@ -158,7 +161,7 @@ def test_first_live_stop_is_the_replayed_one(records: list[QuestionRecord]) -> N
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_first_live_stop_is_the_replayed_one_in_many_traces(records: list[QuestionRecord]) -> None:
     for policy in policies():
@@ -193,7 +196,7 @@ def check_through_files(records: list[QuestionRecord], tmp_path: Path) -> None:
         check_policy(policy, read_back)
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_signals_are_the_same_live_and_from_a_trace(records: list[QuestionRecord]) -> None:
     traces = to_trace_set(records)
@@ -210,7 +213,7 @@ def test_signals_are_the_same_live_and_from_a_trace(records: list[QuestionRecord
             np.testing.assert_array_equal(replayed, live, err_msg=spec.name)
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_confidence_is_the_same_live_and_from_a_trace(records: list[QuestionRecord]) -> None:
     traces = to_trace_set(records)

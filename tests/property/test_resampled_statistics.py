@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.properties import examples
 
 from suffice.numbers import auroc as module
 from suffice.numbers.auroc import ResampledAuroc
@@ -30,7 +31,7 @@ def pairs(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
 
 
 @pytest.mark.parametrize("few", [0, 3, 32])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(rows=ROWS, counts=COUNTS)
 def test_auroc(few: int, rows: list[tuple[float, bool, int]], counts: list[list[int]]) -> None:
     values = np.array([row[0] for row in rows])
@@ -48,7 +49,7 @@ def test_auroc(few: int, rows: list[tuple[float, bool, int]], counts: list[list[
         assert area == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     rows=st.lists(
         st.tuples(st.integers(-50, 50).map(float), st.booleans(), st.integers(0, 4)),

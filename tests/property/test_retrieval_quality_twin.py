@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.measures.retrieval import retrieval_quality
 from suffice.testing.traces import question_records, to_trace_set
@@ -28,7 +29,7 @@ def of_question(record: QuestionRecord) -> tuple[list[float], list[float]]:
     return precision, recall
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     records=question_records(),
     gold=st.lists(st.lists(st.sampled_from("abcdxyz"), max_size=4), min_size=6, max_size=6),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.properties import examples
 from tests.stop_rag_twins import choose, full_return, q_lambda_of_trajectory, stop_round
 
 from suffice.policies.stop_rag.states import REWARDS, read_rewards
@@ -215,7 +216,7 @@ def validation(draw: st.DrawFn) -> Trajectories:
     return Trajectories(rewards=rewards, lengths=lengths, q_stop=differences, q_cont=differences)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(data=validation(), ends=st.booleans())
 def test_the_threshold_is_the_one_found_by_trying_each(data: Trajectories, ends: bool) -> None:
     rows = [data.row(index) for index in range(len(data.lengths))]

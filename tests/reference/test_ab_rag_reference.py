@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.bench.ab_rag.found import ABRagStudy
+from suffice.bench.ab_rag.results import ABRagStudy
 from suffice.bench.ab_rag.run import ABRagStudySettings, ab_rag_study
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import PolicyResult

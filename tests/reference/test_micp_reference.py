@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.numbers.conformal.order_statistics import (
     Threshold,
@@ -247,7 +248,7 @@ LEVELS = st.lists(
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(questions=questions_of(), alpha=ALPHAS, levels=LEVELS)
 def test_calibration_and_evaluation(
     preset: Preset, questions: list[Q], alpha: Fraction, levels: list[Fraction]
@@ -271,7 +272,7 @@ def test_calibration_and_evaluation(
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(
     questions=questions_of(most=9, most_rounds=3),
     alpha=ALPHAS,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
@@ -82,7 +83,7 @@ def draft(rounds: int, *, by_meaning: bool, penalty: float, final: float) -> MiC
 
 
 @pytest.mark.parametrize("by_meaning", [False, True])
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), penalty=st.sampled_from([0.0, 0.1]))
 def test_what_samples_say(data: st.DataObject, penalty: float, by_meaning: bool) -> None:
     records = data.draw(sampled(by_meaning=by_meaning))
@@ -104,7 +105,7 @@ def test_what_samples_say(data: st.DataObject, penalty: float, by_meaning: bool)
 
 
 @pytest.mark.parametrize("by_meaning", [False, True])
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), final=st.sampled_from([-math.inf, 0.2, 0.25, 0.5, 1.0]))
 def test_answer_sets(data: st.DataObject, final: float, by_meaning: bool) -> None:
     """Confident clusters of all rounds; those that share a member, directly or not, are one answer."""
@@ -132,7 +133,7 @@ def test_answer_sets(data: st.DataObject, final: float, by_meaning: bool) -> Non
 
 
 # --- the filter -----------------------------------------------------------------------------------
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(data=st.data(), alpha=ALPHAS)
 def test_the_filter(data: st.DataObject, alpha: Fraction) -> None:
     relevance = st.sampled_from([0.0, 1.0, 2.0, 2.5, 3.0, 7.5])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from suffice.bench.hidden_constraints.found import (
+from suffice.bench.hidden_constraints.judge import Agreement
+from suffice.bench.hidden_constraints.results import (
     MEASURES,
     AgentFigures,
+    GateVariant,
     HiddenConstraintsStudy,
     PairedDifference,
     Recall,
     StepTrace,
     TaskMean,
-    Variant,
 )
-from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.bench.hidden_constraints.runs import (
     REGIMES,
     HiddenConstraintsSettings,
@@ -88,17 +88,17 @@ def made_study() -> HiddenConstraintsStudy:
         RiskModel(intercept=2.0), GateCosts(retrieval=1, failure=2, ask=0.5)
     )
     retrievers = tuple(REGIMES)
-    agents = [each for each in (*AGENTS, "corrected") if each != "vanilla"]
+    agents = [agent_name for agent_name in (*AGENTS, "corrected") if agent_name != "vanilla"]
     cells = [made_cell("vanilla", None, semantic=0.02, documents=0.0)]
     for agent in agents:
         cells += [
             made_cell(
                 agent,
-                each,
-                semantic=min(1.0, 0.02 + 0.45 * _RECALL[each] + 0.02 * agents.index(agent)),
-                documents=_DOCUMENTS[agent] / (3 if each == "oracle" else 1),
+                retriever,
+                semantic=min(1.0, 0.02 + 0.45 * _RECALL[retriever] + 0.02 * agents.index(agent)),
+                documents=_DOCUMENTS[agent] / (3 if retriever == "oracle" else 1),
             )
-            for each in retrievers
+            for retriever in retrievers
         ]
     return HiddenConstraintsStudy(
         settings=HiddenConstraintsSettings(retrievers=retrievers, gates={"corrected": gate}),
@@ -108,12 +108,14 @@ def made_study() -> HiddenConstraintsStudy:
         hard_small=20,
         documents=450,
         cells=tuple(cells),
-        recalls=tuple(made_recall(each) for each in retrievers),
+        recalls=tuple(made_recall(retriever) for retriever in retrievers),
         contrasts=made_contrasts(agents, retrievers),
         critical=3.25,
         variants=made_variants(),
         steps=tuple(
-            made_steps(agent, each) for agent in (GATED, "corrected") for each in retrievers
+            made_steps(agent, retriever)
+            for agent in (GATED, "corrected")
+            for retriever in retrievers
         ),
         agreement=Agreement(both=30, judge_only=5, checker_only=10, neither=155, unreadable=2),
         notes=("the published gate: EXECUTE can never be chosen", "one more"),
@@ -139,23 +141,23 @@ def made_contrasts(agents: list[str], retrievers: tuple[str, ...]) -> tuple[Pair
             retriever=retriever,
             measure=measure,
             agent=GATED,
-            against=each,
+            against=agent,
             difference=at_once,
             alone=alone,
         )
         for retriever in retrievers
-        for each in agents
-        if each != GATED
+        for agent in agents
+        if agent != GATED
         for measure in ("semantic", "documents_read")
     )
 
 
-def made_variants() -> tuple[Variant, ...]:
+def made_variants() -> tuple[GateVariant, ...]:
     never = ("EXECUTE can never be chosen: confidence is at most 0.5, below tau_high 0.75",)
     named = [("ablations", name, 0.5) for name in ("full", "no SC (w1 = 0)", "no DR (w3 = 0)")]
     named += [("sweep", f"tau {low:g}, {high:g}", low) for low, high in _TAUS]
     return tuple(
-        Variant(
+        GateVariant(
             experiment=experiment,
             name=name,
             cell=made_cell(GATED, "tfidf", semantic=0.1 + at / 5, documents=18 * at),
@@ -174,9 +176,9 @@ def made_steps(agent: str, retriever: str) -> StepTrace:
         count=(50, 50, 48, 40, 25, 10),
         confidence=means,
         error=(0.01, 0.012, 0.015, 0.02, 0.025, 0.04),
-        median=tuple(each + 0.01 for each in means),
-        low=tuple(each - 0.12 for each in means),
-        high=tuple(each + 0.1 for each in means),
+        median=tuple(mean + 0.01 for mean in means),
+        low=tuple(mean - 0.12 for mean in means),
+        high=tuple(mean + 0.1 for mean in means),
         contradiction=(0.0, 0.05, 0.1, 0.12, 0.16, 0.2),
         actions=({"RETRIEVE": 50}, *({"RETRIEVE": 20, "ASK": 5},) * 5),
     )

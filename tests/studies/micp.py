@@ -23,7 +23,7 @@ def sampled_records(
     for number in range(count):
         record = make_record(f"q{number:04d}", ["Oslo"] * rounds, gold=["Oslo"])
         built = []
-        for t, each in enumerate(record.rounds):
+        for t, round_ in enumerate(record.rounds):
             knows = rng.random() < 0.25 + 0.2 * t
             weights = np.array([6, 2, 1, 1, 1, 1] if knows else [0, 0, 4, 3, 1, 3], float)
             drawn = tuple(rng.choice(NAMES, size=samples, p=weights / weights.sum()).tolist())
@@ -35,7 +35,7 @@ def sampled_records(
             )
             built.append(
                 replace(
-                    each,
+                    round_,
                     samples=drawn,
                     passages=passages,
                     sample_clusters=tuple(first[label] for label in labels) if clusters else None,

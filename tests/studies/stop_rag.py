@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from suffice.bench.stop_rag.found import StopRAGStudySettings
+from suffice.bench.stop_rag.results import StopRAGStudySettings
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.testing.stop_rag_traces import World, stop_rag_records
 from suffice.testing.traces import to_trace_set
@@ -32,12 +32,12 @@ def study_records(
 def asked_to_stop(record: QuestionRecord, *, wants_from: int) -> QuestionRecord:
     """The model wants to stop from that round on; one of its actions is lost in round 2."""
     rounds = []
-    for number, each in enumerate(record.rounds, start=1):
+    for number, round_ in enumerate(record.rounds, start=1):
         said = {
             "llm_stop": float(number >= wants_from),
             "malformed_actions": float(number >= 2 and wants_from == 3),
         }
-        rounds.append(replace(each, signals=said, usage=replace(each.usage, judge_calls=1)))
+        rounds.append(replace(round_, signals=said, usage=replace(round_.usage, judge_calls=1)))
     first = record.rounds[1].passages or ()
     gold = replace(record.gold, passage_ids=(first[0].id, "never found"))
     return replace(record, rounds=tuple(rounds), gold=gold)

@@ -26,26 +26,35 @@ class Band:
     @classmethod
     def of(cls, values: Sequence[float | None]) -> Band | None:
         """The band of values; ``None`` where one is undefined."""
-        known = [each for each in values if each is not None]
+        known = [value for value in values if value is not None]
         if not known or len(known) < len(values):
             return None
         return cls(float(np.mean(known)), min(known), max(known))
 
 
-def band(found: Band | None, digits: int = 2) -> str:
+def seeds_named(first: int, count: int) -> str:
+    """The seeds of repetitions, each 1 more than the one before.
+
+    >>> seeds_named(42, 1), seeds_named(42, 3)
+    ('seed 42', 'seeds 42 to 44')
+    """
+    return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
+
+
+def band(spread: Band | None, digits: int = 2) -> str:
     """A mean with its least and greatest.
 
     >>> band(Band(2.5, 2.25, 2.75))
     '2.50 [2.25, 2.75]'
     """
-    if found is None:
+    if spread is None:
         return UNKNOWN
-    low, high = (f"{each:z.{digits}f}" for each in (found.low, found.high))
-    return f"{found.mean:z.{digits}f} [{low}, {high}]"
+    low, high = (f"{end:z.{digits}f}" for end in (spread.low, spread.high))
+    return f"{spread.mean:z.{digits}f} [{low}, {high}]"
 
 
-def percent_band(found: Band | None, digits: int = 1) -> str:
+def percent_band(spread: Band | None, digits: int = 1) -> str:
     """The same of shares, in percent."""
-    if found is None:
+    if spread is None:
         return UNKNOWN
-    return band(Band(100 * found.mean, 100 * found.low, 100 * found.high), digits)
+    return band(Band(100 * spread.mean, 100 * spread.low, 100 * spread.high), digits)

@@ -82,7 +82,7 @@ class Options:
     without: Collection[str] = ()
 
 
-class ProgressLine(Protocol):
+class Progress(Protocol):
     """Says how far something is."""
 
     def show(self, finished: int, planned: int, *, failed: int = 0) -> None:
@@ -142,7 +142,7 @@ class Request:
     model: ModelAccess | None
     folder: Path | None
     say: Callable[[str], None]
-    progress: Callable[[str], ProgressLine]
+    progress: Callable[[str], Progress]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -60,26 +61,6 @@ def check_points(x: Sequence[float]) -> None:
             raise DataError(f"must increase strictly, found {after!r} after {before!r}", column="x")
 
 
-def field_of(document: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
-    """A field of that kind; absent or null it is the default."""
-    value = document.get(name, default)
-    if value is None and default is None:
-        return None
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise DataError(f"must be a {kind.__name__}, found {value!r}", column=name)
-    return value
-
-
-def strings_of(document: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
-    """A list of strings; ``None`` where there is none."""
-    values = field_of(document, name, list)
-    if values is None:
-        return None
-    if not all(isinstance(value, str) for value in values):
-        raise DataError("must be a list of strings", column=name)
-    return tuple(values)
-
-
 def finite(value: object, column: str) -> float:
     """A finite number."""
     read = number(value, column)
@@ -88,7 +69,67 @@ def finite(value: object, column: str) -> float:
     return read
 
 
-def finite_numbers(document: Mapping[str, Any], name: str) -> dict[str, float]:
-    """An object of finite numbers; empty where there is none."""
-    parts = field_of(document, name, dict, {})
-    return {key: finite(value, f"{name}.{key}") for key, value in parts.items()}
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object of a document, read field by field.
+
+    A field that is absent is its default; one without a default may be null too. ``within`` is the
+    object's place in the document, for what is said of its fields.
+    """
+
+    document: Mapping[str, Any]
+    within: str = ""
+
+    def column(self, name: str) -> str:
+        """The place of a field."""
+        return f"{self.within}.{name}" if self.within else name
+
+    def need(self, *names: str) -> None:
+        """Refuse an object without these fields; null counts as none."""
+        for name in names:
+            if self.document.get(name) is None:
+                raise DataError("is missing", column=self.column(name))
+
+    def of(self, name: str, kind: type, default: Any = None) -> Any:
+        """A field of that kind."""
+        value = self.document.get(name, default)
+        if value is None and default is None:
+            return None
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise DataError(f"must be a {kind.__name__}, found {value!r}", column=self.column(name))
+        return value
+
+    def part(self, name: str) -> Fields:
+        """An object in it, empty where there is none."""
+        return Fields(self.of(name, dict, {}), self.column(name))
+
+    def one_of(self, name: str, allowed: Collection[str], default: Any = None) -> Any:
+        """One of these words."""
+        value = self.document.get(name, default)
+        if value not in allowed:
+            raise DataError(
+                f"must be one of {', '.join(allowed)}, found {value!r}", column=self.column(name)
+            )
+        return value
+
+    def strings(self, name: str) -> tuple[str, ...] | None:
+        """A list of strings; ``None`` where there is none."""
+        values = self.of(name, list)
+        if values is None:
+            return None
+        if not all(isinstance(value, str) for value in values):
+            raise DataError("must be a list of strings", column=self.column(name))
+        return tuple(values)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number."""
+        return finite(self.document.get(name, default), self.column(name))
+
+    def number_or_none(self, name: str) -> float | None:
+        """A number or null."""
+        return number_or_none(self.document.get(name), self.column(name))
+
+    def numbers(self, name: str) -> dict[str, float]:
+        """An object of finite numbers; empty where there is none."""
+        part = self.part(name)
+        return {key: part.number(key) for key in part.document}

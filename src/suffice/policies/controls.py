@@ -9,19 +9,23 @@ budgets at equal cost, needs no fitting: it is what ``frontier_gain`` of a repla
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.defaults import FLOORS, MARGIN, PUBLISHED_FLOOR, CalibratorKind
+from suffice.policies.defaults import (
+    FLOORS,
+    MARGIN,
+    PUBLISHED_FLOOR,
+    PUBLISHED_RULE,
+    TEMPLATE,
+    CalibratorKind,
+)
 from suffice.policies.fitting import FitData, fit_data, fit_rule
-from suffice.policies.method import CalibratedSettings, FitRun, Method, NoSettings, Preset
-from suffice.policies.rules.method import read_rule
+from suffice.policies.method import Preset, RuleMethod
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
 
@@ -31,54 +35,24 @@ if TYPE_CHECKING:
 _COST_CAP = 3.0
 _GRID = 40
 _FIRST_ROUND = tuple(round(0.05 * step, 2) for step in range(1, 20))
-_BASE = {
-    "published": f"answer_stable_published and calibrated({MARGIN}) > {PUBLISHED_FLOOR}",
-    "corrected": f"answer_stable and not abstained and calibrated({MARGIN}) > ?",
-}
-
-_Build = Callable[[FitData, Preset, CalibratorKind], str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Control(Method):
+class Control(RuleMethod):
     """A control: the signals it reads and how its rule is found on tune."""
 
     name: str
     summary: str
     signals: tuple[str, ...]
-    rule: _Build
-    main_field = "rule"
+    rule: Callable[[FitData, Preset, CalibratorKind], str]
     source = "paper 0"
 
-    def settings(self, preset: Preset) -> type[Any]:
-        """How its maps are fitted, which the published preset settles."""
-        return CalibratedSettings if preset == "corrected" else NoSettings
-
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
+    def fit_calibrated(
+        self, measures: Measures, preset: Preset, split: str, calibrator: CalibratorKind
     ) -> RulePolicy:
-        """See :func:`fit_control`."""
-        del run
+        """The control's rule with its maps fitted."""
         data = fit_data(measures, self.signals, split=split)
-        calibrator: CalibratorKind = settings.calibrator if preset == "corrected" else "isotonic"
-        return fit_control(self, data, preset, calibrator)
-
-    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
-        """A rule."""
-        del file
-        return read_rule(document)
-
-
-def fit_control(
-    control: Control, data: FitData, preset: Preset, calibrator: CalibratorKind = "isotonic"
-) -> RulePolicy:
-    """The control's rule with its maps fitted."""
-    return fit_rule(control.rule(data, preset, calibrator), data, calibrator=calibrator)
+        return fit_rule(self.rule(data, preset, calibrator), data, calibrator=calibrator)
 
 
 def _choose(
@@ -130,9 +104,9 @@ def _stable_base_rate(data: FitData, preset: Preset, calibrator: CalibratorKind)
 
 
 def _early_stop(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:
-    base = _BASE[preset]
+    base = PUBLISHED_RULE
     if preset == "corrected":
-        base = _choose(base, data, FLOORS, preset, calibrator)
+        base = _choose(TEMPLATE, data, FLOORS, preset, calibrator)
     template = f"(round == 1 and calibrated({MARGIN}) > ?) or ({base})"
     return _choose(template, data, _FIRST_ROUND, preset, calibrator)
 
@@ -161,10 +135,4 @@ EARLY_STOP = Control(
     summary="TASR that may also stop in round 1 at a high calibrated margin",
     signals=(*_STABLE, "abstained", MARGIN),
     rule=_early_stop,
-)
-CONTROLS: Mapping[str, Control] = MappingProxyType(
-    {
-        control.name: control
-        for control in (MARGIN_ALONE, OVERLAP_ALONE, STABLE_BASE_RATE, EARLY_STOP)
-    }
 )

@@ -13,3 +13,5 @@ TEMPLATE = f"answer_stable and not abstained and calibrated({MARGIN}) > ?"
 FLOORS = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
 """Numbers tried in it."""
 PUBLISHED_FLOOR = 0.25
+PUBLISHED_RULE = f"answer_stable_published and calibrated({MARGIN}) > {PUBLISHED_FLOOR}"
+"""TASR's as its paper's code ran it."""

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError
-from suffice.numbers.fields import field_of
+from suffice.errors import UsageError
+from suffice.numbers.fields import Fields
 from suffice.policies.kind import PolicyKind
 from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.spec import SignalSpec
@@ -93,10 +93,9 @@ class FixedKind(PolicyKind):
     def read(self, document: Mapping[str, Any], file: Path) -> FixedPolicy:
         """See :meth:`PolicyKind.read`."""
         del file
-        rounds = field_of(document, "rounds", int)
-        if rounds is None:
-            raise DataError("is missing", column="rounds")
-        return FixedPolicy(rounds)
+        fields = Fields(document)
+        fields.need("rounds")
+        return FixedPolicy(fields.of("rounds", int))
 
 
 KIND = FixedKind()

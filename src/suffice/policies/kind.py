@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from suffice.errors import DataError, UsageError
-from suffice.numbers.fields import strings_of
+from suffice.numbers.fields import Fields
 from suffice.protocols import StopPolicy
 from suffice.signals.abstained import abstained_signal
 
@@ -53,9 +53,18 @@ def weights_beside(file: Path) -> Path:
     return file.with_suffix(".safetensors")
 
 
-def read_abstention(document: Mapping[str, Any]) -> tuple[str, ...] | None:
+def read_told(fields: Fields) -> dict[str, Any]:
+    """What most policies say of their fit: ``preset``, ``fitted_on`` and ``notes``."""
+    return {
+        "preset": fields.of("preset", str),
+        "fitted_on": fields.of("fitted_on", dict, {}),
+        "notes": fields.strings("notes") or (),
+    }
+
+
+def read_abstention(fields: Fields) -> tuple[str, ...] | None:
     """Phrases that count as an abstention; ``None``: the usual ones."""
-    phrases = strings_of(document, "abstention")
+    phrases = fields.strings("abstention")
     try:
         abstained_signal(phrases or ())
     except UsageError as error:

@@ -16,6 +16,7 @@ from suffice.protocols import Certainty, StopPolicy
 
 if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
     from suffice.measures.measures import Measures
+    from suffice.policies.rules.policy import RulePolicy
     from suffice.trace.plans.plan_set import PlanSet
     from suffice.trace.rounds.table import TraceSet
 
@@ -163,7 +164,7 @@ class TellingMethod(Protocol):
         """Fit, and say how it went."""
 
 
-# --- settings that several methods share ---------------------------------------------------------
+# --- what several methods share ------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSettings:
     """Of a preset without options."""
@@ -179,3 +180,39 @@ class CalibratedSettings:
             help="how calibrated(...) is fitted (default: isotonic, one map a round)",
         ),
     ] = "isotonic"
+
+
+class RuleMethod(Method):
+    """A method whose policies are rules; how their maps are fitted is a choice of the corrected preset."""
+
+    main_field = "rule"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """How its maps are fitted, which the published preset settles."""
+        return CalibratedSettings if preset == "corrected" else NoSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """See :meth:`fit_calibrated`."""
+        del run
+        calibrator: CalibratorKind = settings.calibrator if preset == "corrected" else "isotonic"
+        return self.fit_calibrated(measures, preset, split, calibrator)
+
+    @abstractmethod
+    def fit_calibrated(
+        self, measures: Measures, preset: Preset, split: str, calibrator: CalibratorKind
+    ) -> RulePolicy:
+        """Fit on the questions of ``split``, with maps of this kind."""
+
+    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
+        """A rule."""
+        from suffice.policies.rules.method import read_rule
+
+        del file
+        return read_rule(document)

@@ -13,7 +13,7 @@ from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.fitting import FitData, base_rates_out_of_fold, out_of_fold
-from suffice.policies.rules.columns import RuleColumns, rule_fires
+from suffice.policies.rules.meaning import RuleColumns, rule_fires
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.rules.syntax import Number
 from suffice.signals.registry import resolve

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from textwrap import wrap
@@ -272,6 +272,12 @@ class Table:
         """The data as a polars ``DataFrame``."""
         polars = require("polars", purpose="a data frame", package="polars")
         return polars.from_arrow(self.to_arrow())
+
+
+def notes_table(notes: Iterable[str]) -> tuple[Table, ...]:
+    """What a reader must know below the tables; nothing where there are no notes."""
+    said = [f"Note: {note}" for note in notes]
+    return (Table(name="notes", notes=said),) if said else ()
 
 
 # --- cells ------------------------------------------------------------------------------------------

@@ -22,16 +22,22 @@ def added_nothing(current: Round, earlier: tuple[Round, ...]) -> bool:
     return all(passage.id in seen for passage in current.passages)
 
 
+def _pair(view: LoopView) -> tuple[str, str] | None:
+    """Previous and current answer; ``None`` where ``answer_stable`` is undefined."""
+    previous = view.previous
+    if previous is None or added_nothing(view.current, view.rounds[:-1]):
+        return None
+    return previous.answer, view.current.answer
+
+
 def answer_stable(view: LoopView) -> float:
     """1.0 when the normalised answer equals the previous round's, else 0.0 (paper 0, Eq. 1; corrected).
 
     Undefined in round 1 and in a round that added no new passage, where a repeated prompt repeats the
     answer trivially. Two answers that normalise to nothing are equal; ``abstained`` tells them apart.
     """
-    previous = view.previous
-    if previous is None or added_nothing(view.current, view.rounds[:-1]):
-        return UNDEFINED
-    return float(normalize_answer(view.current.answer) == normalize_answer(previous.answer))
+    pair = _pair(view)
+    return UNDEFINED if pair is None else float(len(set(map(normalize_answer, pair))) == 1)
 
 
 def _published_normalizer(text: str) -> str:
@@ -69,14 +75,6 @@ ANSWER_STABLE_PUBLISHED = SignalSpec(
     binary=True,
     variant_of="answer_stable",
 )
-
-
-def _pair(view: LoopView) -> tuple[str, str] | None:
-    """Previous and current answer; ``None`` where ``answer_stable`` is undefined."""
-    previous = view.previous
-    if previous is None or added_nothing(view.current, view.rounds[:-1]):
-        return None
-    return previous.answer, view.current.answer
 
 
 def answer_similarity_f1(view: LoopView) -> float:

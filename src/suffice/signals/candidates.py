@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.signals.spec import SAMPLES, UNDEFINED, SignalSpec
+from suffice.signals.samples import sample_signal
+from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
 
@@ -43,16 +44,10 @@ def candidate_agreement(view: LoopView) -> float:
     return agreement(samples) if samples else UNDEFINED
 
 
-CANDIDATE_AGREEMENT = SignalSpec(
+CANDIDATE_AGREEMENT = sample_signal(
     name="candidate_agreement",
     summary="token overlap of the candidate steps, or of the samples (paper 4, SC)",
-    needs=("samples",),
-    answers=False,
-    charges=(SAMPLES,),
-    low=0.0,
-    high=1.0,
     compute=candidate_agreement,
-    instead="answer_token_margin (from tokens)",
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -78,22 +79,17 @@ def _aggregate(name: str, how: str, statistic: Callable[[Sequence[float]], float
         margins = [margin for margin in answer_margins(view) if not math.isnan(margin)]
         return statistic(margins) if margins else UNDEFINED
 
-    return _margin_spec(name, f"{how} margin of the answer's tokens, nats", compute)
+    summary = f"{how} margin of the answer's tokens, nats"
+    return _of_tokens(name=name, summary=summary, compute=compute)
 
 
-def _margin_spec(name: str, summary: str, compute: Callable[[LoopView], float]) -> SignalSpec:
-    return SignalSpec(
-        name=name,
-        summary=summary,
-        needs=("tokens",),
-        low=0.0,
-        compute=compute,
-        instead="self_consistency (from samples)",
-    )
-
-
-ANSWER_TOKEN_MARGIN = _margin_spec(
-    "answer_token_margin", "margin of the answer's first token, nats", answer_token_margin
+_of_tokens = partial(
+    SignalSpec, needs=("tokens",), low=0.0, instead="self_consistency (from samples)"
+)
+ANSWER_TOKEN_MARGIN = _of_tokens(
+    name="answer_token_margin",
+    summary="margin of the answer's first token, nats",
+    compute=answer_token_margin,
 )
 MARGIN_MIN = _aggregate("margin_min", "smallest", min)
 MARGIN_P10 = _aggregate("margin_p10", "10th percentile (linear) of the", _p10)
@@ -115,14 +111,11 @@ def token_probability(view: LoopView) -> float:
     return statistics.fmean(math.exp(min(token.logprob, 0.0)) for token in tokens)
 
 
-TOKEN_PROBABILITY = SignalSpec(
+TOKEN_PROBABILITY = _of_tokens(
     name="token_probability",
     summary="mean probability of the generated tokens",
-    needs=("tokens",),
-    low=0.0,
     high=1.0,
     compute=token_probability,
-    instead="self_consistency (from samples)",
 )
 
 

@@ -7,6 +7,8 @@ one.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from suffice.signals.evidence import candidate_scores
@@ -47,27 +49,19 @@ def retrieval_gap(view: LoopView) -> float:
     return scores[0] - scores[1] if len(scores) > 1 else UNDEFINED
 
 
-RETRIEVAL_Z = SignalSpec(
+_of_scores = partial(SignalSpec, needs=("candidate_scores",), answers=False, low=0.0)
+RETRIEVAL_Z = _of_scores(
     name="retrieval_z",
     summary="z-score of the best candidate among those retrieved",
-    needs=("candidate_scores",),
-    answers=False,
-    low=0.0,
     compute=retrieval_z,
 )
-RETRIEVAL_Z_ROBUST = SignalSpec(
+RETRIEVAL_Z_ROBUST = _of_scores(
     name="retrieval_z_robust",
     summary="the same from median and interquartile range",
-    needs=("candidate_scores",),
-    answers=False,
-    low=0.0,
     compute=retrieval_z_robust,
 )
-RETRIEVAL_GAP = SignalSpec(
+RETRIEVAL_GAP = _of_scores(
     name="retrieval_gap",
     summary="best minus second best candidate score",
-    needs=("candidate_scores",),
-    answers=False,
-    low=0.0,
     compute=retrieval_gap,
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -18,97 +19,6 @@ from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
     from suffice.trace.rounds.table import TraceSet
-
-
-def _clusters(view: LoopView) -> Counter[str]:
-    return Counter(map(normalize_answer, view.current.samples or ()))
-
-
-def self_consistency(view: LoopView) -> float:
-    """Share of the samples that give the most frequent normalised answer (paper 2, S1), in (0, 1].
-
-    Undefined without samples. One sample gives 1.
-    """
-    clusters = _clusters(view)
-    return max(clusters.values()) / clusters.total() if clusters else UNDEFINED
-
-
-def entropy_of_counts(counts: tuple[int, ...]) -> float:
-    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ.
-
-    Written so that both ends are exact and equal partitions give equal bits in any order.
-
-    >>> entropy_of_counts((4,)), entropy_of_counts((1, 1, 1)), entropy_of_counts((2, 2))
-    (0.0, 1.0, 0.5)
-    """
-    total = sum(counts)
-    agreed = math.fsum(count * math.log(count) for count in sorted(counts))
-    return 1.0 - agreed / (total * math.log(total))
-
-
-def _comparable_samples(clusters: Counter[str]) -> bool:
-    """Two samples at least, one of them parsed to something."""
-    return clusters.total() > 1 and set(clusters) != {""}
-
-
-def normalized_entropy(view: LoopView) -> float:
-    """Entropy of the clusters over log m (paper 3), in [0, 1]; low: the samples agree.
-
-    Samples that normalise to nothing count, as one cluster. Undefined with one sample or none, or
-    when all of them normalise to nothing.
-    """
-    clusters = _clusters(view)
-    return (
-        entropy_of_counts(tuple(clusters.values())) if _comparable_samples(clusters) else UNDEFINED
-    )
-
-
-def top_cluster_confidence(view: LoopView) -> float:
-    """Share of the samples in the largest cluster that is an answer (paper 3, λ = 0), in (0, 1].
-
-    Undefined where :func:`normalized_entropy` is. Samples that normalise to nothing count in the
-    share's denominator but are no answer.
-    """
-    clusters = _clusters(view)
-    if not _comparable_samples(clusters):
-        return UNDEFINED
-    return max(count for answer, count in clusters.items() if answer) / clusters.total()
-
-
-SELF_CONSISTENCY = SignalSpec(
-    name="self_consistency",
-    summary="share of the samples with the most frequent answer",
-    needs=("samples",),
-    answers=False,
-    charges=(SAMPLES,),
-    low=0.0,
-    high=1.0,
-    compute=self_consistency,
-    instead="answer_token_margin (from tokens)",
-)
-NORMALIZED_ENTROPY = SignalSpec(
-    name="normalized_entropy",
-    summary="entropy of the sampled answers, 0 when all agree",
-    needs=("samples",),
-    answers=False,
-    charges=(SAMPLES,),
-    low=0.0,
-    high=1.0,
-    direction="low",
-    compute=normalized_entropy,
-    instead="answer_token_margin (from tokens)",
-)
-TOP_CLUSTER_CONFIDENCE = SignalSpec(
-    name="top_cluster_confidence",
-    summary="share of the samples in the largest cluster",
-    needs=("samples",),
-    answers=False,
-    charges=(SAMPLES,),
-    low=0.0,
-    high=1.0,
-    compute=top_cluster_confidence,
-    instead="answer_token_margin (from tokens)",
-)
 
 
 Clustering = Literal["string", "embedding"]
@@ -168,29 +78,83 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
     )
 
 
-def _comparable(clusters: tuple[SampleCluster, ...]) -> bool:
-    return sum(cluster.size for cluster in clusters) > 1 and any(
-        cluster.is_answer for cluster in clusters
-    )
+def _sizes(view: LoopView, by: Clustering) -> tuple[list[int], list[int]]:
+    """Sizes of the round's clusters, and of those that are an answer."""
+    if by == "string":  # without the clusters themselves, which take three times as long
+        counts = Counter(map(normalize_answer, view.current.samples or ()))
+        return list(counts.values()), [count for answer, count in counts.items() if answer]
+    clusters = sample_clusters(view.current, by)
+    sizes = [cluster.size for cluster in clusters]
+    return sizes, [cluster.size for cluster in clusters if cluster.is_answer]
 
 
-def _entropy(view: LoopView) -> float:
-    clusters = sample_clusters(view.current, "embedding")
-    if not _comparable(clusters):
-        return UNDEFINED
-    return entropy_of_counts(tuple(cluster.size for cluster in clusters))
+def self_consistency(view: LoopView) -> float:
+    """Share of the samples that give the most frequent normalised answer (paper 2, S1), in (0, 1].
+
+    Undefined without samples. One sample gives 1.
+    """
+    sizes, _ = _sizes(view, "string")
+    return max(sizes) / sum(sizes) if sizes else UNDEFINED
 
 
-def _top(view: LoopView) -> float:
-    clusters = sample_clusters(view.current, "embedding")
-    if not _comparable(clusters):
-        return UNDEFINED
-    largest = max(cluster.size for cluster in clusters if cluster.is_answer)
-    return largest / sum(cluster.size for cluster in clusters)
+def entropy_of_counts(counts: tuple[int, ...]) -> float:
+    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ.
+
+    Written so that both ends are exact and equal partitions give equal bits in any order.
+
+    >>> entropy_of_counts((4,)), entropy_of_counts((1, 1, 1)), entropy_of_counts((2, 2))
+    (0.0, 1.0, 0.5)
+    """
+    total = sum(counts)
+    agreed = math.fsum(count * math.log(count) for count in sorted(counts))
+    return 1.0 - agreed / (total * math.log(total))
 
 
-_NEEDS = ("samples", "sample_clusters")
-_INSTEAD = "clusters by string"
+def normalized_entropy(view: LoopView, by: Clustering = "string") -> float:
+    """Entropy of the clusters over log m (paper 3), in [0, 1]; low: the samples agree.
+
+    Samples that normalise to nothing count, as one cluster. Undefined with one sample or none, or
+    when all of them normalise to nothing.
+    """
+    sizes, answers = _sizes(view, by)
+    return entropy_of_counts(tuple(sizes)) if sum(sizes) > 1 and answers else UNDEFINED
+
+
+def top_cluster_confidence(view: LoopView, by: Clustering = "string") -> float:
+    """Share of the samples in the largest cluster that is an answer (paper 3, λ = 0), in (0, 1].
+
+    Undefined where :func:`normalized_entropy` is. Samples that normalise to nothing count in the
+    share's denominator but are no answer.
+    """
+    sizes, answers = _sizes(view, by)
+    return max(answers) / sum(sizes) if sum(sizes) > 1 and answers else UNDEFINED
+
+
+sample_signal = partial(
+    SignalSpec,
+    needs=("samples",),
+    answers=False,
+    charges=(SAMPLES,),
+    low=0.0,
+    high=1.0,
+    instead="answer_token_margin (from tokens)",
+)
+SELF_CONSISTENCY = sample_signal(
+    name="self_consistency",
+    summary="share of the samples with the most frequent answer",
+    compute=self_consistency,
+)
+NORMALIZED_ENTROPY = sample_signal(
+    name="normalized_entropy",
+    summary="entropy of the sampled answers, 0 when all agree",
+    direction="low",
+    compute=normalized_entropy,
+)
+TOP_CLUSTER_CONFIDENCE = sample_signal(
+    name="top_cluster_confidence",
+    summary="share of the samples in the largest cluster",
+    compute=top_cluster_confidence,
+)
 
 
 def entropy_signal(by: Clustering) -> SignalSpec:
@@ -201,7 +165,7 @@ def entropy_signal(by: Clustering) -> SignalSpec:
     UsageError
         For an unknown clustering.
     """
-    return _over(NORMALIZED_ENTROPY, by)
+    return _over(NORMALIZED_ENTROPY, by, _entropy_by_meaning)
 
 
 def top_cluster_signal(by: Clustering) -> SignalSpec:
@@ -212,16 +176,26 @@ def top_cluster_signal(by: Clustering) -> SignalSpec:
     UsageError
         For an unknown clustering.
     """
-    return _over(TOP_CLUSTER_CONFIDENCE, by)
+    return _over(TOP_CLUSTER_CONFIDENCE, by, _top_by_meaning)
 
 
-def _over(usual: SignalSpec, by: Clustering) -> SignalSpec:
+def _entropy_by_meaning(view: LoopView) -> float:
+    return normalized_entropy(view, "embedding")
+
+
+def _top_by_meaning(view: LoopView) -> float:
+    return top_cluster_confidence(view, "embedding")
+
+
+def _over(usual: SignalSpec, by: Clustering, compute: Callable[[LoopView], float]) -> SignalSpec:
     if by not in CLUSTERINGS:
         raise UsageError(f"no clusters by {by!r}; allowed: {', '.join(CLUSTERINGS)}")
     if by == "string":
         return usual
-    compute = _entropy if usual is NORMALIZED_ENTROPY else _top
-    return replace(usual, needs=_NEEDS, compute=compute, instead=_INSTEAD, own_settings=True)
+    needs = ("samples", "sample_clusters")
+    return replace(
+        usual, needs=needs, compute=compute, instead="clusters by string", own_settings=True
+    )
 
 
 def sample_counts(traces: TraceSet) -> NDArray[np.float64]:

@@ -26,8 +26,8 @@ from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
 
-def _broken(promise: str, found: object) -> NoReturn:
-    raise AssertionError(f"{promise}; found {found!r}")
+def _broken(promise: str, value: object) -> NoReturn:
+    raise AssertionError(f"{promise}; found {value!r}")
 
 
 def check_retriever(retriever: Retriever, queries: Sequence[str], *, size: int) -> None:
@@ -37,18 +37,18 @@ def check_retriever(retriever: Retriever, queries: Sequence[str], *, size: int) 
     """
     for query in queries:
         for k in (1, 2, size, size + 5):
-            found = list(retriever.retrieve(query, k))
-            if len(found) > k:
-                _broken(f"at most {k} passages", len(found))
-            ids = [passage.id for passage in found]
+            passages = list(retriever.retrieve(query, k))
+            if len(passages) > k:
+                _broken(f"at most {k} passages", len(passages))
+            ids = [passage.id for passage in passages]
             if len(set(ids)) != len(ids):
                 _broken("every passage once", ids)
-            scores = [passage.score for passage in found]
+            scores = [passage.score for passage in passages]
             known = [score for score in scores if score is not None]
             if len(known) != len(scores):
                 _broken("a score for every passage", scores)
-            raw = [passage.rerank_score for passage in found]
-            order = [each for each in raw if each is not None]
+            raw = [passage.rerank_score for passage in passages]
+            order = [score for score in raw if score is not None]
             _check_falling(order if order and len(order) == len(raw) else known)
             again = [passage.id for passage in retriever.retrieve(query, k)]
             if again != ids:
@@ -60,7 +60,7 @@ def check_retriever(retriever: Retriever, queries: Sequence[str], *, size: int) 
 
 
 def _check_falling(scores: Sequence[float]) -> None:
-    if list(scores) != sorted(scores, key=lambda each: (math.isnan(each), -each)):
+    if list(scores) != sorted(scores, key=lambda score: (math.isnan(score), -score)):
         _broken("best first", list(scores))
 
 
@@ -71,22 +71,24 @@ def check_reranker(reranker: Reranker, query: str, passages: Sequence[Passage]) 
     a ``rerank_score``, which may depend on nothing but the query and the passage: alone and in another
     order a passage scores the same, to 0.001 of the spread of scores.
     """
-    found = list(reranker.rerank(query, passages))
+    reranked = list(reranker.rerank(query, passages))
     by_id = {passage.id: passage for passage in passages}
-    if sorted(passage.id for passage in found) != sorted(by_id):
-        _broken(f"the same passages {sorted(by_id)}, each once", [each.id for each in found])
-    for passage in found:
+    if sorted(passage.id for passage in reranked) != sorted(by_id):
+        _broken(
+            f"the same passages {sorted(by_id)}, each once", [passage.id for passage in reranked]
+        )
+    for passage in reranked:
         if replace(passage, rerank_score=by_id[passage.id].rerank_score) != by_id[passage.id]:
             _broken("passages as they were given, but for rerank_score", passage)
-    scores = [passage.rerank_score for passage in found if passage.rerank_score is not None]
-    if len(scores) < len(found):
-        _broken("a rerank_score for every passage", [each.rerank_score for each in found])
+    scores = [passage.rerank_score for passage in reranked if passage.rerank_score is not None]
+    if len(scores) < len(reranked):
+        _broken("a rerank_score for every passage", [passage.rerank_score for passage in reranked])
     _check_falling(scores)
-    known = dict(zip([each.id for each in found], scores, strict=True))
+    known = dict(zip([passage.id for passage in reranked], scores, strict=True))
     finite = [score for score in scores if math.isfinite(score)]
     slack = 1e-6 + 1e-3 * (max(finite) - min(finite)) if finite else 0.0
-    for given in (passages[::-1], passages[:1]):
-        for passage in reranker.rerank(query, given):
+    for subset in (passages[::-1], passages[:1]):
+        for passage in reranker.rerank(query, subset):
             score, wanted = passage.rerank_score, known[passage.id]
             same = score is not None and (abs(score - wanted) <= slack or str(score) == str(wanted))
             if not same:
@@ -129,8 +131,8 @@ def check_encoder(encoder: Encoder, texts: Sequence[str], *, tolerance: float = 
                 [encoder.encode([text], role=role) for text in texts]
             ),
         }
-        for promise, found in variants.items():
-            apart = float(abs(found - whole).max(initial=0.0))
+        for promise, vectors in variants.items():
+            apart = float(abs(vectors - whole).max(initial=0.0))
             if not apart <= tolerance:
                 _broken(f"{promise}, to {tolerance:g}", apart)
 

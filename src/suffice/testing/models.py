@@ -178,10 +178,10 @@ class ScriptedModel:
         if replies is None:
             return made_up_reply(request, index)
         if isinstance(replies, Mapping):
-            found = [key for key in replies if key in prompt]
-            if not found:
+            keys = [key for key in replies if key in prompt]
+            if not keys:
                 raise UsageError(f"no scripted reply for the prompt ending in {prompt[-80:]!r}")
-            return replies[max(found, key=len)]
+            return replies[max(keys, key=len)]
         if callable(replies):
             return replies(request, index)
         if start + index >= len(replies):
@@ -245,8 +245,8 @@ def _agent_reply(prompt: str) -> str | None:
     question = _question(prompt)
     body = prompt[prompt.rfind("Question:") :]
     before = _SEARCHED.findall(body)
-    found = _spans(re.sub(r"^(?:Thought|Action|Observation):?.*$", "", body, flags=re.MULTILINE))
-    wanted = next((name for name in found if name not in before), question)
+    names = _spans(re.sub(r"^(?:Thought|Action|Observation):?.*$", "", body, flags=re.MULTILINE))
+    wanted = next((name for name in names if name not in before), question)
     if body.endswith("Search["):
         return f"{wanted}]"
     share = _share("finish", question, str(len(before)))
@@ -279,8 +279,8 @@ def _follow_up_reply(prompt: str) -> str | None:
         return None
     question, body = _main_question(prompt)
     before = {name.removeprefix("The ") for name in _ASKED.findall(body)}
-    found = _spans("\n".join([question, *(text for _, text in _FOUND.findall(body))]))
-    wanted = next((name for name in found if name.removeprefix("The ") not in before), None)
+    names = _spans("\n".join([question, *(text for _, text in _FOUND.findall(body))]))
+    wanted = next((name for name in names if name.removeprefix("The ") not in before), None)
     return f" {question}" if wanted is None else f" What is {wanted}?"
 
 
@@ -347,8 +347,8 @@ def _names(prompt: str) -> list[str]:
 
 
 def _spans(text: str) -> list[str]:
-    found = dict.fromkeys(match.group() for match in _NAME.finditer(text))
-    return [name for name in found if not _NOT_NAMES.fullmatch(name)]
+    names = dict.fromkeys(match.group() for match in _NAME.finditer(text))
+    return [name for name in names if not _NOT_NAMES.fullmatch(name)]
 
 
 def _token(piece: str, before: list[str], request: GenerationRequest, index: int) -> Token:

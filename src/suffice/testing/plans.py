@@ -46,7 +46,7 @@ def make_plan(
     for number, action in enumerate(actions, start=1):
         texts = (f"do part {number} of {task_id}", f"do part {number}")
         retrieves = action == "RETRIEVE"
-        found = (
+        documents = (
             Passage(id="d1", title="Limits", text="limit_001 holds", score=2.0),
             Passage(id=f"d{number + 1}", text=f"text {number}", score=1.0),
         )
@@ -60,7 +60,7 @@ def make_plan(
                 values=values,
                 k=2 if retrieves else 0,
                 query=f"what holds for {task_id}?" if retrieves else None,
-                passages=found if retrieves else (),
+                passages=documents if retrieves else (),
                 chosen=texts[0] if action in ("RETRIEVE", "EXECUTE") else None,
                 usage=Usage(llm_calls=2, retrievals=int(retrieves), prompt_tokens=50 * number),
             )
@@ -175,7 +175,7 @@ def _with_keys(
                 agent=_AGENTS[agent],
                 retriever=_RETRIEVERS[retriever],
                 seed=position,
-                steps=tuple(PlanStep(number=n, **each) for n, each in enumerate(steps, start=1)),
+                steps=tuple(PlanStep(number=n, **step) for n, step in enumerate(steps, start=1)),
                 outcome=outcome,
                 gold=gold,
             )

@@ -211,8 +211,8 @@ def _two_hops(rounds: int, rng: random.Random) -> _Script:
         arrivals[0]: _life(person, "born", rng, place),
         arrivals[1]: _passage(place, relation, rng),
     }
-    rest = [each for each in sorted(_RELATIONS) if each != relation]
-    lives = [each for each in sorted(_LIVES) if each != "born"]
+    rest = [other for other in sorted(_RELATIONS) if other != relation]
+    lives = [life for life in sorted(_LIVES) if life != "born"]
 
     def other() -> tuple[str, str]:
         kind = rng.random()
@@ -253,7 +253,7 @@ def _distractors(
     places: Sequence[str], relation: str, rng: random.Random
 ) -> Iterator[tuple[str, str]]:
     """Passages that state something else of these towns, or this of other towns."""
-    rest = [each for each in sorted(_RELATIONS) if each != relation]
+    rest = [other for other in sorted(_RELATIONS) if other != relation]
     while True:
         if rng.random() < 0.5:
             yield _passage(rng.choice(places), rng.choice(rest), rng)

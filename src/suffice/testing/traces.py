@@ -154,7 +154,7 @@ def to_trace_set(records: Sequence[QuestionRecord]) -> TraceSet:
     table = table.sort_by([("question_id", "ascending"), ("round", "ascending")])
     closed_book = [number == 0 for number in table.column("round").to_pylist()]
     return TraceSet(
-        table=table.filter([not each for each in closed_book]),
+        table=table.filter([not is_closed_book for is_closed_book in closed_book]),
         closed_book=table.filter(closed_book),
     )
 

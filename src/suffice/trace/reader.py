@@ -149,6 +149,14 @@ def first_error(errors: Sequence[DataError]) -> DataError:
     )
 
 
+def nothing_read(path: str | Path, skipped: Sequence[DataError], otherwise: str) -> DataError:
+    """The error where nothing is left to read: since all was skipped, or ``otherwise``."""
+    if skipped:
+        many = f"{len(skipped)} parts were skipped, the first: {skipped[0]}"
+        otherwise = f"nothing valid is left to read; {many}"
+    return DataError(otherwise, file=str(path))
+
+
 # --- types -----------------------------------------------------------------------------------------
 def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) -> pa.Table:
     """The schema's columns of ``table`` in the schema's types; unknown columns stay as they are.

@@ -94,9 +94,30 @@ class RowSet(Generic[_Record]):
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write one Parquet file, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     replace_file(path, sink.getvalue().to_pybytes())
+
+
+def first_file(path: str | Path) -> Path:
+    """Where a whole set is written: a ``.parquet`` path itself, of a directory the first shard."""
+    root = Path(path)
+    return root if root.suffix == ".parquet" else root / "part-00000.parquet"
+
+
+def only_file(path: str | Path) -> Path:
+    """The same, of a directory that holds no trace files yet.
+
+    Raises
+    ------
+    UsageError
+        When it does.
+    """
+    root = Path(path)
+    if root.suffix != ".parquet" and any(root.glob("*.parquet")):
+        raise UsageError(f"{root} holds trace files already; choose another --out")
+    return first_file(root)
 
 
 class _Shards:

@@ -32,9 +32,9 @@ def test_every_field_that_is_an_option_is_offered(
         build_parser({"bench"}).parse_args(["bench", name, "--help"])
     said = capsys.readouterr().out
     for group in find_study(name).options:
-        for each in field_options(group.settings, nested=False):
-            if group.only is None and each.field not in group.without:
-                assert each.flag in said
+        for option in field_options(group.settings, nested=False):
+            if group.only is None and option.field not in group.without:
+                assert option.flag in said
     assert "--format" in said
 
 

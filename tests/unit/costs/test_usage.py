@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.builders import of_rounds
+from tests.properties import examples
 
 from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices, PriceTier
@@ -351,7 +352,7 @@ READS = st.builds(CostReads, until=st.none() | st.integers(1, 4), **BOOLS)
 RATE = st.floats(0, 50)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records(), reads=READS, rates=st.tuples(RATE, RATE, RATE), data=st.data())
 def test_no_cost_is_negative_and_none_falls_over_rounds_where_answers_are_read(
     records: list[QuestionRecord], reads: CostReads, rates: tuple[float, ...], data: st.DataObject

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.cache import CachedModel, request_key
@@ -157,7 +158,7 @@ generations = st.builds(
 
 
 @given(reply=generations, prompt=names)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_comes_back_is_bit_equal(reply: Generation, prompt: str) -> None:
     request = GenerationRequest(prompt=prompt, n=len(reply.completions))
     with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +168,7 @@ def test_what_comes_back_is_bit_equal(reply: Generation, prompt: str) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 6)), max_size=8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_any_order_of_requests_equals_fresh_draws(steps: list[tuple[str, int]]) -> None:
     fresh, inner = ScriptedModel(), ScriptedModel()
     with (

@@ -248,9 +248,9 @@ def test_importing_loads_no_package() -> None:
 PLAN = {
     "type": "object",
     "properties": {
-        "zones": {"type": "array", "items": {"type": "string", "maxLength": 8}, "maxItems": 1},
-        "decision": {"enum": ["WILL_ENFORCE", "CANNOT_ENFORCE"]},
-        "plan": {"type": "string", "maxLength": 24},
+        "zones": {"type": "array", "items": {"type": "string", "maxLength": 4}, "maxItems": 1},
+        "decision": {"enum": ["YES", "NO"]},
+        "plan": {"type": "string", "maxLength": 12},
     },
     "required": ["zones", "decision", "plan"],
     "additionalProperties": False,
@@ -267,9 +267,9 @@ def test_a_reply_is_held_to_a_schema_and_seeded(model: EmbeddedModel) -> None:
         assert completion.finish_reason == "stop"
         plan = json.loads(completion.text)
         assert list(plan) == ["zones", "decision", "plan"]
-        assert plan["decision"] in ("WILL_ENFORCE", "CANNOT_ENFORCE")
+        assert plan["decision"] in ("YES", "NO")
         assert len(plan["zones"]) <= 1
-        assert len(plan["plan"]) <= 24
+        assert len(plan["plan"]) <= 12
     first, second = (completion.text for completion in reply.completions)
     assert first != second
     assert model.generate(replace(SHAPED, n=1, seed=4)).completions[0].text == second

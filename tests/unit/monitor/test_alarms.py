@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.errors import DataError, UsageError
 from suffice.monitor.alarms import (
@@ -66,7 +67,7 @@ def slow_exchangeability(past: list[float], stream: list[float], seed: int) -> f
     return slow_capital(rows)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(SOME)
 def test_coverage_equals_its_twin(stream: list[bool]) -> None:
     monitor = CoverageMonitor(0.1, 50)
@@ -76,7 +77,7 @@ def test_coverage_equals_its_twin(stream: list[bool]) -> None:
     assert (monitor.seen, monitor.misses) == (len(stream), stream.count(False))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(SCORES, st.integers(0, 3))
 def test_exchangeability_equals_its_twin(stream: list[float], seed: int) -> None:
     monitor = ExchangeabilityMonitor(PAST, seed=seed)
@@ -87,7 +88,7 @@ def test_exchangeability_equals_its_twin(stream: list[float], seed: int) -> None
 
 
 # --- what must hold ------------------------------------------------------------------------------
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(SOME, st.data())
 def test_a_miss_less_never_raises_the_capital(stream: list[bool], data: st.DataObject) -> None:
     better = [covered or data.draw(st.booleans()) for covered in stream]

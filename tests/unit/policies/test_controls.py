@@ -13,9 +13,14 @@ import pytest
 
 from suffice.cli.main import main
 from suffice.errors import UsageError
-from suffice.policies.controls import CONTROLS, fit_control
+from suffice.policies.controls import (
+    EARLY_STOP,
+    MARGIN_ALONE,
+    OVERLAP_ALONE,
+    STABLE_BASE_RATE,
+)
 from suffice.policies.file import load_policy, save_policy
-from suffice.policies.fitting import FitData, fit_data, out_of_fold
+from suffice.policies.fitting import FitData, fit_data, fit_rule, out_of_fold
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method, method_and_preset, method_names
 from suffice.policies.rules.policy import RulePolicy
@@ -26,6 +31,9 @@ from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 MARGIN = "answer_token_margin"
+CONTROLS = {
+    control.name: control for control in (MARGIN_ALONE, OVERLAP_ALONE, STABLE_BASE_RATE, EARLY_STOP)
+}
 FLOORS = [round(0.20 + 0.01 * step, 2) for step in range(16)]
 
 
@@ -219,10 +227,10 @@ def test_overlap_without_two_values_is_refused() -> None:
 
 def test_names_and_presets() -> None:
     assert set(CONTROLS) <= set(method_names())
-    for name in CONTROLS:
-        assert method_and_preset(name) == (CONTROLS[name], "published")
-        assert method_and_preset(f"{name}-published") == (CONTROLS[name], "published")
-        assert method_and_preset(f"{name}-corrected") == (CONTROLS[name], "corrected")
+    for name, control in CONTROLS.items():
+        assert method_and_preset(name) == (control, "published")
+        assert method_and_preset(f"{name}-published") == (control, "published")
+        assert method_and_preset(f"{name}-corrected") == (control, "corrected")
         assert method_and_preset(f"{name}-best") is None
     with pytest.raises(
         UsageError, match="published preset of margin-alone takes no options; leave calibrator out"
@@ -241,7 +249,7 @@ def test_a_file_decides_the_same(name: str, preset: Preset, tmp_path: Path) -> N
     read = load_policy(save_policy(policy, tmp_path / "p.json")).policy
     assert stop_rounds(read, given).tolist() == stop_rounds(policy, given).tolist()
     data = fit_data(given, CONTROLS[name].signals)
-    assert fit_control(CONTROLS[name], data, preset) == policy
+    assert fit_rule(CONTROLS[name].rule(data, preset, "isotonic"), data) == policy
 
 
 def test_the_command_line_fits_one_and_replays_it(

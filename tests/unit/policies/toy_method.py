@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.measures.measures import Measures
-from suffice.numbers.fields import field_of, finite
+from suffice.numbers.fields import Fields
 from suffice.options import Option
 from suffice.policies.method import FitRun, Method, Preset
 from suffice.protocols import (
@@ -116,10 +116,11 @@ class Toy(Method):
     def read(self, document: Mapping[str, Any], file: Path) -> ToyPolicy:
         """Its threshold."""
         del file
+        fields = Fields(document)
         return ToyPolicy(
-            least=finite(document.get("least"), "least"),
-            preset=field_of(document, "preset", str),
-            fitted_on=field_of(document, "fitted_on", dict, {}),
+            least=fields.number("least"),
+            preset=fields.of("preset", str),
+            fitted_on=fields.of("fitted_on", dict, {}),
         )
 
 

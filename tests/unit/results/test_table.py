@@ -9,6 +9,7 @@ from unicodedata import combining, east_asian_width
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.errors import InternalError, MissingExtra
 from suffice.numbers.intervals.bootstrap import Interval
@@ -415,7 +416,7 @@ def cells(text: str) -> int:
     return sum(1 + (east_asian_width(c) in "WF") - bool(combining(c)) for c in text)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(tables(), st.integers(20, 200))
 def test_every_form_of_every_table(table: Table, width: int) -> None:
     assert max(map(cells, table.text(width).split("\n"))) <= width

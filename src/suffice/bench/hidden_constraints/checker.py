@@ -82,7 +82,7 @@ class CheckerJudge:
     @classmethod
     def of(cls, constraints: Iterable[Constraint]) -> CheckerJudge:
         """Of these constraints."""
-        return cls({each.token: each for each in constraints})
+        return cls({constraint.token: constraint for constraint in constraints})
 
     def judge(self, constraint: str, plan: str) -> Verdict:
         """The verdict on a plan.
@@ -92,13 +92,13 @@ class CheckerJudge:
         UsageError
             For a token that it was not given.
         """
-        found = self._constraints.get(constraint)
-        if found is None:
+        known = self._constraints.get(constraint)
+        if known is None:
             raise UsageError(
                 f"unknown constraint {constraint!r:.80}; this checker was given "
                 f"{len(self._constraints)} others"
             )
-        return satisfies(found, plan)
+        return satisfies(known, plan)
 
 
 def _token(constraint: Constraint) -> re.Pattern[str]:
@@ -108,36 +108,41 @@ def _token(constraint: Constraint) -> re.Pattern[str]:
 def _said(constraint: Constraint, step: str) -> tuple[bool, str] | None:
     """Whether a step enforces the constraint and by which words; ``None``: it does not speak of it."""
     text = _token(constraint).sub(f" {NAMED} ", step.replace(NAMED, " "))
-    found = list(clauses(text))
+    plan_clauses = list(clauses(text))
     named = [
-        stance(clause, at) for clause in found for at, item in enumerate(clause) if item == NAMED
+        stance(clause, at)
+        for clause in plan_clauses
+        for at, item in enumerate(clause)
+        if item == NAMED
     ]
     if named:
         ok = named[-1] is Stance.AFFIRMED
         return ok, "names the token" if ok else "denies the token"
-    return _said_in_words(constraint, found)
+    return _said_in_words(constraint, plan_clauses)
 
 
-def _said_in_words(constraint: Constraint, found: list[tuple[str, ...]]) -> tuple[bool, str] | None:
+def _said_in_words(
+    constraint: Constraint, plan_clauses: list[tuple[str, ...]]
+) -> tuple[bool, str] | None:
     groups = [frozenset(word.casefold() for word in group) for group in constraint.concepts]
     words = frozenset[str]().union(*groups)
-    stances = [list(_stances(group, words, found)) for group in groups]
+    stances = [list(_stances(group, words, plan_clauses)) for group in groups]
     if not groups or not all(stances):
         return None
-    affirmed = [[word for word, each in told if each is Stance.AFFIRMED] for told in stances]
+    affirmed = [[word for word, stance in told if stance is Stance.AFFIRMED] for told in stances]
     if all(affirmed):
-        return True, f"states the requirement: {', '.join(each[0] for each in affirmed)}"
-    denied = any(all(each is Stance.DENIED for _, each in told) for told in stances)
-    if denied and found[0][0] not in _LOOKS:
+        return True, f"states the requirement: {', '.join(words[0] for words in affirmed)}"
+    denied = any(all(stance is Stance.DENIED for _, stance in told) for told in stances)
+    if denied and plan_clauses[0][0] not in _LOOKS:
         return False, "denies the requirement"
     return None
 
 
 def _stances(
-    group: frozenset[str], words: frozenset[str], found: list[tuple[str, ...]]
+    group: frozenset[str], words: frozenset[str], plan_clauses: list[tuple[str, ...]]
 ) -> Iterator[tuple[str, Stance]]:
     """Every word of the group in a step, and what the step does with it."""
-    for clause in found:
+    for clause in plan_clauses:
         for at, item in enumerate(clause):
             if item in LACKS and not reaches(clause, at, words):
                 continue

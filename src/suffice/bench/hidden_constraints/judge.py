@@ -218,11 +218,11 @@ def read_verdict(text: str) -> Verdict:
     readings: tuple[tuple[Literal["json", "object"], str], ...]
     readings = (("json", text), ("object", inner))
     for parsed, part in readings:
-        found = _object(part)
-        ok = _truth(found.get("ok"))
+        reply = _object(part)
+        ok = _truth(reply.get("ok"))
         if ok is not None:
             return Verdict(
-                ok=ok, reason=_reason(found), confidence=_confidence(found), parsed=parsed
+                ok=ok, reason=_reason(reply), confidence=_confidence(reply), parsed=parsed
             )
     line = _LINE.match(text.partition("\n")[0])
     if line is None:
@@ -232,10 +232,10 @@ def read_verdict(text: str) -> Verdict:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _truth(value: object) -> bool | None:
@@ -244,13 +244,13 @@ def _truth(value: object) -> bool | None:
     return _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
-def _reason(found: Mapping[str, Any]) -> str:
-    reason = found.get("reason")
+def _reason(reply: Mapping[str, Any]) -> str:
+    reason = reply.get("reason")
     return " ".join(reason.split())[:_MOST_REASON] if isinstance(reason, str) else ""
 
 
-def _confidence(found: Mapping[str, Any]) -> float | None:
-    value = found.get("confidence_pct")
+def _confidence(reply: Mapping[str, Any]) -> float | None:
+    value = reply.get("confidence_pct")
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
         return None
     return value / 100
@@ -345,7 +345,7 @@ def agreement(
             f"{len(checker_verdicts)} of the checker; give both of every plan"
         )
     judged, checked = (
-        [each.ok if isinstance(each, Verdict) else each for each in verdicts]
+        [verdict.ok if isinstance(verdict, Verdict) else verdict for verdict in verdicts]
         for verdicts in (judge_verdicts, checker_verdicts)
     )
     pairs = list(zip(judged, checked, strict=True))
@@ -355,6 +355,6 @@ def agreement(
         checker_only=pairs.count((False, True)),
         neither=pairs.count((False, False)),
         unreadable=sum(
-            isinstance(each, Verdict) and each.parsed is None for each in judge_verdicts
+            isinstance(verdict, Verdict) and verdict.parsed is None for verdict in judge_verdicts
         ),
     )

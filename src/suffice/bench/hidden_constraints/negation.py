@@ -190,8 +190,8 @@ def _label(clause: Sequence[str], at: int) -> bool | None:
     first, last = max(0, at - _NEAR), min(len(clause), at + _NEAR)
     start = max((i + 1 for i in range(first, at) if clause[i] == ","), default=first)
     end = next((i for i in range(at, last) if clause[i] == ","), last)
-    found = [(abs(i - at), i) for i in range(start, end) if clause[i] in _LABELS]
-    return _LABELS[clause[min(found)[1]]] if found else None
+    near = [(abs(i - at), i) for i in range(start, end) if clause[i] in _LABELS]
+    return _LABELS[clause[min(near)[1]]] if near else None
 
 
 def _denials_before(clause: Sequence[str], at: int, words: Collection[str]) -> Iterator[str]:
@@ -235,7 +235,7 @@ def _denies(clause: Sequence[str], i: int, words: Collection[str], *, marked: bo
 def _is_required(clause: Sequence[str], i: int) -> bool:
     """Whether what "without" stands before is refused or denied: then it is what is required."""
     refused = not _REFUSALS.isdisjoint(clause)
-    return refused or any(_is_not(each) or each == "no" for each in clause[:i])
+    return refused or any(_is_not(word) or word == "no" for word in clause[:i])
 
 
 def _is_not(item: str) -> bool:

@@ -29,7 +29,7 @@ class OracleRetriever:
 
     def __init__(self, documents: Iterable[Passage]) -> None:
         self._documents = tuple(
-            replace(each, score=1 / rank) for rank, each in enumerate(documents, start=1)
+            replace(document, score=1 / rank) for rank, document in enumerate(documents, start=1)
         )
         if not self._documents:
             raise UsageError("an oracle gives the documents of a task, found none")
@@ -52,4 +52,6 @@ def oracle_rank(ranking: Sequence[str], gold: Collection[str]) -> int | None:
     >>> oracle_rank(["d7", "d3", "d1"], {"d1", "d3"})
     2
     """
-    return next((rank for rank, each in enumerate(ranking, start=1) if each in gold), None)
+    return next(
+        (rank for rank, document_id in enumerate(ranking, start=1) if document_id in gold), None
+    )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from suffice.bench.hidden_constraints.found import (
+from suffice.bench.hidden_constraints.results import (
     AgentFigures,
+    GateVariant,
     HiddenConstraintsStudy,
     StepTrace,
     TaskMean,
-    Variant,
 )
+from suffice.bench.hidden_constraints.runs import ORACLE
 from suffice.bench.hidden_constraints.show import (
-    ORACLE,
     agreed,
     estimate,
     explained,
@@ -282,11 +282,11 @@ def _steps_table(heading: str, trace: StepTrace) -> Html:
 
 
 # --- thresholds ----------------------------------------------------------------------------------
-Swept = Sequence[tuple[float, Variant]]  # lower thresholds with what they gave
+Swept = Sequence[tuple[float, GateVariant]]  # lower thresholds with what they gave
 
 
 def _sweep(study: HiddenConstraintsStudy) -> list[Chart]:
-    swept = [(each.taus[0], each) for each in study.variants if each.taus is not None]
+    swept = [(variant.taus[0], variant) for variant in study.variants if variant.taus is not None]
     if not swept:
         return []
     shown = (
@@ -349,15 +349,15 @@ def _line(swept: Swept, measure: str, colour: str) -> Line | None:
     )
 
 
-def _swept_table(heading: str, variants: Iterable[Variant]) -> Html:
+def _swept_table(heading: str, variants: Iterable[GateVariant]) -> Html:
     return columns(
         heading,
         variants,
-        ("tau_low, tau_high", lambda each: ", ".join(f"{tau:g}" for tau in each.taus or ())),
-        ("semantic %", lambda each: percent_estimate(each.cell.measures.get("semantic"))),
-        ("proxy %", lambda each: percent_estimate(each.cell.measures.get("proxy"))),
-        ("documents", lambda each: estimate(each.cell.measures.get("documents_read"))),
-        ("retrievals", lambda each: decimal(each.cell.mean("retrievals"))),
+        ("tau_low, tau_high", lambda variant: ", ".join(f"{tau:g}" for tau in variant.taus or ())),
+        ("semantic %", lambda variant: percent_estimate(variant.cell.measures.get("semantic"))),
+        ("proxy %", lambda variant: percent_estimate(variant.cell.measures.get("proxy"))),
+        ("documents", lambda variant: estimate(variant.cell.measures.get("documents_read"))),
+        ("retrievals", lambda variant: decimal(variant.cell.mean("retrievals"))),
     )
 
 

@@ -13,16 +13,16 @@ import numpy as np
 from suffice.bench.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
-from suffice.bench.hidden_constraints.found import (
-    HiddenConstraintsStudy,
-    Recall,
-    StepTrace,
-    Variant,
-    study_notes,
-)
 from suffice.bench.hidden_constraints.judge import Agreement, LLMJudge, agreement
 from suffice.bench.hidden_constraints.oracle import oracle_rank
 from suffice.bench.hidden_constraints.page import hidden_constraints_page
+from suffice.bench.hidden_constraints.results import (
+    GateVariant,
+    HiddenConstraintsStudy,
+    Recall,
+    StepTrace,
+    study_notes,
+)
 from suffice.bench.hidden_constraints.runs import (
     REGIMES,
     VANILLA,
@@ -122,7 +122,7 @@ def _study(
     players = Players(
         model=who.model,
         retrievers=built_retrievers(settings.retrievers, made, who.encoder, settings.folder),
-        documents={each.id: each for each in made.documents},
+        documents={document.id: document for document in made.documents},
         detector=who.detector,
     )
     summary = record_plans(
@@ -138,10 +138,10 @@ def _study(
     made.write(folder)  # only now: a folder of another benchmark was refused before
     if summary.interrupted:
         return None
-    return _found(who, settings, made, players, read_plans(folder / _PLANS), summary)
+    return _measured(who, settings, made, players, read_plans(folder / _PLANS), summary)
 
 
-def _found(
+def _measured(
     who: Experimenters,
     settings: HiddenConstraintsSettings,
     made: Benchmark,
@@ -157,7 +157,7 @@ def _found(
         board.cell(agent, retriever, seeds=settings.seeds, draws=draws)
         for agent, retriever in _asked(settings)
     )
-    found, critical = contrasts(board, _pairs(settings), settings.retrievers, draws)
+    differences, critical = contrasts(board, _pairs(settings), settings.retrievers, draws)
     study = HiddenConstraintsStudy(
         settings=settings,
         model=who.model.name,
@@ -167,7 +167,7 @@ def _found(
         documents=len(made.documents),
         cells=cells,
         recalls=tuple(_recalls(settings, tasks, players)),
-        contrasts=found,
+        contrasts=differences,
         critical=critical,
         variants=tuple(_variants(settings, board, draws)),
         steps=tuple(_steps(settings, plans, tasks)),
@@ -189,12 +189,12 @@ def _asked(settings: HiddenConstraintsSettings) -> Iterator[tuple[str, str | Non
 def _pairs(settings: HiddenConstraintsSettings) -> list[tuple[str, str]]:
     """Every gate against every agent, and each other gate against the published one."""
     gates = [GATED] if GATED in settings.agents else []
-    others = [each for each in settings.agents if each != GATED]
+    others = [agent for agent in settings.agents if agent != GATED]
     return [
-        (gate, each)
+        (gate, other)
         for gate in (*gates, *settings.gates)
-        for each in (*others, *gates)
-        if gate != each
+        for other in (*others, *gates)
+        if gate != other
     ]
 
 
@@ -226,30 +226,30 @@ def _recalls(
 
 def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
     """Of the first document that carries the constraint; infinite when none is returned."""
-    found = retriever.retrieve(task.query, documents)
-    rank = oracle_rank([each.id for each in found], task.document_ids)
+    ranking = retriever.retrieve(task.query, documents)
+    rank = oracle_rank([document.id for document in ranking], task.document_ids)
     return float("inf") if rank is None else float(rank)
 
 
 def _variants(
     settings: HiddenConstraintsSettings, board: Board, draws: Resampling
-) -> Iterator[Variant]:
+) -> Iterator[GateVariant]:
     asked = variants(settings)
     retriever = settings.retrievers[0]
     if "ablations" in settings.experiments and GATED in settings.agents:
-        yield Variant(
+        yield GateVariant(
             experiment="ablations",
             name="full",
             cell=board.cell(GATED, retriever, seeds=1, draws=draws),
             unreachable=tuple(map(str, published_gate(settings).unreachable)),
         )
-    for each in asked:
-        yield Variant(
-            experiment=each.experiment,
-            name=each.name,
-            cell=board.cell(each.agent, retriever, seeds=1, draws=draws),
-            unreachable=tuple(map(str, each.gate.unreachable)),
-            taus=each.taus,
+    for variant in asked:
+        yield GateVariant(
+            experiment=variant.experiment,
+            name=variant.name,
+            cell=board.cell(variant.agent, retriever, seeds=1, draws=draws),
+            unreachable=tuple(map(str, variant.gate.unreachable)),
+            taus=variant.taus,
         )
 
 
@@ -257,13 +257,14 @@ def _steps(
     settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Sequence[PlanningTask]
 ) -> Iterator[StepTrace]:
     wanted = {task.id for task in tasks}
-    for agent in (*(each for each in settings.agents if each == GATED), *settings.gates):
+    for agent in (*([GATED] if GATED in settings.agents else ()), *settings.gates):
         for retriever in settings.retrievers:
             chosen = tuple(
-                each
-                for each in plans.records
-                if (each.agent, each.retriever, each.seed) == (agent, retriever, settings.seed)
-                and each.task.id in wanted
+                record
+                for record in plans.records
+                if (record.agent, record.retriever, record.seed)
+                == (agent, retriever, settings.seed)
+                and record.task.id in wanted
             )
             if chosen:
                 yield step_trace(PlanSet(records=chosen), agent, retriever)
@@ -276,17 +277,17 @@ def _agreement(
     constraints = {task.id: task.constraint for task in tasks}
     asked, seeds = set(_asked(settings)), range(settings.seed, settings.seed + settings.seeds)
     judged = [
-        each
-        for each in plans.records
-        if each.outcome.semantic is not None
-        and each.task.id in constraints
-        and each.seed in seeds
-        and (each.agent, each.retriever) in asked
+        record
+        for record in plans.records
+        if record.outcome.semantic is not None
+        and record.task.id in constraints
+        and record.seed in seeds
+        and (record.agent, record.retriever) in asked
     ]
     if not judged:
         return None
-    said = [Verdict(ok=bool(each.outcome.semantic), parsed=_parsed(each)) for each in judged]
-    checked = [satisfies(constraints[each.task.id], each.outcome.plan) for each in judged]
+    said = [Verdict(ok=bool(record.outcome.semantic), parsed=_parsed(record)) for record in judged]
+    checked = [satisfies(constraints[record.task.id], record.outcome.plan) for record in judged]
     return agreement(said, checked)
 
 
@@ -298,7 +299,7 @@ def _parsed(record: PlanRecord) -> Literal["json"] | None:
 
 # --- the command ----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class HiddenConstraintsOptions:
     """What a command says beside the settings: files and servers."""
 
     encoder_model: Annotated[
@@ -355,7 +356,7 @@ def _run(request: Request) -> HiddenConstraintsStudy | None:
     models = request.model
     if models is None:
         raise InternalError("the experiment asks a model")
-    asked: Asked = request.read(Asked)
+    asked: HiddenConstraintsOptions = request.read(HiddenConstraintsOptions)
     settings: HiddenConstraintsSettings = request.read(
         HiddenConstraintsSettings, gates=asked.gates, folder=request.folder
     )
@@ -372,7 +373,10 @@ def _run(request: Request) -> HiddenConstraintsStudy | None:
 
 
 def _experimenters(
-    models: ModelAccess, asked: Asked, settings: HiddenConstraintsSettings, made: Benchmark
+    models: ModelAccess,
+    asked: HiddenConstraintsOptions,
+    settings: HiddenConstraintsSettings,
+    made: Benchmark,
 ) -> Experimenters:
     scripted = models.llm == _SCRIPTED  # which knows this benchmark
     model = (
@@ -415,12 +419,12 @@ STUDY = Study(
     "run the same again, perhaps with more agents, retrievers, seeds or experiments.",
     options=(
         Options(settings=HiddenConstraintsSettings, without=(*_BENCHMARK, "detector")),
-        Options(settings=Asked, only=("encoder_model", "gate")),
+        Options(settings=HiddenConstraintsOptions, only=("encoder_model", "gate")),
         Options(settings=HiddenConstraintsSettings, title="benchmark", only=_BENCHMARK),
         Options(settings=BenchmarkSettings, title="benchmark"),
         Options(settings=PlanningSettings, title="planning"),
         Options(settings=HiddenConstraintsSettings, title="planning", only=("detector",)),
-        Options(settings=Asked, title="judge", only=("judge", "judge_model")),
+        Options(settings=HiddenConstraintsOptions, title="judge", only=("judge", "judge_model")),
     ),
     run=_run,
     asks_model=True,

@@ -150,13 +150,13 @@ class HiddenConstraintsSettings:
             ("retrievers", tuple(REGIMES)),
             ("experiments", EXPERIMENTS),
         ):
-            given = getattr(self, name)
-            unknown = [one for one in given if one not in known]
-            if unknown or not given:
-                found = f"found {unknown[0]!r}" if unknown else "found none"
-                raise UsageError(f"--{name} must be of {', '.join(known)}; {found}")
-            if len(set(given)) < len(given):
-                raise UsageError(f"--{name} names one twice: {', '.join(given)}")
+            chosen = getattr(self, name)
+            unknown = [one for one in chosen if one not in known]
+            if unknown or not chosen:
+                wrong = f"found {unknown[0]!r}" if unknown else "found none"
+                raise UsageError(f"--{name} must be of {', '.join(known)}; {wrong}")
+            if len(set(chosen)) < len(chosen):
+                raise UsageError(f"--{name} names one twice: {', '.join(chosen)}")
         if "main" not in self.experiments:
             raise UsageError(
                 "--experiments must hold main: ablations and sweep are compared with its gate"
@@ -253,20 +253,20 @@ def built_retrievers(
     UsageError
         When one needs an encoder and there is none.
     """
-    found: dict[str, Retriever | None] = {}
+    retrievers: dict[str, Retriever | None] = {}
     make = IndexMaker(encoder=encoder)
     for name in names:
         if name == ORACLE:
-            found[name] = None
+            retrievers[name] = None
             continue
         kind: RetrieverName = REGIMES[name].retriever  # type: ignore[assignment]
         retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name].k))
         if folder is None or "dense" not in retrieval.kinds:  # built in a moment
-            found[name] = corpus_retriever(benchmark.documents, retrieval, make)
+            retrievers[name] = corpus_retriever(benchmark.documents, retrieval, make)
         else:
             place = folder / f"index-{corpus_fingerprint(benchmark.documents)[:12]}"
-            found[name] = pooled_retriever(benchmark.documents, retrieval, place, make)
-    return found
+            retrievers[name] = pooled_retriever(benchmark.documents, retrieval, place, make)
+    return retrievers
 
 
 def published_gate(settings: HiddenConstraintsSettings, **changes: Any) -> GateSettings:
@@ -278,16 +278,16 @@ def published_gate(settings: HiddenConstraintsSettings, **changes: Any) -> GateS
 
 def variants(settings: HiddenConstraintsSettings) -> tuple[VariantSettings, ...]:
     """The gates of ablations and sweep."""
-    found = []
+    gates = []
     if "ablations" in settings.experiments:
-        found += [
+        gates += [
             VariantSettings(
                 experiment="ablations", name=name, gate=published_gate(settings, risk=risk)
             )
             for name, risk in _WEIGHTLESS.items()
         ]
     if "sweep" in settings.experiments:
-        found += [
+        gates += [
             VariantSettings(
                 experiment="sweep",
                 name=f"tau {low:g}, {high:g}",
@@ -296,7 +296,7 @@ def variants(settings: HiddenConstraintsSettings) -> tuple[VariantSettings, ...]
             )
             for low, high in TAUS
         ]
-    return tuple(found)
+    return tuple(gates)
 
 
 def jobs_of(
@@ -331,9 +331,9 @@ def _controls(
         for name, gate in settings.gates.items():
             yield _at_depth(gated(gate, name), regime), regime
     if first_seed:
-        for each in variants(settings):
+        for variant in variants(settings):
             regime = settings.retrievers[0]
-            yield _at_depth(gated(each.gate, each.agent), regime), regime
+            yield _at_depth(gated(variant.gate, variant.agent), regime), regime
 
 
 def _at_depth(control: AgentControl, regime: str) -> AgentControl:
@@ -356,7 +356,9 @@ def _agent(
 ) -> PlanningAgent:
     retriever = None if regime is None else players.retrievers[regime]
     if regime is not None and retriever is None:
-        retriever = OracleRetriever([players.documents[each] for each in task.document_ids])
+        retriever = OracleRetriever(
+            [players.documents[document_id] for document_id in task.document_ids]
+        )
     return PlanningAgent(
         players.model, control, retriever, settings=settings.planning, detector=players.detector
     )
@@ -370,7 +372,7 @@ def run_document(
     Agents, gates, retrievers, seeds, subset and experiments are left out: any of them may be added later.
     A gate of one's own goes by a name with a hash of its numbers, see :func:`gate_agent`.
     """
-    tasks = [[each.id, each.goal, each.context, *each.outline] for each in benchmark.tasks]
+    tasks = [[task.id, task.goal, task.context, *task.outline] for task in benchmark.tasks]
     return {
         "experiment": "hidden-constraints",
         "benchmark": asdict(settings.benchmark),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.bench.hidden_constraints.checker import names_token, satisfies
 from suffice.bench.hidden_constraints.corpus.tasks import PlanningTask
-from suffice.bench.hidden_constraints.found import (
+from suffice.bench.hidden_constraints.results import (
     FIRST_RETRIEVED,
     MEASURES,
     AgentFigures,
@@ -21,7 +21,7 @@ from suffice.bench.hidden_constraints.found import (
     StepTrace,
     TaskMean,
 )
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.numbers.tests.tails import beta_quantile
 from suffice.replay.run.answer_sets import Resampling
@@ -45,7 +45,7 @@ def measured(record: PlanRecord, task: PlanningTask) -> dict[str, float]:
     )
     proxy = names_token(constraint, record.outcome.plan)
     usage = record.usage
-    found: dict[str, float | None] = {
+    measures: dict[str, float | None] = {
         "semantic": None if record.outcome.semantic is None else float(record.outcome.semantic),
         "proxy": float(proxy),
         "grounded_proxy": float(proxy and bool(ranks)),
@@ -63,7 +63,7 @@ def measured(record: PlanRecord, task: PlanningTask) -> dict[str, float]:
         "malformed": float(record.outcome.parsed is None),
         FIRST_RETRIEVED: min(ranks) if ranks else None,
     }
-    return {name: float(value) for name, value in found.items() if value is not None}
+    return {name: float(value) for name, value in measures.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ class Board:
     ) -> AgentFigures:
         """An agent's figures over the first ``seeds`` seeds."""
         arrays = {
-            name: each[:, :seeds] for name, each in self.values.get((agent, retriever), {}).items()
+            name: matrix[:, :seeds]
+            for name, matrix in self.values.get((agent, retriever), {}).items()
         }
         steps = arrays.get("steps", np.full((len(self.tasks), seeds), np.nan))
         runs = int(np.isfinite(steps).sum())
@@ -204,22 +205,18 @@ def contrasts(
         resamples=draws.resamples,
         seed=draws.seed,
     )[0]
-    found = tuple(
+    differences = tuple(
         PairedDifference(
             retriever=retriever,
             measure=measure,
             agent=agent,
             against=against,
-            difference=_interval(band.estimate[at], band.low[at], band.high[at]),
-            alone=_interval(band.estimate[at], band.naive_low[at], band.naive_high[at]),
+            difference=band.at_once(at),
+            alone=band.alone(at),
         )
         for at, (retriever, measure, agent, against) in enumerate(asked)
     )
-    return found, band.critical
-
-
-def _interval(estimate: float, low: float, high: float) -> Interval:
-    return Interval(estimate=float(estimate), low=float(low), high=float(high))
+    return differences, band.critical
 
 
 def _of(board: Board, agent: str, retriever: str, measure: str) -> NDArray[np.float64] | None:
@@ -239,20 +236,20 @@ def step_trace(plans: PlanSet, agent: str, retriever: str) -> StepTrace:
     """Confidence, contradiction and actions by step over the runs given."""
     confidence, conflict = plans.step_values("confidence"), plans.step_values("contradiction")
     by_step = [column[np.isfinite(column)] for column in confidence.T]
-    by_step = [each for each in by_step if len(each)]
+    by_step = [values for values in by_step if len(values)]
     conflicts = [column[np.isfinite(column)] for column in conflict.T][: len(by_step)]
     return StepTrace(
         agent=agent,
         retriever=retriever,
         count=tuple(map(len, by_step)),
-        confidence=tuple(float(each.mean()) for each in by_step),
-        error=tuple(_standard_error(each) for each in by_step),
-        median=tuple(float(np.median(each)) for each in by_step),
-        low=tuple(float(np.percentile(each, 10)) for each in by_step),
-        high=tuple(float(np.percentile(each, 90)) for each in by_step),
-        contradiction=tuple(float(each.mean()) for each in conflicts),
+        confidence=tuple(float(values.mean()) for values in by_step),
+        error=tuple(_standard_error(values) for values in by_step),
+        median=tuple(float(np.median(values)) for values in by_step),
+        low=tuple(float(np.percentile(values, 10)) for values in by_step),
+        high=tuple(float(np.percentile(values, 90)) for values in by_step),
+        contradiction=tuple(float(values.mean()) for values in conflicts),
         actions=tuple(
-            dict(Counter(str(each) for each in column if each))
+            dict(Counter(str(action) for action in column if action))
             for column in plans.actions.T[: len(by_step)]
         ),
     )

@@ -80,12 +80,12 @@ class ScriptedPlanner:
     """
 
     def __init__(self, benchmark: Benchmark) -> None:
-        self._tasks = {(each.goal, each.context): each for each in benchmark.tasks}
+        self._tasks = {(task.goal, task.context): task for task in benchmark.tasks}
         if len(self._tasks) < len(benchmark.tasks):
             raise UsageError(
                 "two tasks have the same goal and context, by which a scripted planner knows them"
             )
-        self._checker = CheckerJudge.of(each.constraint for each in benchmark.tasks)
+        self._checker = CheckerJudge.of(task.constraint for task in benchmark.tasks)
 
     @property
     def name(self) -> str:
@@ -125,20 +125,21 @@ class ScriptedPlanner:
             seen = self._read(asked)
             texts = [_reply(seen, index) for index in range(request.n)]
         return Generation(
-            completions=tuple(Completion(text=each, finish_reason="stop") for each in texts),
+            completions=tuple(Completion(text=text, finish_reason="stop") for text in texts),
             model=self.name,
-            prompt_tokens=sum(len(each.content) for each in request.prompt) // _LETTERS_A_TOKEN,
+            prompt_tokens=sum(len(message.content) for message in request.prompt)
+            // _LETTERS_A_TOKEN,
             cached_tokens=0,
-            completion_tokens=sum(len(each) // _LETTERS_A_TOKEN for each in texts),
+            completion_tokens=sum(len(text) // _LETTERS_A_TOKEN for text in texts),
             latency_s=0.0,
         )
 
     def _verdict(self, asked: str) -> str:
-        found = _JUDGED.match(asked)
-        if found is None:
+        judged = _JUDGED.match(asked)
+        if judged is None:
             raise UsageError(f"no plan to judge in {asked[:80]!r}")
-        token = found[1].partition(" (")[0]
-        verdict = self._checker.judge(token, found[2])
+        token = judged[1].partition(" (")[0]
+        verdict = self._checker.judge(token, judged[2])
         return json.dumps(
             {
                 "ok": "YES" if verdict.ok else "NO",
@@ -160,12 +161,12 @@ class ScriptedPlanner:
         for line in lived.splitlines():
             if line.startswith("Document ["):
                 informed = informed or names_token(task.constraint, line)
-            elif (found := _LINE.match(line)) is None:
+            elif (line_match := _LINE.match(line)) is None:
                 continue
-            elif found["step"] is None:
-                del steps[int(found["number"]) - 1]
+            elif line_match["step"] is None:
+                del steps[int(line_match["number"]) - 1]
             else:
-                steps.append(found["step"])
+                steps.append(line_match["step"])
         return _Seen(task=task, steps=tuple(steps), informed=informed, asked=asked)
 
 
@@ -191,14 +192,14 @@ def _candidate(seen: _Seen, number: int, index: int) -> str:
             if index % 2
             else f"Apply {token}: {task.constraint.requirement}"
         )
-    return min(_PAUSES, key=lambda each: agreement([step, each])) if index % 2 else step
+    return min(_PAUSES, key=lambda pause: agreement([step, pause])) if index % 2 else step
 
 
 def _result(seen: _Seen) -> str:
     constraint = seen.task.constraint
     steps: Sequence[str] = seen.steps or seen.task.outline
     if seen.informed and not satisfies(constraint, _numbered(steps)).ok:
-        late = {each for each in seen.task.depends if each <= len(steps)} or {len(steps)}
+        late = {step for step in seen.task.depends if step <= len(steps)} or {len(steps)}
         also = f"and enforce {constraint.token}: {constraint.requirement}"
         steps = [
             f"{step.rstrip('.')} {also}" if number in late else step

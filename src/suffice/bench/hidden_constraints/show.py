@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from suffice.bench.hidden_constraints.found import AgentFigures, HiddenConstraintsStudy, TaskMean
 from suffice.bench.hidden_constraints.judge import Agreement
+from suffice.bench.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy, TaskMean
+from suffice.bench.hidden_constraints.runs import ORACLE
+from suffice.bench.repetitions import seeds_named
 from suffice.results.formats import UNKNOWN, counted, percent
 from suffice.results.markup import visible
-from suffice.results.table import Cell, Column, Table, Value
+from suffice.results.table import Cell, Column, Table, Value, notes_table
 
-ORACLE = "oracle"
 _SCORES = ("semantic", "proxy", "grounded_proxy")
 _SPENT = ("documents_read", "retrievals", "steps")
 _NAMED = {"semantic": "semantic success, in points", "documents_read": "documents read"}
@@ -22,11 +23,10 @@ _AGENT = Column(name="agent", most=16)
 def tables_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
     """Every table that has rows, what the study is before and what its figures are after them."""
     said = [*(() if study.agreement is None else (agreed(study.agreement),)), explained(study)]
-    notes = [f"Note: {note}" for note in study.notes]
     return (
         Table(name="study", title=f"Hidden constraints: {of_what(study)}"),
         *figures_of(study),
-        *([Table(name="notes", notes=notes)] if notes else []),
+        *notes_table(study.notes),
         *(Table(name="explanation", title=text) for text in said),
     )
 
@@ -55,12 +55,11 @@ def of_what(study: HiddenConstraintsStudy) -> str:
     wanted = study.settings
     asked = study.hard_small if wanted.subset == "hard-small" else study.tasks
     asked = asked if wanted.limit is None else min(asked, wanted.limit)
-    last = wanted.seed + wanted.seeds - 1
-    which = f"seed {wanted.seed}" if wanted.seeds == 1 else f"seeds {wanted.seed} to {last}"
     return (
         f"{counted(asked, 'task')} of {wanted.subset} ({study.tasks} in all, seed {wanted.benchmark.seed}, "
         f"gap {wanted.benchmark.gap:g}), {study.documents:,} documents; plans by {visible(study.model)}, "
-        f"judged by {visible(study.judge)}; {which}."
+        f"judged by {visible(study.judge)}; "
+        f"{seeds_named(wanted.seed, wanted.seeds)}."
     )
 
 
@@ -76,7 +75,7 @@ def explained(study: HiddenConstraintsStudy) -> str:
     )
 
 
-def estimate(found: TaskMean | None, *, scale: float = 1.0, digits: int = 2) -> str:
+def estimate(measured: TaskMean | None, *, scale: float = 1.0, digits: int = 2) -> str:
     """A mean with what the seeds and what the tasks say of it.
 
     >>> from suffice.numbers.intervals.bootstrap import Interval
@@ -84,30 +83,31 @@ def estimate(found: TaskMean | None, *, scale: float = 1.0, digits: int = 2) -> 
     >>> estimate(TaskMean(mean=6.5, clustered=interval, seed_half_width=0.5))
     '6.50 +-0.50 [5.25, 8.00]'
     """
-    if found is None:
+    if measured is None:
         return UNKNOWN
-    half = found.seed_half_width
+    half = measured.seed_half_width
     spread = "" if half is None else f" +-{scale * half:.{digits}f}"
     low, high = (
-        f"{scale * end:z.{digits}f}" for end in (found.clustered.low, found.clustered.high)
+        f"{scale * end:z.{digits}f}" for end in (measured.clustered.low, measured.clustered.high)
     )
-    return f"{scale * found.mean:z.{digits}f}{spread} [{low}, {high}]"
+    return f"{scale * measured.mean:z.{digits}f}{spread} [{low}, {high}]"
 
 
-def percent_estimate(found: TaskMean | None) -> str:
+def percent_estimate(measured: TaskMean | None) -> str:
     """The same of a share, in percent."""
-    return estimate(found, scale=100.0, digits=1)
+    return estimate(measured, scale=100.0, digits=1)
 
 
-def agreed(found: Agreement) -> str:
+def agreed(agreement: Agreement) -> str:
     """Judge against checker in a sentence."""
-    why = found.kappa_undefined
-    kappa = f"kappa {found.kappa:.2f}" if why is None else f"no kappa, as {why}"
+    why = agreement.kappa_undefined
+    kappa = f"kappa {agreement.kappa:.2f}" if why is None else f"no kappa, as {why}"
     return (
-        f"Judge against the deterministic checker: they agree on {percent(found.share)}% of "
-        f"{counted(found.plans, 'plan')}, {kappa}; both satisfied {found.both:,}, the judge alone "
-        f"{found.judge_only:,}, the checker alone {found.checker_only:,}, neither {found.neither:,}; "
-        f"{counted(found.unreadable, 'verdict')} of the judge could not be read."
+        f"Judge against the deterministic checker: they agree on {percent(agreement.share)}% of "
+        f"{counted(agreement.plans, 'plan')}, {kappa}; both satisfied {agreement.both:,}, the judge alone "
+        f"{agreement.judge_only:,}, the checker alone {agreement.checker_only:,}, "
+        f"neither {agreement.neither:,}; "
+        f"{counted(agreement.unreadable, 'verdict')} of the judge could not be read."
     )
 
 

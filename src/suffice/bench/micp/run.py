@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.micp.found import (
+from suffice.bench.micp.results import (
     BASELINE,
     PARTS,
     WAYS,
@@ -66,14 +66,14 @@ class SetSizes:
 
     def answers(self, stops: NDArray[np.integer], final: float) -> NDArray[np.int64]:
         """Answers in the set of every question (n,), stopped at rounds ``stops`` (n,); 0: not asked."""
-        found = np.zeros(len(stops), np.int64)
+        sizes = np.zeros(len(stops), np.int64)
         rounds = zip(self.question, self.confidence, self.added, strict=True)
         for number, (question, confidence, added) in enumerate(rounds, start=1):
             counts = (stops[question] == number) & (confidence >= final)
-            found += np.bincount(
+            sizes += np.bincount(
                 question[counts], weights=added[counts], minlength=len(stops)
             ).astype(np.int64)
-        return found
+        return sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ def read_record(traces: TraceSet, settings: MiCPSettings) -> LabelledRecord:
         Where the number of samples differs between rounds, or they were not clustered by meaning.
     """
     source = traces.origin.source
-    labelled = np.array([bool(each.answers) for each in traces.gold], bool)
+    labelled = np.array([bool(gold.answers) for gold in traces.gold], bool)
     if not labelled.any():
         raise UsageError(f"no question of {source} has gold answers; the evaluation needs them")
     chosen = traces.take(labelled)
@@ -139,7 +139,7 @@ _Cluster = tuple[float, frozenset[str]]
 
 
 def _set_sizes(traces: TraceSet, draft: MiCPPolicy) -> SetSizes:
-    found: list[list[tuple[int, float, int]]] = [[] for _ in range(draft.rounds)]
+    events: list[list[tuple[int, float, int]]] = [[] for _ in range(draft.rounds)]
     columns = ["samples", "sample_clusters", "signals"]
     for index, views in enumerate(traces.views(columns)):
         so_far: list[_Cluster] = []
@@ -150,22 +150,22 @@ def _set_sizes(traces: TraceSet, draft: MiCPPolicy) -> SetSizes:
                     (confidence, cluster.members)
                     for cluster, confidence in draft.confidences(recorded[number])
                 ]
-            found[number] += [(index, *step) for step in _steps(so_far)]
-    columns_of = [tuple(zip(*each, strict=True)) or ((), (), ()) for each in found]
+            events[number] += [(index, *step) for step in _steps(so_far)]
+    columns_of = [tuple(zip(*own, strict=True)) or ((), (), ()) for own in events]
     return SetSizes(
-        question=tuple(np.array(each[0], np.intp) for each in columns_of),
-        confidence=tuple(np.array(each[1], np.float64) for each in columns_of),
-        added=tuple(np.array(each[2], np.int64) for each in columns_of),
+        question=tuple(np.array(own[0], np.intp) for own in columns_of),
+        confidence=tuple(np.array(own[1], np.float64) for own in columns_of),
+        added=tuple(np.array(own[2], np.int64) for own in columns_of),
     )
 
 
 def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
     """How a set grows as its threshold falls: clusters that share a member are one answer."""
     apart: list[frozenset[str]] = []
-    for confidence, members in sorted(clusters, key=lambda each: -each[0]):
-        touching = [each for each in apart if not each.isdisjoint(members)]
+    for confidence, members in sorted(clusters, key=lambda cluster: -cluster[0]):
+        touching = [group for group in apart if not group.isdisjoint(members)]
         if touching:
-            apart = [each for each in apart if each.isdisjoint(members)]
+            apart = [group for group in apart if group.isdisjoint(members)]
         apart.append(members.union(*touching))
         if len(touching) != 1:
             yield confidence, 1 - len(touching)
@@ -207,7 +207,9 @@ def micp_study(traces: Sequence[TraceSet], settings: MiCPStudySettings | None = 
         For a record that MiCP cannot be fitted on.
     """
     wanted = MiCPStudySettings() if settings is None else settings
-    return MiCPStudy(settings=wanted, traces=tuple(_study(each, wanted) for each in traces))
+    return MiCPStudy(
+        settings=wanted, traces=tuple(_study(trace_set, wanted) for trace_set in traces)
+    )
 
 
 def divide(n: int, shares: Sequence[float], seed: int) -> Division:
@@ -219,16 +221,16 @@ def divide(n: int, shares: Sequence[float], seed: int) -> Division:
         When a part would be empty.
     """
     order = np.random.default_rng(seed).permutation(n)
-    ends = [round(n * each) for each in np.cumsum(shares).tolist()]
+    ends = [round(n * share) for share in np.cumsum(shares).tolist()]
     parts = []
     for start, end in zip([0, *ends], ends, strict=False):
         part = np.zeros(n, bool)
         part[order[start:end]] = True
         parts.append(part)
-    if not all(each.any() for each in parts):
+    if not all(part.any() for part in parts):
         raise UsageError(
             f"{n} labelled questions do not divide into {', '.join(PARTS)} by shares "
-            f"{', '.join(f'{each:.3g}' for each in shares)}; record more questions"
+            f"{', '.join(f'{share:.3g}' for share in shares)}; record more questions"
         )
     return Division(seed=seed, optimize=parts[0], calibrate=parts[1], test=parts[2])
 
@@ -239,9 +241,11 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> MiCPTraces:
     divisions = [divide(len(record.question_ids), settings.shares, seed) for seed in seeds]
     notes = StudyNotes(record=record, sizes=divisions[0].sizes)
     scored = [
-        found
-        for each in divisions
-        for found in _scored(_Divided(record, each, record.drawn_by(each.seed)), settings, notes)
+        scores
+        for division in divisions
+        for scores in _scored(
+            _Divided(record, division, record.drawn_by(division.seed)), settings, notes
+        )
     ]
     return MiCPTraces(
         record=record,
@@ -251,7 +255,7 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> MiCPTraces:
                 alpha=alpha,
                 preset=preset,
                 way=way,
-                divisions=tuple(each[1] for each in scored if each[0] == (alpha, preset, way)),
+                divisions=tuple(scores for key, scores in scored if key == (alpha, preset, way)),
             )
             for preset in settings.presets
             for alpha in settings.alphas
@@ -280,10 +284,10 @@ def _scored(
     """Every level, preset and way in one division."""
     fit, division = settings.fit, divided.division
     optimise, held = (
-        divided.sampled.take(each) for each in (division.optimize, division.calibrate)
+        divided.sampled.take(part) for part in (division.optimize, division.calibrate)
     )
     notes.held(held)
-    found: list[tuple[_Key, DivisionScores]] = []
+    scored: list[tuple[_Key, DivisionScores]] = []
     for preset in settings.presets:
         for alpha in settings.alphas:
             level = exact_level(alpha)
@@ -296,11 +300,11 @@ def _scored(
             for objective, chosen in best.items():
                 thresholds[objective] = calibrate(held, level, chosen.levels, preset)
                 notes.fitted(level, thresholds[objective])
-            found += [
-                ((alpha, preset, way), _score(divided, each, fit.weight))
-                for way, each in thresholds.items()
+            scored += [
+                ((alpha, preset, way), _score(divided, threshold, fit.weight))
+                for way, threshold in thresholds.items()
             ]
-    return found
+    return scored
 
 
 def _score(divided: _Divided, thresholds: Stage2, weight: float) -> DivisionScores:
@@ -335,7 +339,7 @@ def _retention(
         RetentionCell(
             alpha=alpha,
             preset=preset,
-            divisions=tuple(left(each, exact_level(alpha), preset) for each in divisions),
+            divisions=tuple(left(division, exact_level(alpha), preset) for division in divisions),
         )
         for preset in settings.presets
         for alpha in settings.alphas

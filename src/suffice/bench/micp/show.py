@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from suffice.bench.micp.found import BASELINE, WAYS, MiCPCell, MiCPStudy, MiCPTraces, Way
-from suffice.bench.repetitions import Band, band, percent_band
+from suffice.bench.micp.results import BASELINE, WAYS, MiCPCell, MiCPStudy, MiCPTraces, Way
+from suffice.bench.repetitions import Band, band, percent_band, seeds_named
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.method import Preset
 from suffice.report.draw.lines import Line, Lines, lines
@@ -15,7 +15,7 @@ from suffice.report.page.frame import study_page
 from suffice.report.page.section import Block, Chart, columns, folded, listed, plain, stacked
 from suffice.results.formats import counted, percent
 from suffice.results.markup import Html, data_table, element, join, visible
-from suffice.results.table import Cell, Column, Table, Value
+from suffice.results.table import Cell, Column, Table, Value, notes_table
 
 OURS: Way = "composite"
 _ROUNDS = Column(name="rounds", kind="number", digits=2, interval=True)
@@ -41,8 +41,7 @@ def _tables_of(study: MiCPStudy, traces: MiCPTraces) -> Iterator[Table]:
     yield from (_against_target(study, traces, preset) for preset in presets)
     if traces.retention:
         yield _filter(study, traces)
-    if traces.notes:
-        yield Table(name="notes", notes=[f"Note: {note}" for note in traces.notes])
+    yield from notes_table(traces.notes)
 
 
 def named(traces: MiCPTraces) -> str:
@@ -55,12 +54,11 @@ def named(traces: MiCPTraces) -> str:
 def of_what(study: MiCPStudy, traces: MiCPTraces) -> str:
     """Questions, rounds and divisions of a trace set in a sentence."""
     record, seeds, parts = traces.record, study.settings, traces.parts
-    last = seeds.seed + seeds.divisions - 1
-    which = f"seed {seeds.seed}" if seeds.divisions == 1 else f"seeds {seeds.seed} to {last}"
     return (
         f"{counted(len(record.question_ids), 'labelled question')}, {parts[0]:,} to optimise, "
         f"{parts[1]:,} to calibrate on, {parts[2]:,} to test; {record.rounds} rounds of "
-        f"{record.samples} samples; {counted(seeds.divisions, 'random division')} ({which})."
+        f"{record.samples} samples; {counted(seeds.divisions, 'random division')} "
+        f"({seeds_named(seeds.seed, seeds.divisions)})."
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.retrieval.found import DEPTHS, RetrievalStudy, RetrieverRecall
+from suffice.bench.retrieval.results import DEPTHS, RetrievalStudy, RetrieverRecall
 from suffice.bench.study import Options, Request, Study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
@@ -58,7 +58,7 @@ class RetrievalSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RetrievalOptions:
     """Which questions a command asks, and what it asks with."""
 
     dataset: Annotated[str, Option(choices=tuple(sorted(DATASETS)), help="which data set")]
@@ -160,7 +160,7 @@ def _gold_titles(example: Example) -> frozenset[str]:
 def _hits(example: Example, retriever: Retriever) -> list[int]:
     """How many gold titles are among the first k, for every depth."""
     gold = _gold_titles(example)
-    titles = [each.title for each in retriever.retrieve(example.question.text, max(DEPTHS))]
+    titles = [passage.title for passage in retriever.retrieve(example.question.text, max(DEPTHS))]
     return [len(gold.intersection(titles[:k])) for k in DEPTHS]
 
 
@@ -196,7 +196,7 @@ def _results(
 
 
 def _run(request: Request) -> RetrievalStudy:
-    asked: Asked = request.read(Asked)
+    asked: RetrievalOptions = request.read(RetrievalOptions)
     examples = load(
         asked.dataset, asked.data, limit=asked.limit, seed=request.read(RetrievalSettings).seed
     )
@@ -218,6 +218,6 @@ STUDY = Study(
     description="Asks the questions of a data set over the paragraphs of all its questions and counts the "
     "gold passages, by title, among the first 5, 10, 20 and 50: BM25, TF-IDF, dense, hybrid, and hybrid "
     "reranked where --reranker names one.",
-    options=(Options(settings=Asked), Options(settings=RetrievalSettings)),
+    options=(Options(settings=RetrievalOptions), Options(settings=RetrievalSettings)),
     run=_run,
 )

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from suffice.bench.stop_rag.found import LEARNED, SIGNALS, StopRAGStudySettings, Variant
+from suffice.bench.stop_rag.results import LEARNED, SIGNALS, StopRAGStudySettings, Variant
 from suffice.errors import DataError
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.method import FitRun
@@ -77,7 +77,7 @@ def fitting_questions(traces: TraceSet, settings: StopRAGStudySettings) -> Mappi
     splits = [settings.fit_split]
     if VALIDATION_SPLIT in traces.splits and settings.fit_split != VALIDATION_SPLIT:
         splits.append(VALIDATION_SPLIT)
-    return {each: traces.only_split(each) for each in splits}
+    return {split: traces.only_split(split) for split in splits}
 
 
 def settings_of(settings: StopRAGStudySettings, variant: Variant, seed: int) -> StopRAGSettings:
@@ -116,11 +116,11 @@ def fit_variants(
     signals = (
         _digest(questions.values(), (*_READ, "signals")) if SIGNALS in settings.variants else ""
     )
-    found = []
+    fitted = []
     for fit in fits:
         digest = signals if fit.variant == SIGNALS else text
-        found.append(_fitted(traces, settings, fit, digest, on_progress or _nobody))
-    return tuple(found)
+        fitted.append(_fitted(traces, settings, fit, digest, on_progress or _nobody))
+    return tuple(fitted)
 
 
 def _nobody(_: FitProgress) -> None:
@@ -138,7 +138,7 @@ def _fitted(
     stated = _stated(how, settings, digest)
     folder = None if settings.folder is None else settings.folder / fit.name
     if folder is not None and (folder / "policy.json").exists():
-        policy = _found(folder, stated)
+        policy = _read_fit(folder, stated)
         tell(FitProgress(fit=fit, stage="found"))
         return FittedPolicy(fit=fit, policy=policy, loaded=True)
 
@@ -169,11 +169,11 @@ def _stated(how: StopRAGSettings, settings: StopRAGStudySettings, digest: str) -
         **schedule,
         "questions": digest,
     }
-    found: dict[str, Any] = json.loads(json.dumps(stated))
-    return found
+    document: dict[str, Any] = json.loads(json.dumps(stated))
+    return document
 
 
-def _found(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
+def _read_fit(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
     policy = load_policy(folder).policy
     where = str(folder / "policy.json")
     if not isinstance(policy, StopRAGPolicy):
@@ -186,7 +186,7 @@ def _found(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
     differing = [name for name in names if before.get(name) != stated.get(name)]
     if differing:
         name = differing[0]
-        was, now = (json.dumps(each.get(name))[:40] for each in (before, stated))
+        was, now = (json.dumps(document.get(name))[:40] for document in (before, stated))
         raise DataError(
             f"this policy was fitted for another study: {name} was {was}, now {now}; choose an empty "
             f"folder, or remove {folder.name} to fit it again",
@@ -197,10 +197,10 @@ def _found(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
 
 def _digest(questions: Iterable[TraceSet], columns: Iterable[str]) -> str:
     """SHA-256 of what is fitted on."""
-    found = hashlib.sha256()
+    fingerprint = hashlib.sha256()
     wanted = tuple(columns)
-    for each in questions:
-        held = [name for name in wanted if name in each.table.column_names]
-        for batch in each.table.select(held).to_batches(max_chunksize=_ROWS):
-            found.update(json.dumps(batch.to_pylist()).encode())
-    return found.hexdigest()
+    for part in questions:
+        held = [name for name in wanted if name in part.table.column_names]
+        for batch in part.table.select(held).to_batches(max_chunksize=_ROWS):
+            fingerprint.update(json.dumps(batch.to_pylist()).encode())
+    return fingerprint.hexdigest()

@@ -14,7 +14,7 @@ from suffice.bench.stop_rag.fits import (
     fit_variants,
     fitting_questions,
 )
-from suffice.bench.stop_rag.found import (
+from suffice.bench.stop_rag.results import (
     DEFAULT,
     LLM_STOPS,
     ORACLE,
@@ -27,7 +27,7 @@ from suffice.bench.stop_rag.found import (
 )
 from suffice.bench.stop_rag.scores import Questions, best_fixed, contrasts
 from suffice.bench.stop_rag.show import stop_rag_page
-from suffice.bench.study import Options, ProgressLine, Request, Study
+from suffice.bench.study import Options, Progress, Request, Study
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_rule
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
@@ -69,8 +69,8 @@ def stop_rag_study(
         *_baselines(questions),
     )
     pairs = list(dict.fromkeys(_pairs(contenders, (full, best))))
-    found = contrasts(
-        {each.name: each.f1_of for each in contenders},
+    contrasted = contrasts(
+        {contender.name: contender.f1_of for contender in contenders},
         pairs,
         resamples=wanted.resamples,
         seed=wanted.seed,
@@ -81,21 +81,21 @@ def stop_rag_study(
         questions=questions.traces.n_questions,
         unlabelled=asked.n_questions - questions.traces.n_questions,
         rounds=rounds,
-        fitting={name: _labelled(each) for name, each in fitting.items()},
+        fitting={name: _count_labelled(part) for name, part in fitting.items()},
         with_gold_passages=questions.with_gold_passages,
         contenders=contenders,
         full=full,
         best=best,
-        contrasts=found.found,
-        critical=found.critical,
+        contrasts=contrasted.differences,
+        critical=contrasted.critical,
         unread=_unread(questions.traces),
         notes=(),
     )
     return replace(study, notes=study_notes(study, questions.traces, fitted))
 
 
-def _labelled(traces: TraceSet) -> int:
-    return sum(bool(each.answers) for each in traces.gold)
+def _count_labelled(traces: TraceSet) -> int:
+    return sum(bool(gold.answers) for gold in traces.gold)
 
 
 def _learned(
@@ -106,14 +106,14 @@ def _learned(
 ) -> Iterator[Contender]:
     for variant in settings.variants:
         runs, facts = [], []
-        for each in fitted:
-            if each.fit.variant != variant:
+        for member in fitted:
+            if member.fit.variant != variant:
                 continue
-            scored, seconds = questions.policy(each.policy, each.fit.seed)
+            scored, seconds = questions.policy(member.policy, member.fit.seed)
             runs.append(scored)
-            facts.append(_facts(each, seconds))
+            facts.append(_facts(member, seconds))
             if on_progress is not None:
-                on_progress(FitProgress(fit=each.fit, stage="scored"))
+                on_progress(FitProgress(fit=member.fit, stage="scored"))
         yield Contender(name=variant, kind="learned", runs=tuple(runs), fits=tuple(facts))
 
 
@@ -146,8 +146,10 @@ def _baselines(questions: Questions) -> Iterator[Contender]:
 
 def _pairs(contenders: Sequence[Contender], fixed: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Everything that decides against the fixed budgets and LLM-Stop, then the default target's rivals."""
-    deciding = [each.name for each in contenders if each.kind in ("learned", "llm-stop")]
-    learned = [each.name for each in contenders if each.kind == "learned"]
+    deciding = [
+        contender.name for contender in contenders if contender.kind in ("learned", "llm-stop")
+    ]
+    learned = [contender.name for contender in contenders if contender.kind == "learned"]
     against = [*fixed, *([LLM_STOPS] if LLM_STOPS in deciding else [])]
     yield from ((of, rival) for of in deciding for rival in against if of != rival)
     if DEFAULT in learned:
@@ -181,8 +183,8 @@ def study_notes(
 
 
 def _few(study: StopRAGStudy) -> Iterator[str]:
-    against = [each.interval for each in study.contrasts if each.against == study.full]
-    width = max(each.high - each.low for each in against)
+    against = [contrast.interval for contrast in study.contrasts if contrast.against == study.full]
+    width = max(interval.high - interval.low for interval in against)
     if study.questions < FEW:
         yield (
             f"only {counted(study.questions, 'question')} to score: 95% intervals against the full budget "
@@ -198,11 +200,11 @@ def _few(study: StopRAGStudy) -> Iterator[str]:
 
 def _in_disguise(study: StopRAGStudy) -> Iterator[str]:
     """Learned policies that decide nothing."""
-    for each in study.of_kind("learned"):
-        same = [run for run in each.runs if len(np.unique(run.stops)) == 1]
+    for variant in study.of_kind("learned"):
+        same = [run for run in variant.runs if len(np.unique(run.stops)) == 1]
         if same:
             seeds = ", ".join(f"seed {run.seed} in round {run.stops[0]}" for run in same)
-            yield f"{each.name} stops every question in the same round: {seeds}. It decides nothing there"
+            yield f"{variant.name} stops every question in the same round: {seeds}. It decides nothing there"
 
 
 def _about_the_record(study: StopRAGStudy, traces: TraceSet) -> Iterator[str]:
@@ -237,16 +239,16 @@ def _about_llm_stop(study: StopRAGStudy, traces: TraceSet) -> Iterator[str]:
     if silent:
         yield f"{counted(silent, 'round')} without a verdict: LLM-Stop goes on there"
     if study.unread is not None and study.unread.actions:
-        found = study.unread
+        unread = study.unread
         yield (
-            f"{counted(found.actions, 'action')} of the model (queries and verdicts, in "
-            f"{counted(found.rounds, 'round')}) could not be read, of "
-            f"{counted(found.questions, 'question')}; an unread verdict goes on"
+            f"{counted(unread.actions, 'action')} of the model (queries and verdicts, in "
+            f"{counted(unread.rounds, 'round')}) could not be read, of "
+            f"{counted(unread.questions, 'question')}; an unread verdict goes on"
         )
 
 
 def _about_fits(study: StopRAGStudy, fitted: Sequence[FittedPolicy]) -> Iterator[str]:
-    loaded = sum(each.loaded for each in fitted)
+    loaded = sum(fit.loaded for fit in fitted)
     if loaded:
         yield f"{loaded} of {counted(len(fitted), 'training')} found in {study.settings.folder}"
     if len(study.fitting) == 1 and study.settings.seeds > 1:
@@ -281,7 +283,7 @@ class _Watched:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._lines: dict[tuple[Fit, str], ProgressLine] = {}
+        self._lines: dict[tuple[Fit, str], Progress] = {}
 
     def show(self, now: FitProgress) -> None:
         """State how far a fit is."""

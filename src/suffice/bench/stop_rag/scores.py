@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.bench.stop_rag.found import F1Difference, RunScores
+from suffice.bench.stop_rag.results import F1Difference, RunScores
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostBook, cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.protocols import StopPolicy
 from suffice.replay.run.engine import at_stop
@@ -103,7 +102,7 @@ class Questions:
 
 
 def _labelled(traces: TraceSet) -> TraceSet:
-    labelled = np.array([bool(each.answers) for each in traces.gold], bool)
+    labelled = np.array([bool(gold.answers) for gold in traces.gold], bool)
     if not labelled.any():
         raise UsageError(
             f"no question of {traces.origin.source} that was asked for has gold answers; the "
@@ -127,15 +126,15 @@ def best_fixed(fitting: Sequence[TraceSet], f1_kind: F1Kind, rounds: int) -> int
     UsageError
         When none has gold answers.
     """
-    found: list[NDArray[np.float64]] = []
-    for each in fitting:
-        labelled = np.array([bool(gold.answers) for gold in each.gold], bool)
+    scores: list[NDArray[np.float64]] = []
+    for trace_set in fitting:
+        labelled = np.array([bool(gold.answers) for gold in trace_set.gold], bool)
         if labelled.any():
-            found.append(_padded(each.take(labelled), f1_kind, rounds))
-    if not found:
+            scores.append(_padded(trace_set.take(labelled), f1_kind, rounds))
+    if not scores:
         raise UsageError("no question that is fitted on has gold answers; fitting needs them")
     # equal means may differ in their last bits
-    return int(np.round(np.concatenate(found).mean(axis=0), 12).argmax()) + 1
+    return int(np.round(np.concatenate(scores).mean(axis=0), 12).argmax()) + 1
 
 
 def _padded(traces: TraceSet, f1_kind: F1Kind, rounds: int) -> NDArray[np.float64]:
@@ -149,7 +148,7 @@ def _padded(traces: TraceSet, f1_kind: F1Kind, rounds: int) -> NDArray[np.float6
 class F1Differences:
     """Differences with intervals of their own, and such as hold for all of them at once."""
 
-    found: tuple[F1Difference, ...]
+    differences: tuple[F1Difference, ...]
     critical: float
 
 
@@ -174,15 +173,11 @@ def contrasts(
         len(pairs), lambda part: differences[:, part], [None], resamples=resamples, seed=seed
     )
     return F1Differences(
-        found=tuple(
+        differences=tuple(
             F1Difference(
                 of=of,
                 against=against,
-                interval=Interval(
-                    estimate=float(band.estimate[number]),
-                    low=float(band.naive_low[number]),
-                    high=float(band.naive_high[number]),
-                ),
+                interval=band.alone(number),
                 low=float(band.low[number]),
                 high=float(band.high[number]),
             )

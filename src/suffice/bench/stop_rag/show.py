@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import PurePath
 from string import ascii_uppercase
 
-from suffice.bench.repetitions import band, percent_band
-from suffice.bench.stop_rag.found import DEFAULT, SIGNALS, Contender, F1Difference, StopRAGStudy
+from suffice.bench.repetitions import band, percent_band, seeds_named
+from suffice.bench.stop_rag.results import DEFAULT, SIGNALS, Contender, F1Difference, StopRAGStudy
 from suffice.report.draw.forest import Estimated, Forest, ForestRow, forest
 from suffice.report.draw.marks import key
 from suffice.report.draw.scatter import Point, Scatter, scatter
@@ -15,7 +15,7 @@ from suffice.report.page.frame import study_page
 from suffice.report.page.section import Block, Chart, columns, folded, listed, plain, stacked
 from suffice.results.formats import amount, counted, decimal, percent, points
 from suffice.results.markup import Html, element, join, visible
-from suffice.results.table import Cell, Column, Table
+from suffice.results.table import Cell, Column, Table, notes_table
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -29,10 +29,10 @@ def of_what(study: StopRAGStudy) -> str:
     wanted = study.settings
     parts = " and ".join(f"{count:,} of {visible(name)}" for name, count in study.fitting.items())
     seeds = wanted.all_seeds
-    which = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
     return (
         f"{counted(study.questions, 'labelled question')} of split {visible(wanted.split)} scored, learned "
-        f"on {parts}; at most {study.rounds} rounds; {counted(len(wanted.variants), 'variant')} in {which}, "
+        f"on {parts}; at most {study.rounds} rounds; {counted(len(wanted.variants), 'variant')} in "
+        f"{seeds_named(seeds[0], len(seeds))}, "
         f"preset {wanted.preset}; F1 and rewards as {wanted.f1_kind} scores them."
     )
 
@@ -111,10 +111,7 @@ def tables_of(study: StopRAGStudy) -> tuple[Table, ...]:
         _contrasts(study),
         _fits(study),
         *([Table(name="worth of text", title=worth)] if worth else []),
-        *(
-            [Table(name="notes", notes=[f"Note: {note}" for note in study.notes])]
-            * bool(study.notes)
-        ),
+        *notes_table(study.notes),
         Table(name="explanation", title=explained(study)),
     )
 
@@ -247,10 +244,10 @@ def _frontier(study: StopRAGStudy) -> Chart:
     letters = iter(ascii_uppercase)
     contenders = study.of_kind("learned", "llm-stop", "fixed")
     marks = [
-        each.name.partition("-")[2] if each.kind == "fixed" else next(letters)
-        for each in contenders
+        contender.name.partition("-")[2] if contender.kind == "fixed" else next(letters)
+        for contender in contenders
     ]
-    marked = [_point(each, mark) for each, mark in zip(contenders, marks, strict=True)]
+    marked = [_point(contender, mark) for contender, mark in zip(contenders, marks, strict=True)]
     heading = "F1 against mean rounds"
     chart = Scatter(
         title=heading,
@@ -261,8 +258,8 @@ def _frontier(study: StopRAGStudy) -> Chart:
         frontier=[(point.x, point.y) for point in marked if point.family == "fixed"],
     )
     adaptive = (
-        (point.mark, point.family, each.name)
-        for point, each in zip(marked, contenders, strict=True)
+        (point.mark, point.family, contender.name)
+        for point, contender in zip(marked, contenders, strict=True)
         if point.family == "adaptive"
     )
     caption = (
@@ -272,7 +269,7 @@ def _frontier(study: StopRAGStudy) -> Chart:
     table = columns(
         "F1 and rounds of every policy",
         study.contenders,
-        ("policy", lambda each: each.name),
+        ("policy", lambda contender: contender.name),
         ("F1 %, seeds", f1_spread),
         ("rounds, seeds", rounds_spread),
     )
@@ -305,7 +302,8 @@ def _differences(study: StopRAGStudy) -> Chart:
         title=heading,
         description="One row a difference, with both intervals; the numbers are in the table below.",
         rows=[
-            ForestRow(name=_pair(each), estimates=[_estimated(each)]) for each in study.contrasts
+            ForestRow(name=_pair(contrast), estimates=[_estimated(contrast)])
+            for contrast in study.contrasts
         ],
         none=(0.0, "no difference"),
         x_name="points of F1",
@@ -338,7 +336,7 @@ def _estimated(contrast: F1Difference) -> Estimated:
 def _every_run(study: StopRAGStudy) -> Html:
     return columns(
         "Every policy in every seed",
-        [(each.name, run) for each in study.contenders for run in each.runs],
+        [(contender.name, run) for contender in study.contenders for run in contender.runs],
         ("policy", lambda row: row[0] if row[1].seed is None else f"{row[0]}, seed {row[1].seed}"),
         ("EM %", lambda row: percent(row[1].em)),
         ("F1 %", lambda row: percent(row[1].f1)),

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.bench.training.contradiction_pairs import KINDS, Pair, make_pairs, pole_phrases
-from suffice.errors import SufficeError, UsageError
+from suffice.bench.training.command import NumberOption, run_training, training_parser
+from suffice.bench.training.template_pairs import KINDS, Pair, make_pairs, pole_phrases
+from suffice.errors import UsageError
 from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.numbers.intervals.estimate import Estimate, from_draws
@@ -230,40 +230,31 @@ def _metrics(
     ).T  # (n_families, n_draws)
     plain = counted_metrics(by_family.sum(axis=1, keepdims=True))[:, 0]
     resampled = counted_metrics(by_family @ drawn)
-    found = {
+    metrics = {
         name: from_draws(float(plain[row]), resampled[row]) for row, name in enumerate(METRICS)
     }
     areas = ResampledAuroc(values, conflict, family, n_families)(drawn)
-    found["auroc"] = from_draws(auroc(values, conflict), areas)
-    return found
+    metrics["auroc"] = from_draws(auroc(values, conflict), areas)
+    return metrics
 
 
 # --- the command -----------------------------------------------------------------------------
 def _parser() -> argparse.ArgumentParser:
-    defaults = ContradictionSettings()
-    parser = argparse.ArgumentParser(
-        prog="python -m suffice.bench.training.contradiction",
-        description="Trains the contradiction head on pairs of plan steps made from templates, and "
-        "compares it with the published markers on templates held out.",
+    parser = training_parser(
+        "contradiction",
+        "Trains the contradiction head on pairs of plan steps made from templates, and compares it with "
+        "the published markers on templates held out.",
+        ContradictionSettings(),
+        (
+            NumberOption("pairs", int, "pairs of each family of templates"),
+            NumberOption("pole_ridge", float, "penalty on the pole's weights"),
+            NumberOption("ridge", float, "penalty on the head's weights"),
+            NumberOption("seed", int, "of the pairs"),
+        ),
     )
     parser.add_argument(
         "--out", required=True, metavar="FILE", help="where the weights are written"
     )
-    for name, kind, what in (
-        ("pairs", int, "pairs of each family of templates"),
-        ("pole-ridge", float, "penalty on the pole's weights"),
-        ("ridge", float, "penalty on the head's weights"),
-        ("seed", int, "of the pairs"),
-    ):
-        default = getattr(defaults, name.replace("-", "_"))
-        parser.add_argument(
-            f"--{name}",
-            type=kind,
-            default=default,
-            metavar="N",
-            help=f"{what} (default: {default})",
-        )
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     return parser
 
 
@@ -296,28 +287,20 @@ def _shown(value: float | None) -> str:
 
 def _table(document: dict[str, Any]) -> str:
     lines = [f"{document['test_pairs']} pairs of templates held out"]
-    for name, found in document["held_out"].items():
-        lines.append(f"{name}, {1e6 * found['seconds_a_pair']:.0f} microseconds a pair")
-        for metric, value in found["metrics"].items():
+    for name, scores in document["held_out"].items():
+        lines.append(f"{name}, {1e6 * scores['seconds_a_pair']:.0f} microseconds a pair")
+        for metric, value in scores["metrics"].items():
             low, high = _shown(value["low"]), _shown(value["high"])
             lines.append(f"  {metric:10} {_shown(value['estimate'])} [{low}, {high}]")
         for what in ("flagged_by_kind", "accuracy_by_family"):
-            shares = ", ".join(f"{key} {value:.2f}" for key, value in found[what].items())
+            shares = ", ".join(f"{key} {value:.2f}" for key, value in scores[what].items())
             lines.append(f"  {what.replace('_', ' ')}: {shares}")
     return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train, write and measure; the exit code."""
-    arguments = _parser().parse_args(argv)
-    try:
-        document = _run(arguments)
-    except (SufficeError, OSError) as error:
-        sys.stderr.write(f"train_contradiction: {' '.join(str(error).split())}\n")
-        return error.exit_code if isinstance(error, SufficeError) else 1
-    shown = json.dumps(document, indent=1, allow_nan=False) if arguments.json else _table(document)
-    sys.stdout.write(f"{shown}\n")
-    return 0
+    return run_training("train_contradiction", _parser().parse_args(argv), _run, _table)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,16 +18,11 @@ import numpy as np
 
 from suffice._optional import require
 from suffice._version import VERSION
-from suffice.bench.training.reranker_data import (
-    Group,
-    QuestionSplit,
-    split_questions,
-    training_batches,
-)
-from suffice.bench.training.reranker_scores import METRICS, compare_rankings
+from suffice.bench.training.command import NumberOption, run_training, training_parser
+from suffice.bench.training.rankings import METRICS, compare_rankings
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
-from suffice.errors import DataError, SufficeError, UsageError
+from suffice.errors import DataError, UsageError
 from suffice.results.as_json import as_json
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
 from suffice.retrieval.pairs.interaction_encoder import InteractionModel
@@ -38,12 +32,115 @@ from suffice.retrieval.pairs.training_record import (
     trained_on,
     write_training,
 )
+from suffice.trace.rounds.tokens import passage_text
 
 _PURPOSE = "Training a reranker"
 _WARM_UP = 0.1
 _HEAD_RATE = 10.0  # the head starts nearly empty and is one row of weights
 
 
+# --- what it is trained on -----------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionSplit:
+    """Questions to train on and questions kept apart, each with gold and other paragraphs.
+
+    ``unusable`` counts questions of the data set without a gold paragraph or with nothing else.
+    """
+
+    train: tuple[Example, ...]
+    held_out: tuple[Example, ...]
+    unusable: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A question with some of its paragraphs; ``gold[i]`` says whether ``texts[i]`` supports it."""
+
+    question: str
+    texts: tuple[str, ...]
+    gold: tuple[bool, ...]
+
+
+def _usable(example: Example) -> bool:
+    gold = set(example.gold.passage_ids)
+    count = sum(passage.id in gold for passage in example.passages)
+    return 0 < count < len(example.passages)
+
+
+def split_questions(
+    examples: Sequence[Example], *, holdout: float = 0.4, seed: int = 42
+) -> QuestionSplit:
+    """Keep a share of the questions apart, drawn by seed.
+
+    Parameters
+    ----------
+    examples
+        Any order; the draw depends on their order and number.
+    holdout
+        Share of the usable questions kept apart, in (0, 1); rounded, at least one on each side.
+    seed
+        Of the draw.
+
+    Raises
+    ------
+    UsageError
+        When ``holdout`` is outside (0, 1).
+    DataError
+        When fewer than two questions have both a gold and another paragraph.
+    """
+    if not 0 < holdout < 1:
+        raise UsageError(f"the share held out must lie between 0 and 1, found {holdout!r}")
+    usable = [example for example in examples if _usable(example)]
+    if len(usable) < 2:
+        raise DataError(
+            f"{len(usable)} of {len(examples)} questions have both a gold paragraph and another one; "
+            "training needs at least 2 such questions, so take a data set with supporting paragraphs"
+        )
+    order = np.random.default_rng(seed).permutation(len(usable))
+    count = min(max(round(holdout * len(usable)), 1), len(usable) - 1)
+    apart = set(order[:count].tolist())
+    return QuestionSplit(
+        train=tuple(example for i, example in enumerate(usable) if i not in apart),
+        held_out=tuple(example for i, example in enumerate(usable) if i in apart),
+        unusable=len(examples) - len(usable),
+    )
+
+
+def training_batches(
+    examples: Sequence[Example],
+    *,
+    batch_size: int,
+    most_passages: int,
+    generator: np.random.Generator,
+) -> Iterator[tuple[Group, ...]]:
+    """Batches of ``batch_size`` questions without end, every question once before any comes again.
+
+    A question comes with its gold paragraphs (at most ``most_passages - 1`` of them) and others drawn
+    anew each time, ``most_passages`` in all where it has as many.
+    """
+    waiting: list[int] = []
+    while True:
+        batch = []
+        for _ in range(batch_size):
+            if not waiting:
+                waiting = generator.permutation(len(examples)).tolist()
+            batch.append(_group(examples[waiting.pop()], most_passages, generator))
+        yield tuple(batch)
+
+
+def _group(example: Example, most: int, generator: np.random.Generator) -> Group:
+    wanted = set(example.gold.passage_ids)
+    shuffled = [example.passages[i] for i in generator.permutation(len(example.passages))]
+    gold = [passage for passage in shuffled if passage.id in wanted][: most - 1]
+    others = [passage for passage in shuffled if passage.id not in wanted][: most - len(gold)]
+    return Group(
+        question=example.question.text,
+        texts=tuple(passage_text(passage) for passage in (*gold, *others)),
+        gold=(True,) * len(gold) + (False,) * len(others),
+    )
+
+
+# --- training ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankerSettings:
     """How a reranker is trained.
@@ -154,7 +251,10 @@ def _optimizer(torch: Any, model: InteractionModel, rate: float) -> Any:
     parts = ((model.body, rate), (model.head, _HEAD_RATE * rate))
     return torch.optim.AdamW(
         [
-            {"params": [each for each in part.parameters() if each.requires_grad], "lr": own}
+            {
+                "params": [parameter for parameter in part.parameters() if parameter.requires_grad],
+                "lr": own,
+            }
             for part, own in parts
         ],
         weight_decay=0.01,
@@ -172,7 +272,7 @@ def _share_of_rate(step: int, steps: int) -> float:
 
 def _centre(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> None:
     """Shift scores to the log-odds of a gold paragraph, a way that steps would waste."""
-    gold = [each for group in batch for each in group.gold]
+    gold = [is_gold for group in batch for is_gold in group.gold]
     share = sum(gold) / len(gold)
     with torch.no_grad():
         scores = model.logits([(group.question, text) for group in batch for text in group.texts])
@@ -193,11 +293,19 @@ def _loss(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> Any:
 
 # --- the command -----------------------------------------------------------------------------
 def _parser() -> argparse.ArgumentParser:
-    defaults = RerankerSettings()
-    parser = argparse.ArgumentParser(
-        prog="python -m suffice.bench.training.reranker",
-        description="Trains a small cross-encoder on a data set's questions, gold paragraphs against "
-        "the others, and compares it with BM25 on questions held out.",
+    parser = training_parser(
+        "reranker",
+        "Trains a small cross-encoder on a data set's questions, gold paragraphs against the others, and "
+        "compares it with BM25 on questions held out.",
+        RerankerSettings(),
+        (
+            NumberOption("epochs", float, "times every question is seen"),
+            NumberOption("batch_size", int, "questions a step"),
+            NumberOption("passages", int, "paragraphs of a question a step"),
+            NumberOption("learning_rate", float, "largest learning rate"),
+            NumberOption("max_length", int, "tokens of question and paragraph"),
+            NumberOption("seed", int, "of split, order and draws"),
+        ),
     )
     parser.add_argument("--dataset", required=True, choices=DATASETS, help="which data set")
     parser.add_argument("--data", metavar="PATH", help="its file; none for 'generated'")
@@ -210,23 +318,6 @@ def _parser() -> argparse.ArgumentParser:
         "--holdout", type=float, default=0.4, metavar="X", help="share held out (default: 0.4)"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="updates; instead of --epochs")
-    for name, kind, what in (
-        ("epochs", float, "times every question is seen"),
-        ("batch-size", int, "questions a step"),
-        ("passages", int, "paragraphs of a question a step"),
-        ("learning-rate", float, "largest learning rate"),
-        ("max-length", int, "tokens of question and paragraph"),
-        ("seed", int, "of split, order and draws"),
-    ):
-        default = getattr(defaults, name.replace("-", "_"))
-        parser.add_argument(
-            f"--{name}",
-            type=kind,
-            default=default,
-            metavar="N",
-            help=f"{what} (default: {default})",
-        )
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     return parser
 
 
@@ -309,15 +400,15 @@ def _publish(model: InteractionModel, folder: Path, record: dict[str, Any]) -> N
 
 
 def _table(document: dict[str, Any]) -> str:
-    found = document["held_out"]
+    comparison = document["held_out"]
     lines = [
         f"{document['train_questions']} questions trained on in {document['train_seconds']:.0f} s, "
-        f"{found['questions']} held out",
+        f"{comparison['questions']} held out",
         f"{'':12}" + "".join(f"{name:>12}" for name in METRICS),
     ]
-    for name, means in found["means"].items():
+    for name, means in comparison["means"].items():
         lines.append(f"{name:12}" + "".join(f"{means[metric]:12.3f}" for metric in METRICS))
-    for metric, gain in found["gains_over_bm25"]["reranked"].items():
+    for metric, gain in comparison["gains_over_bm25"]["reranked"].items():
         lines.append(
             f"reranked over bm25, {metric}: {gain['estimate']:+.3f} "
             f"[{gain['low']:+.3f}, {gain['high']:+.3f}]"
@@ -327,15 +418,7 @@ def _table(document: dict[str, Any]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train, measure and write; the exit code."""
-    arguments = _parser().parse_args(argv)
-    try:
-        document = _run(arguments)
-    except (SufficeError, OSError) as error:
-        sys.stderr.write(f"train_reranker: {' '.join(str(error).split())}\n")
-        return error.exit_code if isinstance(error, SufficeError) else 1
-    shown = json.dumps(document, indent=1, allow_nan=False) if arguments.json else _table(document)
-    sys.stdout.write(f"{shown}\n")
-    return 0
+    return run_training("train_reranker", _parser().parse_args(argv), _run, _table)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.numbers.intervals.bootstrap import resampled_counts
+from suffice.numbers.intervals.bootstrap import Interval, resampled_counts
 from suffice.numbers.tests.tails import student_t_upper
 
 _BLOCK = 512  # columns resampled at a time
@@ -34,6 +34,18 @@ class SimultaneousBand:
     naive_low: Array
     naive_high: Array
     critical: float
+
+    def at_once(self, column: int) -> Interval:
+        """A column's mean with the interval that holds together with all others."""
+        return _interval(self.estimate[column], self.low[column], self.high[column])
+
+    def alone(self, column: int) -> Interval:
+        """A column's mean with the interval that looks at it alone."""
+        return _interval(self.estimate[column], self.naive_low[column], self.naive_high[column])
+
+
+def _interval(estimate: float, low: float, high: float) -> Interval:
+    return Interval(estimate=float(estimate), low=float(low), high=float(high))
 
 
 def simultaneous_bands(

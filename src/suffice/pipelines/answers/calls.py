@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from suffice.pipelines.answers.prompts import Prompt
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest, Message
+from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
 from suffice.scoring import normalize_answer
 from suffice.trace.rounds.records import Round, Usage
 
@@ -24,7 +25,7 @@ _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
 class AnswerCall:
     """What is asked: the prompt, and whose turn it is, on which the samples' seed depends."""
 
-    prompt: str | tuple[Message, ...]
+    prompt: Prompt
     question_id: str
     number: int
 

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from suffice.pipelines.answers.prompts import PromptName, reply_form
+from suffice.pipelines.answers.prompts import (
+    NOTHING_NEW,
+    SHELF,
+    Api,
+    Prompt,
+    PromptName,
+    in_reply,
+    passage_line,
+    passage_lines,
+    reply_form,
+)
 from suffice.pipelines.loops.query_loop import SearchStep
 from suffice.protocols import Message
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage
-
-Prompt = str | tuple[Message, ...]
-_Api = Literal["chat", "completion"]
 
 FOLLOW_UP = "Follow-up:"
 """What a completion model continues with its next question."""
 VERDICT = "Analysis:"
 """What it continues with its verdict."""
 
-_NOTHING = "(nothing new was found)"
 _INSTRUCTIONS = (
     "A main question is answered step by step. Each step has a follow-up question, a document that was "
     "found for it, and the intermediate answer that the document gives. A follow-up question asks for one "
@@ -53,7 +58,7 @@ class _Step:
 
     def lines(self, *, shown: bool) -> list[str]:
         """What came of the question; without its documents where they are not ``shown``."""
-        read = [f"Document: {text}" for text in self.documents or (_NOTHING,)] if shown else []
+        read = [f"Document: {text}" for text in self.documents or (NOTHING_NEW,)] if shown else []
         return [*read, f"Intermediate answer: {self.answer}"]
 
 
@@ -98,8 +103,8 @@ class _Worked:
     enough: str
 
 
-def _document(title: str, text: str) -> str:
-    return f"[{title}] {text}"
+def _shelved(title: str) -> str:
+    return passage_line(title, SHELF[title])
 
 
 _EXAMPLES: tuple[_Worked, ...] = (
@@ -109,24 +114,12 @@ _EXAMPLES: tuple[_Worked, ...] = (
             steps=(
                 _Step(
                     query="Who directed the film The Quiet Orchard?",
-                    documents=(
-                        _document(
-                            "The Quiet Orchard",
-                            "The Quiet Orchard is a film directed by Bram Essiwick. It was shot in nine "
-                            "weeks in Wexcombe.",
-                        ),
-                    ),
+                    documents=(_shelved("The Quiet Orchard"),),
                     answer="Bram Essiwick",
                 ),
                 _Step(
                     query="Who was the brother of Bram Essiwick?",
-                    documents=(
-                        _document(
-                            "Bram Essiwick",
-                            "Bram Essiwick was a film director, born in Port Lanyard in 1889. The brother of "
-                            "Essiwick was Dorrit Essiwick.",
-                        ),
-                    ),
+                    documents=(_shelved("Bram Essiwick"),),
                     answer="Dorrit Essiwick",
                 ),
             ),
@@ -142,18 +135,13 @@ _EXAMPLES: tuple[_Worked, ...] = (
             steps=(
                 _Step(
                     query="When was the Hollin Bridge opened, and by whom?",
-                    documents=(
-                        _document(
-                            "Hollin Bridge",
-                            "The Hollin Bridge crosses a gorge. It was opened in 1877 by Dorrit Vane.",
-                        ),
-                    ),
+                    documents=(_shelved("Hollin Bridge"),),
                     answer="1877, by Dorrit Vane",
                 ),
                 _Step(
                     query="When was the Saltmere Bridge opened?",
                     documents=(
-                        _document(
+                        passage_line(
                             "Saltmere",
                             "Saltmere is a harbour in Hanno, at the mouth of the river Iver.",
                         ),
@@ -162,13 +150,7 @@ _EXAMPLES: tuple[_Worked, ...] = (
                 ),
                 _Step(
                     query="Who opened the Saltmere Bridge over the Iver, and in what year?",
-                    documents=(
-                        _document(
-                            "Saltmere Bridge",
-                            "The Saltmere Bridge carries a road over the Iver. It was opened in 1851 by "
-                            "Piers Okonwe.",
-                        ),
-                    ),
+                    documents=(_shelved("Saltmere Bridge"),),
                     answer="Piers Okonwe, in 1851",
                 ),
             ),
@@ -200,7 +182,7 @@ class FollowUpPrompts:
         In what order the answer and its rating are asked for.
     """
 
-    api: _Api
+    api: Api
     documents: bool
     form: PromptName
 
@@ -219,11 +201,7 @@ class FollowUpPrompts:
         """Asks once more when the reply to that prompt was a question asked before."""
         if isinstance(prompt, str):
             return f"{prompt} {one_line(repeated)}\n{_REPEATED}\n{FOLLOW_UP}"
-        return (
-            *prompt,
-            Message(role="assistant", content=one_line(repeated)),
-            Message(role="user", content=_REPEATED),
-        )
+        return in_reply(prompt, one_line(repeated), _REPEATED)
 
     def answer(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Asks for the answer to the main question from all of the steps, documents included."""
@@ -294,13 +272,11 @@ def _made(question: str, steps: Sequence[_Step]) -> _Transcript:
 
 
 def _shown(step: SearchStep, passages: Sequence[Passage]) -> _Step:
-    documents = tuple(_passage(passage) for passage in passages)
-    answer = one_line(step.answer)
-    return _Step(query=one_line(step.query), documents=documents, answer=answer)
-
-
-def _passage(passage: Passage) -> str:
-    return _document(one_line(passage.title), one_line(passage.text or ""))
+    return _Step(
+        query=one_line(step.query),
+        documents=tuple(passage_lines(passages)),
+        answer=one_line(step.answer),
+    )
 
 
 def _asked_of(query: str, documents: Sequence[str]) -> str:
@@ -308,9 +284,9 @@ def _asked_of(query: str, documents: Sequence[str]) -> str:
     return f"{shown}\nQuestion: {query}"
 
 
-def render_reading(query: str, passages: Sequence[Passage], *, api: _Api) -> Prompt:
+def render_reading(query: str, passages: Sequence[Passage], *, api: Api) -> Prompt:
     """Asks for the answer to a follow-up question from the documents found for it, and nothing else."""
-    asked = _asked_of(one_line(query), [_passage(passage) for passage in passages])
+    asked = _asked_of(one_line(query), passage_lines(passages))
     examples = [
         (_asked_of(step.query, step.documents), step.answer)
         for example in _EXAMPLES

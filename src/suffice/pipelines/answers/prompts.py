@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from suffice.protocols import Message
 from suffice.signals.evidence import evidence_text, one_line
 from suffice.trace.rounds.records import Passage
+
+Prompt = str | tuple[Message, ...]
+"""A text to continue, or messages."""
+Api = Literal["chat", "completion"]
+NOTHING_NEW = "(nothing new was found)"
+
+
+def passage_lines(passages: Sequence[Passage]) -> list[str]:
+    """Each as :func:`passage_line`, its white space squeezed."""
+    return [
+        passage_line(one_line(passage.title), one_line(passage.text or "")) for passage in passages
+    ]
+
+
+def passage_line(title: str, text: str) -> str:
+    """``[title] text``."""
+    return f"[{title}] {text}"
+
+
+def in_reply(prompt: tuple[Message, ...], reply: str, request: str) -> tuple[Message, ...]:
+    """A conversation, the reply to it, and what is asked then."""
+    return (
+        *prompt,
+        Message(role="assistant", content=reply),
+        Message(role="user", content=request),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,83 +47,58 @@ class WorkedExample:
     confidence: int
 
 
+SHELF: Mapping[str, str] = {
+    "Saltmere": "Saltmere is a harbour in Hanno, at the mouth of the river Iver. Saltmere was granted "
+    "market rights in 1302.",
+    "Wexcombe": "Wexcombe is a village in Hanno, at the mouth of the river Orrin. Wexcombe was granted "
+    "market rights in 1417.",
+    "Gullhaven": "Gullhaven is a harbour in Hanno, at the mouth of the river Teal. Gullhaven was granted "
+    "market rights in 1266.",
+    "The Quiet Orchard": "The Quiet Orchard is a film directed by Bram Essiwick. It was shot in nine weeks "
+    "in Wexcombe.",
+    "The Ferry": "The Ferry is a film directed by Ama Tolliver. It was shot in Saltmere.",
+    "Ama Tolliver": "Ama Tolliver was a film director, born in Gullhaven in 1893. The brother of Tolliver "
+    "was Piers Tolliver.",
+    "Bram Essiwick": "Bram Essiwick was a film director, born in Port Lanyard in 1889. The brother of "
+    "Essiwick was Dorrit Essiwick.",
+    "Hollin": "Hollin is a village in Hanno, known for its orchards.",
+    "Hollin Bridge": "The Hollin Bridge crosses a gorge. It was opened in 1877 by Dorrit Vane.",
+    "Saltmere Bridge": "The Saltmere Bridge carries a road over the Iver. It was opened in 1851 by "
+    "Piers Okonwe.",
+    "Ostrel Lighthouse": "The Ostrel Lighthouse stands on Cape Hanno. The keeper of the Ostrel Lighthouse is "
+    "Jora Pell.",
+    "Jora Pell": "Jora Pell was born in Wexcombe and lives in Saltmere.",
+    "Port Lanyard": "Port Lanyard is a harbour in Hanno. Its lifeboat was built in 1921.",
+    "Tolliver Hall": "Tolliver Hall is a concert hall in Gullhaven, named after Ama Tolliver.",
+}
+"""Passages of the worked examples, by title: of a land that no model has read about."""
+
+
+def _shelved(*titles: str) -> tuple[tuple[str, str], ...]:
+    return tuple((title, SHELF[title]) for title in titles)
+
+
 EXAMPLES: tuple[WorkedExample, ...] = (
     WorkedExample(
-        evidence=(
-            (
-                "Saltmere",
-                "Saltmere is a harbour in Hanno, at the mouth of the river Iver. Saltmere "
-                "was granted market rights in 1302.",
-            ),
-            (
-                "Wexcombe",
-                "Wexcombe is a village in Hanno, at the mouth of the river Orrin. Wexcombe "
-                "was granted market rights in 1417.",
-            ),
-            (
-                "Gullhaven",
-                "Gullhaven is a harbour in Hanno, at the mouth of the river Teal. Gullhaven "
-                "was granted market rights in 1266.",
-            ),
-        ),
+        evidence=_shelved("Saltmere", "Wexcombe", "Gullhaven"),
         question="In what year was Wexcombe granted market rights?",
         answer="1417",
         confidence=5,
     ),
     WorkedExample(
-        evidence=(
-            (
-                "The Quiet Orchard",
-                "The Quiet Orchard is a film directed by Bram Essiwick. It was shot in nine "
-                "weeks in Wexcombe.",
-            ),
-            (
-                "The Ferry",
-                "The Ferry is a film directed by Ama Tolliver. It was shot in Saltmere.",
-            ),
-            (
-                "Ama Tolliver",
-                "Ama Tolliver was a film director, born in Gullhaven in 1893. The brother of"
-                " Tolliver was Piers Tolliver.",
-            ),
-            (
-                "Bram Essiwick",
-                "Bram Essiwick was a film director, born in Port Lanyard in 1889. The "
-                "brother of Essiwick was Dorrit Essiwick.",
-            ),
-        ),
+        evidence=_shelved("The Quiet Orchard", "The Ferry", "Ama Tolliver", "Bram Essiwick"),
         question="Who was the brother of the director of the film The Quiet Orchard?",
         answer="Dorrit Essiwick",
         confidence=4,
     ),
     WorkedExample(
-        evidence=(
-            (
-                "Hollin Bridge",
-                "The Hollin Bridge crosses a gorge. It was opened in 1877 by Dorrit Vane.",
-            ),
-            (
-                "Saltmere Bridge",
-                "The Saltmere Bridge carries a road over the Iver. It was opened in 1851 by "
-                "Piers Okonwe.",
-            ),
-        ),
+        evidence=_shelved("Hollin Bridge", "Saltmere Bridge"),
         question="Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
         answer="Piers Okonwe",
         confidence=3,
     ),
     WorkedExample(
-        evidence=(
-            (
-                "Ostrel Lighthouse",
-                "The Ostrel Lighthouse stands on Cape Hanno. The keeper of the Ostrel "
-                "Lighthouse is Jora Pell.",
-            ),
-            (
-                "Jora Pell",
-                "Jora Pell was born in Wexcombe and lives in Saltmere.",
-            ),
-        ),
+        evidence=_shelved("Ostrel Lighthouse", "Jora Pell"),
         question="Where does the keeper of the Ostrel Lighthouse live?",
         answer="Saltmere",
         confidence=4,
@@ -105,16 +106,7 @@ EXAMPLES: tuple[WorkedExample, ...] = (
 )
 
 UNANSWERABLE = WorkedExample(
-    evidence=(
-        (
-            "Port Lanyard",
-            "Port Lanyard is a harbour in Hanno. Its lifeboat was built in 1921.",
-        ),
-        (
-            "Tolliver Hall",
-            "Tolliver Hall is a concert hall in Gullhaven, named after Ama Tolliver.",
-        ),
-    ),
+    evidence=_shelved("Port Lanyard", "Tolliver Hall"),
     question="Which architect designed Tolliver Hall?",
     answer="unknown",
     confidence=1,
@@ -170,7 +162,7 @@ def reply_form(name: PromptName, answer: str, confidence: str) -> str:
 
 
 def _example(name: PromptName, example: WorkedExample) -> str:
-    evidence = "".join(f"[{title}] {text}\n" for title, text in example.evidence)
+    evidence = "".join(f"{passage_line(*passage)}\n" for passage in example.evidence)
     reply = reply_form(name, example.answer, str(example.confidence))
     shown = f"Evidence:\n{evidence}" if evidence else ""
     return f"{shown}Question: {example.question}\n{reply}"
@@ -201,9 +193,9 @@ def render_prompt(
     question: str,
     passages: Sequence[Passage],
     *,
-    api: Literal["chat", "completion"],
+    api: Api,
     name: PromptName = "answer-first",
-) -> str | tuple[Message, ...]:
+) -> Prompt:
     """The prompt over the passages so far.
 
     Two prompts of which the second shows further passages share everything up to the end of the
@@ -221,9 +213,7 @@ def render_prompt(
     return _chat(instructions, name, f"{evidence}\n\n{asked}")
 
 
-def render_closed_book(
-    question: str, *, api: Literal["chat", "completion"], name: PromptName = "answer-first"
-) -> str | tuple[Message, ...]:
+def render_closed_book(question: str, *, api: Api, name: PromptName = "answer-first") -> Prompt:
     """The prompt without passages: what the model answers from memory alone (round 0)."""
     asked = f"Question: {one_line(question)}"
     instructions = _BARE_CLOSED_BOOK if name == "bare" else _CLOSED_BOOK

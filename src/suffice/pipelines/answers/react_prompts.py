@@ -7,6 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from suffice.pipelines.answers.prompts import (
+    NOTHING_NEW,
+    SHELF,
+    Api,
+    Prompt,
+    in_reply,
+    passage_line,
+    passage_lines,
+)
 from suffice.pipelines.loops.query_loop import SearchStep
 from suffice.protocols import Message
 from suffice.signals.evidence import one_line
@@ -124,8 +133,6 @@ def _thought(text: str, end: int) -> str:
     return re.sub(r"\W*\b(?:next )?action\s*\d*\W*$", "", said, flags=re.IGNORECASE)[:_MAX_THOUGHT]
 
 
-Prompt = str | tuple[Message, ...]
-
 LABEL = "Thought:"
 """What a completion model continues."""
 REPAIR_LABEL = "Action:"
@@ -150,11 +157,15 @@ _ONCE_MORE = (
     "Do not finish yet. Search for something that was not searched for, to confirm or complete the answer: "
     "one thought and Search[query]."
 )
-_NOTHING = "(nothing new was found)"
 
 
 # question, then what is said and what is found, the last of which is nothing
 _Trajectory = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def _observed(*titles: str) -> str:
+    return "\n".join(["Observation:", *(passage_line(title, SHELF[title]) for title in titles)])
+
 
 _EXAMPLES: tuple[_Trajectory, ...] = (
     (
@@ -163,17 +174,12 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
             (
                 "Thought: I need to know who directed The Quiet Orchard.\n"
                 "Action: Search[The Quiet Orchard film director]",
-                "Observation:\n"
-                "[The Quiet Orchard] The Quiet Orchard is a film directed by Bram Essiwick. It was shot "
-                "in nine weeks in Wexcombe.\n"
-                "[The Ferry] The Ferry is a film directed by Ama Tolliver. It was shot in Saltmere.",
+                _observed("The Quiet Orchard", "The Ferry"),
             ),
             (
                 "Thought: The director is Bram Essiwick. His brother is not named yet.\n"
                 "Action: Search[Bram Essiwick brother]",
-                "Observation:\n"
-                "[Bram Essiwick] Bram Essiwick was a film director, born in Port Lanyard in 1889. The "
-                "brother of Essiwick was Dorrit Essiwick.",
+                _observed("Bram Essiwick"),
             ),
             (
                 "Thought: The passages state the director and his brother, Dorrit Essiwick.\n"
@@ -189,17 +195,12 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
                 "Thought: I need to know when each bridge was opened and by whom. First the Hollin "
                 "Bridge.\n"
                 "Action: Search[Hollin Bridge opened]",
-                "Observation:\n"
-                "[Hollin Bridge] The Hollin Bridge crosses a gorge. It was opened in 1877 by Dorrit "
-                "Vane.\n"
-                "[Hollin] Hollin is a village in Hanno, known for its orchards.",
+                _observed("Hollin Bridge", "Hollin"),
             ),
             (
                 "Thought: The Hollin Bridge was opened in 1877 by Dorrit Vane. Now the other bridge.\n"
                 "Action: Search[Saltmere Bridge opened]",
-                "Observation:\n"
-                "[Saltmere Bridge] The Saltmere Bridge carries a road over the Iver. It was opened in "
-                "1851 by Piers Okonwe.",
+                _observed("Saltmere Bridge"),
             ),
             (
                 "Thought: 1851 is before 1877, so the Saltmere Bridge is older, opened by Piers "
@@ -216,21 +217,17 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
             (
                 "Thought: I need to know who keeps the Ostrel Lighthouse.\n"
                 "Action: Search[Ostrel Lighthouse keeper]",
-                "Observation:\n"
-                "[Ostrel Lighthouse] The Ostrel Lighthouse stands on Cape Hanno. The keeper of the "
-                "Ostrel Lighthouse is Jora Pell.",
+                _observed("Ostrel Lighthouse"),
             ),
             (
                 "Thought: The keeper is Jora Pell. Where she was born is missing.\n"
                 "Action: Search[Jora Pell birthplace]",
-                "Observation:\n[Jora Pell] Jora Pell was born in Wexcombe and lives in Saltmere.",
+                _observed("Jora Pell"),
             ),
             (
                 "Thought: She was born in Wexcombe. The year of its market rights is missing.\n"
                 "Action: Search[Wexcombe market rights]",
-                "Observation:\n"
-                "[Wexcombe] Wexcombe is a village in Hanno, at the mouth of the river Orrin. Wexcombe "
-                "was granted market rights in 1417.",
+                _observed("Wexcombe"),
             ),
             (
                 "Thought: The passages state that Wexcombe was granted market rights in 1417.\n"
@@ -249,9 +246,7 @@ def said(action: AgentAction) -> str:
     return f"{thought}Action: {verb}[{action.argument}]"
 
 
-def render_agent(
-    question: str, steps: Sequence[SearchStep], *, api: Literal["chat", "completion"]
-) -> Prompt:
+def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
     """What is asked after these steps.
 
     The prompt of a later step begins with that of an earlier one. A completion model continues after
@@ -276,11 +271,7 @@ def render_repair(prompt: Prompt, reply: str, *, repeated: bool = False) -> Prom
     shown, reminder = one_line(reply), _REPEATED if repeated else _REMINDER
     if isinstance(prompt, str):
         return f"{prompt.removesuffix(LABEL)}{shown}\n{reminder}\n{REPAIR_LABEL}"
-    return (
-        *prompt,
-        Message(role="assistant", content=shown or "..."),
-        Message(role="user", content=reminder),
-    )
+    return in_reply(prompt, shown or "...", reminder)
 
 
 def render_once_more(prompt: Prompt, finish: str) -> Prompt:
@@ -290,16 +281,11 @@ def render_once_more(prompt: Prompt, finish: str) -> Prompt:
     """
     if isinstance(prompt, str):
         return prompt.removesuffix(LABEL) + FORCED
-    return (
-        *prompt,
-        Message(role="assistant", content=finish),
-        Message(role="user", content=_ONCE_MORE),
-    )
+    return in_reply(prompt, finish, _ONCE_MORE)
 
 
 def _observation(passages: Sequence[Passage]) -> str:
-    lines = [f"[{one_line(passage.title)}] {one_line(passage.text or '')}" for passage in passages]
-    return "\n".join(["Observation:", *(lines or [_NOTHING])])
+    return "\n".join(["Observation:", *(passage_lines(passages) or [NOTHING_NEW])])
 
 
 def _lines(question: str, steps: tuple[tuple[str, str], ...]) -> str:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from suffice.errors import UsageError
 from suffice.pipelines.answers.calls import AnswerCall, ask_greedy, ask_majority
-from suffice.pipelines.answers.prompts import render_closed_book, render_prompt
+from suffice.pipelines.answers.prompts import Prompt, render_closed_book, render_prompt
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.protocols import ChatModel, Encoder, Message, PassageFilter
+from suffice.protocols import ChatModel, Encoder, PassageFilter
 from suffice.signals.asking.evidence_models import with_evidence
 from suffice.signals.asking.judge_support import judged
 from suffice.signals.asking.meaning_clusters import check_clustering, with_clusters
@@ -72,7 +72,7 @@ class Answerer:
         prompt = render_prompt(question.text, shown, api=self._model.api, name=self._loop.prompt)
         return self.ask(question, number, prompt)
 
-    def ask(self, question: Question, number: int, prompt: str | tuple[Message, ...]) -> Round:
+    def ask(self, question: Question, number: int, prompt: Prompt) -> Round:
         """Round ``number`` by a prompt of the loop's own; it names no passage itself.
 
         Raises

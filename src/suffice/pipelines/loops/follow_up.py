@@ -12,9 +12,9 @@ from suffice.pipelines.answers.follow_up_prompts import (
     FOLLOW_UP,
     VERDICT,
     FollowUpPrompts,
-    Prompt,
     render_reading,
 )
+from suffice.pipelines.answers.prompts import Prompt
 from suffice.pipelines.loops.query_loop import (
     QueryChoice,
     QueryLoop,

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Protocol
 from suffice.errors import InternalError
 from suffice.options import Option
 from suffice.pipelines.answers.calls import usage_sum
+from suffice.pipelines.answers.prompts import Prompt
 from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
 from suffice.pipelines.loops.settings import LoopSettings, check_least
-from suffice.protocols import ChatModel, Encoder, Message, PassageFilter, Retriever
+from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.signals.asking.verdicts import add_judge_calls
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
@@ -119,7 +120,7 @@ class StopAsker(Protocol):
         ...
 
 
-FinalPrompt = Callable[[str, Sequence[SearchStep]], str | tuple[Message, ...]]
+FinalPrompt = Callable[[str, Sequence[SearchStep]], Prompt]
 """The prompt that asks for the question's answer after these steps."""
 
 

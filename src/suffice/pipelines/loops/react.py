@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from suffice.pipelines.answers.calls import usage_of, usage_sum
+from suffice.pipelines.answers.prompts import Prompt
 from suffice.pipelines.answers.react_prompts import (
     FORCED,
     LABEL,
     REPAIR_LABEL,
     AgentAction,
-    Prompt,
     parse_action,
     render_agent,
     render_once_more,

@@ -8,11 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from suffice.errors import DataError
-from suffice.numbers.fields import field_of, finite, finite_numbers, numbers, strings_of
+from suffice.numbers.fields import Fields, numbers
 from suffice.options import Option
 from suffice.policies.ab_rag.policy import ABRagPolicy, Support
-from suffice.policies.kind import read_abstention
+from suffice.policies.kind import read_abstention, read_told
 from suffice.policies.method import FitRun, Method, Preset
 from suffice.protocols import Certainty
 
@@ -93,21 +92,18 @@ class ABRag(Method):
     def read(self, document: Mapping[str, Any], file: Path) -> ABRagPolicy:
         """See :meth:`suffice.policies.kind.PolicyKind.read`."""
         del file
-        for name in ("weights", "threshold", "link"):
-            if name not in document:
-                raise DataError("is missing", column=name)
+        fields = Fields(document)
+        fields.need("weights", "threshold", "link")
         return ABRagPolicy(
-            weights=finite_numbers(document, "weights"),
-            threshold=finite(document["threshold"], "threshold"),
+            weights=fields.numbers("weights"),
+            threshold=fields.number("threshold"),
             link=document["link"],
-            intercept=finite(document.get("intercept", 0.0), "intercept"),
-            undefined=finite_numbers(document, "undefined"),
-            reads_abstention=field_of(document, "reads_abstention", bool, default=False),
-            abstention=read_abstention(document),
-            preset=field_of(document, "preset", str),
+            intercept=fields.number("intercept", 0.0),
+            undefined=fields.numbers("undefined"),
+            reads_abstention=fields.of("reads_abstention", bool, default=False),
+            abstention=read_abstention(fields),
             levels=numbers(document.get("levels", []), "levels"),
-            fitted_on=field_of(document, "fitted_on", dict, {}),
-            notes=strings_of(document, "notes") or (),
+            **read_told(fields),
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.errors import DataError, UsageError
-from suffice.numbers.fields import field_of, finite, number_or_none
+from suffice.numbers.fields import Fields
 from suffice.options import Option
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy
 from suffice.policies.gate.risk import RiskModel
@@ -140,11 +140,11 @@ class GateMethod(Method):
     def read(self, document: Mapping[str, Any], file: Path) -> GatePolicy:
         """See :meth:`suffice.policies.kind.PolicyKind.read`."""
         del file
-        settings = field_of(document, "settings", dict)
-        if settings is None:
-            raise DataError("is missing", column="settings")
+        fields = Fields(document)
+        fields.need("settings")
+        settings = fields.of("settings", dict)
         beside = {name: document.get(name) for name in ("preset", "costs", "fitted_on")}
-        rounds, samples = field_of(document, "rounds", int), field_of(document, "samples", int)
+        rounds, samples = fields.of("rounds", int), fields.of("samples", int)
         try:
             return GatePolicy(
                 settings=read_settings({**settings, **beside}),
@@ -168,45 +168,34 @@ def read_settings(document: Mapping[str, Any]) -> GateSettings:
     UsageError
         For a number out of range.
     """
-    for name in ("weights", *_THRESHOLDS):
-        if document.get(name) is None:
-            raise DataError("is missing", column=name)
-    weights = field_of(document, "weights", dict)
-    for name in _WEIGHTS:
-        if name not in weights:
-            raise DataError("is missing", column=f"weights.{name}")
-    order: Any = document.get("order", ORDERS[0])
-    if order not in ORDERS:
-        raise DataError(f"must be one of {', '.join(ORDERS)}, found {order!r}", column="order")
+    fields = Fields(document)
+    fields.need("weights", *_THRESHOLDS)
+    weights = fields.part("weights")
+    weights.need(*_WEIGHTS)
     return GateSettings(
         risk=RiskModel(
-            **{name: finite(weights[name], f"weights.{name}") for name in _WEIGHTS},
-            intercept=finite(document.get("intercept", 0.0), "intercept"),
+            **{name: weights.number(name) for name in _WEIGHTS},
+            intercept=fields.number("intercept", 0.0),
         ),
-        **{name: finite(document[name], name) for name in _THRESHOLDS},
-        tau_stop=number_or_none(document.get("tau_stop"), "tau_stop"),
-        budget=field_of(document, "budget", int) if "budget" in document else BUDGET,
-        cooldown=field_of(document, "cooldown", int, 1),
-        k_max=field_of(document, "k_max", int, 6),
-        order=order,
-        revises=field_of(document, "revises", bool, default=False),
-        detector=field_of(document, "detector", str, MARKERS),
-        costs=_read_costs(document),
-        preset=field_of(document, "preset", str),
-        fitted_on=field_of(document, "fitted_on", dict) or {},
+        **{name: fields.number(name) for name in _THRESHOLDS},
+        tau_stop=fields.number_or_none("tau_stop"),
+        budget=fields.of("budget", int) if "budget" in document else BUDGET,
+        cooldown=fields.of("cooldown", int, 1),
+        k_max=fields.of("k_max", int, 6),
+        order=fields.one_of("order", ORDERS, ORDERS[0]),
+        revises=fields.of("revises", bool, default=False),
+        detector=fields.of("detector", str, MARKERS),
+        costs=None if document.get("costs") is None else _read_costs(fields.part("costs")),
+        preset=fields.of("preset", str),
+        fitted_on=fields.of("fitted_on", dict) or {},
     )
 
 
-def _read_costs(document: Mapping[str, Any]) -> GateCosts | None:
-    costs = field_of(document, "costs", dict)
-    if costs is None:
-        return None
-    for name in ("retrieval", "failure"):
-        if name not in costs:
-            raise DataError("is missing", column=f"costs.{name}")
+def _read_costs(fields: Fields) -> GateCosts:
+    fields.need("retrieval", "failure")
     return GateCosts(
-        retrieval=finite(costs["retrieval"], "costs.retrieval"),
-        failure=finite(costs["failure"], "costs.failure"),
-        ask=number_or_none(costs.get("ask"), "costs.ask"),
-        stop=number_or_none(costs.get("stop"), "costs.stop"),
+        retrieval=fields.number("retrieval"),
+        failure=fields.number("failure"),
+        ask=fields.number_or_none("ask"),
+        stop=fields.number_or_none("stop"),
     )

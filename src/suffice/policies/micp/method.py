@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
 from suffice.numbers.conformal.order_statistics import Threshold
-from suffice.numbers.fields import field_of, finite, number, number_or_none, strings_of
+from suffice.numbers.fields import Fields, finite, number
 from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.kind import read_told
 from suffice.policies.method import FitRun, Method, Preset
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
@@ -57,57 +58,48 @@ class MiCP(Method):
     def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:
         """See :meth:`suffice.policies.kind.PolicyKind.read`."""
         del file
-        for name in ("alpha", "rounds", "samples", "stops", "answer_set"):
-            if document.get(name) is None:
-                raise DataError("is missing", column=name)
-        match = field_of(document, "match", dict, {"score": "em"})
-        chosen = field_of(document, "filter", dict)
-        budget = field_of(document, "budget", dict, {})
-        finite(budget.get("weight", 1.0), "budget.weight")
-        fitted_on = field_of(document, "fitted_on", dict, {})
-        field_of(fitted_on, "loop", dict, {})
+        fields = Fields(document)
+        fields.need("alpha", "rounds", "samples", "stops", "answer_set")
+        match = fields.of("match", dict, {"score": "em"})
+        chosen = fields.of("filter", dict)
+        budget = fields.part("budget")
+        budget.number("weight", 1.0)
+        fields.part("fitted_on").part("loop")
         return MiCPPolicy(
-            alpha=finite(document["alpha"], "alpha"),
-            rounds=field_of(document, "rounds", int),
-            samples=field_of(document, "samples", int),
-            stops=_read_stops(field_of(document, "stops", list)),
-            final=_or_below_all(field_of(document, "answer_set", dict), "confidence"),
+            alpha=fields.number("alpha"),
+            rounds=fields.of("rounds", int),
+            samples=fields.of("samples", int),
+            stops=tuple(_read_stop(stop) for stop in fields.of("stops", list)),
+            final=_or_below_all(fields.of("answer_set", dict), "confidence"),
             stop_on=document.get("stop_on", "entropy"),
-            penalty=finite(document.get("penalty", 0.0), "penalty"),
-            clusters=_read_clusters(field_of(document, "clusters", dict, {})),
+            penalty=fields.number("penalty", 0.0),
+            clusters=_read_clusters(fields.part("clusters")),
             match=Match(
                 f1=None if match.get("score") == "em" else number(match.get("at_least"), "match")
             ),
             filter=None if chosen is None else RelevanceFilter.from_json(chosen),
-            filtered=field_of(document, "filtered", bool, default=False),
-            seed=field_of(document, "seed", int, 42),
-            preset=field_of(document, "preset", str),
-            budget=budget,
-            fitted_on=fitted_on,
-            notes=strings_of(document, "notes") or (),
+            filtered=fields.of("filtered", bool, default=False),
+            seed=fields.of("seed", int, 42),
+            budget=budget.document,
+            **read_told(fields),
         )
 
 
-def _read_clusters(clusters: Mapping[str, Any]) -> Clusters:
-    by: Any = clusters.get("by", "string")
-    if by not in CLUSTERINGS:
+def _read_clusters(fields: Fields) -> Clusters:
+    return Clusters(
+        by=fields.one_of("by", CLUSTERINGS, "string"),
+        cosine=fields.number_or_none("cosine"),
+        encoder=fields.of("encoder", str),
+    )
+
+
+def _read_stop(stop: object) -> Threshold:
+    if not isinstance(stop, dict) or "value" not in stop:
         raise DataError(
-            f"must be one of {', '.join(CLUSTERINGS)}, found {by!r}", column="clusters.by"
+            f'must hold objects with "value" and "tied_share", found {stop!r}', column="stops"
         )
-    cosine = number_or_none(clusters.get("cosine"), "clusters.cosine")
-    return Clusters(by=by, cosine=cosine, encoder=field_of(clusters, "encoder", str))
-
-
-def _read_stops(stops: list[Any]) -> tuple[Threshold, ...]:
-    thresholds = []
-    for stop in stops:
-        if not isinstance(stop, dict) or "value" not in stop:
-            raise DataError(
-                f'must hold objects with "value" and "tied_share", found {stop!r}', column="stops"
-            )
-        share = finite(stop.get("tied_share", 0.0), "stops.tied_share")
-        thresholds.append(Threshold(_or_below_all(stop, "value"), share))
-    return tuple(thresholds)
+    share = Fields(stop, "stops").number("tied_share", 0.0)
+    return Threshold(_or_below_all(stop, "value"), share)
 
 
 def _or_below_all(document: Mapping[str, Any], name: str) -> float:

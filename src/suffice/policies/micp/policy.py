@@ -336,7 +336,7 @@ class MiCPPolicy:
         self, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
     ) -> RecordedSets:
         """The sets of recorded questions at these stop rounds (n_questions,), scored."""
-        from suffice.policies.micp.recorded_sets import recorded_sets
+        from suffice.policies.micp.samples import recorded_sets
 
         return recorded_sets(self, traces, table, stops)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from suffice.errors import DataError, UsageError
-from suffice.numbers.fields import number, number_or_none
-from suffice.policies.method import Preset
+from suffice.numbers.fields import Fields, number
+from suffice.policies.method import PRESETS, Preset
 from suffice.trace.rounds.records import Passage
 
 Relevance = Literal["score", "rerank_score"]
@@ -105,18 +105,10 @@ class RelevanceFilter:
             raise DataError(
                 f"a passage filter is an object, found {document!r:.80}", column="filter"
             )
-        threshold = number_or_none(document.get("threshold"), "threshold")
-        relevance: Any = document.get("relevance")
-        preset: Any = document.get("preset")
-        if relevance not in get_args(Relevance):
-            raise DataError(
-                f"must be one of {', '.join(get_args(Relevance))}, found {relevance!r}",
-                column="relevance",
-            )
-        if preset not in get_args(Preset):
-            raise DataError(
-                f"must be one of {', '.join(get_args(Preset))}, found {preset!r}", column="preset"
-            )
+        fields = Fields(document)
+        threshold = fields.number_or_none("threshold")
+        relevance = fields.one_of("relevance", get_args(Relevance))
+        preset = fields.one_of("preset", PRESETS)
         ids = document.get("question_ids", [])
         if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
             raise DataError("must be a list of question ids", column="question_ids")

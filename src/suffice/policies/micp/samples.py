@@ -1,9 +1,9 @@
-"""What MiCP reads of recorded samples: agreement, and the confidence of right clusters."""
+"""What MiCP reads of recorded samples: agreement, the confidence of right clusters, and its answer sets."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.micp.policy import MiCPPolicy, lot
-from suffice.policies.micp.stage2 import Sampled
+from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.policies.micp.relevance_fit import retention, scored_by
+from suffice.policies.micp.stage2 import Sampled, evaluate_stops
+from suffice.protocols import AnswerSet, PolicyTable, RecordedSets
 from suffice.scoring import Match
 from suffice.signals.samples import SampleCluster, sample_counts
 from suffice.trace.rounds.table import TraceSet
@@ -97,3 +100,99 @@ def samples_a_round(traces: TraceSet, rounds: int) -> int:
     if expected == 0:
         raise UsageError(f"no samples in {traces.origin.source}; record with --samples 10")
     return int(expected)
+
+
+# --- its answer sets on recorded rounds ------------------------------------------------------------
+def recorded_sets(
+    policy: MiCPPolicy, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
+) -> RecordedSets:
+    """The sets of every question at its stop round (n_questions,), and whether they held.
+
+    A set without the right answer holds all the same when it holds "Can't Answer" and no recorded
+    round up to the budget samples the right answer. The objective is paper 3's composite (Eq. 14).
+    """
+    fired = policy.fired(table)
+    labelled = np.array([bool(gold.answers) for gold in traces.gold], bool)
+    covered = objective = None
+    if labelled.any():
+        data = read_samples(traces.take(labelled), policy, policy.scores(table)[labelled])
+        # a record that ends before the budget is no stop: nothing is sampled after it
+        cut = np.where(stops < traces.last_rounds, stops, policy.rounds)
+        worth = evaluate_stops(data, fired[labelled], policy.final, at_most=cut[labelled])
+        covered = worth.covered
+        objective = worth.composite(float(policy.budget.get("weight", 1.0)))
+    chosen = policy.filter
+    return RecordedSets(
+        sets=tuple(_sets(policy, traces, stops, (fired > 0) & (fired <= stops))),
+        covered=covered,
+        objective=objective,
+        retention=None
+        if chosen is None or _dropped(traces) or scored_by(traces) != chosen.relevance
+        else retention(traces, chosen),
+        notes=tuple(_notes(policy, traces, table)),
+    )
+
+
+def _dropped(traces: TraceSet) -> bool:
+    """Whether a filter dropped passages when these rounds were recorded."""
+    return traces.origin.run.get("passage_filter") is not None
+
+
+def _dropped_by(traces: TraceSet, chosen: RelevanceFilter) -> bool:
+    """Whether it was this filter."""
+    stated, wanted = traces.origin.run.get("passage_filter"), chosen.to_json()
+    return isinstance(stated, dict) and all(
+        stated.get(name) == wanted[name] for name in ("threshold", "relevance")
+    )
+
+
+def _sets(
+    policy: MiCPPolicy, traces: TraceSet, stops: NDArray[np.int16], early: NDArray[np.bool_]
+) -> Iterator[AnswerSet]:
+    columns = ["samples", "sample_clusters", "signals"]
+    for index, views in enumerate(traces.views(columns)):
+        rounds = views[int(stops[index]) - 1].rounds
+        yield policy.answer_set(rounds, stopped=bool(early[index]))
+
+
+def _notes(policy: MiCPPolicy, traces: TraceSet, table: PolicyTable) -> Iterator[str]:
+    short = int((traces.last_rounds < policy.rounds).sum())
+    if short:
+        yield (
+            f"{short} questions hold fewer than the {policy.rounds} rounds it expects; they end "
+            'with "Can\'t Answer" unless an earlier round stops them'
+        )
+    counts = sample_counts(traces)[:, : policy.rounds]
+    counts = np.unique(counts[~np.isnan(counts)]).astype(int)
+    if counts.tolist() != [policy.samples]:
+        recorded = ", ".join(map(str, counts.tolist()))
+        yield (
+            f"rounds hold {recorded} samples and it was calibrated on {policy.samples}: its promise does "
+            "not hold here"
+        )
+    for difference in policy.facts.differences(traces.origin.run):
+        yield f"its promise may not hold here: {difference}"
+    if policy.filter is not None and policy.filtered:
+        if not _dropped_by(traces, policy.filter):
+            yield (
+                "it was calibrated on filtered passages and these rounds were recorded without that "
+                "filter: its promise does not hold here"
+            )
+    elif _dropped(traces):
+        yield (
+            "it was calibrated on unfiltered passages and these rounds were recorded with a filter: "
+            "its promise does not hold here"
+        )
+    tied = _ties(policy, table)
+    if policy.preset == "published" and tied:
+        yield f"ties prevented a stop in {tied} rounds: the published rule is strict"
+
+
+def _ties(policy: MiCPPolicy, table: PolicyTable) -> int:
+    """Rounds, before the stop, that lie exactly on their threshold."""
+    scores, fired = policy.scores(table), policy.fired(table)
+    count = 0
+    for number, threshold in enumerate(policy.stops[: table.n_rounds], start=1):
+        running = (fired == 0) | (fired >= number)
+        count += int((running & (scores[:, number - 1] == threshold.value)).sum())
+    return count

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.numbers.fields import field_of, strings_of
-from suffice.numbers.maps.per_round import PerRoundCalibrator, read_calibrator
+from suffice.numbers.fields import Fields
+from suffice.numbers.maps.per_round import read_calibrator
 from suffice.policies.kind import PolicyKind, read_abstention
 from suffice.policies.rules.policy import RulePolicy
 
@@ -36,28 +36,23 @@ def read_rule(document: Mapping[str, Any]) -> RulePolicy:
     DataError, UsageError
         See :meth:`PolicyKind.read`.
     """
-    rule = field_of(document, "rule", str)
-    if rule is None:
-        raise DataError("is missing", column="rule")
-    rates = [
-        _probability(rate, "base_rates") for rate in field_of(document, "base_rates", list, [])
-    ]
+    fields = Fields(document)
+    fields.need("rule")
+    rates = [_probability(rate, "base_rates") for rate in fields.of("base_rates", list, [])]
+    parts = fields.of("calibrators", dict, {})
     return RulePolicy(
-        rule=rule,
-        calibrators=_read_calibrators(document),
+        rule=fields.of("rule", str),
+        calibrators={
+            name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()
+        },
         base_rates=tuple(math.nan if rate is None else rate for rate in rates),
         kind=document["kind"],
-        preset=field_of(document, "preset", str),
-        own_signals=strings_of(document, "own_signals") or (),
-        abstention=read_abstention(document),
-        fitted_on=field_of(document, "fitted_on", dict, {}),
-        guarantee=field_of(document, "guarantee", dict, {}),
+        preset=fields.of("preset", str),
+        own_signals=fields.strings("own_signals") or (),
+        abstention=read_abstention(fields),
+        fitted_on=fields.of("fitted_on", dict, {}),
+        guarantee=fields.of("guarantee", dict, {}),
     )
-
-
-def _read_calibrators(document: Mapping[str, Any]) -> dict[str, PerRoundCalibrator]:
-    parts = field_of(document, "calibrators", dict, {})
-    return {name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()}
 
 
 def _probability(value: object, column: str) -> float | None:

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.numbers.fields import field_of, finite, strings_of
-from suffice.policies.kind import weights_beside
+from suffice.numbers.fields import Fields
+from suffice.policies.kind import read_told, weights_beside
 from suffice.policies.method import FitRun, Method, Preset
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
 from suffice.policies.stop_rag.settings import StopRAGSettings
@@ -20,8 +20,8 @@ from suffice.policies.stop_rag.text_model import TextModel
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
 
-_MODELS: Mapping[str, Callable[[Mapping[str, Any], bytes], ValueModel]] = MappingProxyType(
-    {"text": TextModel.from_json, "signals": SignalModel.from_json}
+_MODELS: Mapping[str, Callable[[Fields, bytes], ValueModel]] = MappingProxyType(
+    {"text": TextModel.read, "signals": SignalModel.read}
 )
 
 
@@ -63,25 +63,17 @@ class StopRAG(Method):
         DataError
             For a malformed field, and weights that are missing or belong to another file.
         """
-        for name in ("threshold", "rounds", "network"):
-            if document.get(name) is None:
-                raise DataError("is missing", column=name)
-        network = field_of(document, "network", dict)
-        features = network.get("features")
-        if features not in _MODELS:
-            raise DataError(
-                f"must be one of {', '.join(_MODELS)}, found {features!r}",
-                column="network.features",
-            )
-        data = _weights(weights_beside(file), network.get("weights_sha256"))
+        fields = Fields(document)
+        fields.need("threshold", "rounds", "network")
+        network = fields.part("network")
+        features = network.one_of("features", _MODELS)
+        data = _weights(weights_beside(file), network.document.get("weights_sha256"))
         return StopRAGPolicy(
             model=_MODELS[features](network, data),
-            threshold=finite(document["threshold"], "threshold"),
-            rounds=field_of(document, "rounds", int),
+            threshold=fields.number("threshold"),
+            rounds=fields.of("rounds", int),
             target=document.get("target", "q-lambda"),
-            preset=field_of(document, "preset", str),
-            fitted_on=field_of(document, "fitted_on", dict, {}),
-            notes=strings_of(document, "notes") or (),
+            **read_told(fields),
         )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
-from suffice.numbers.fields import strings_of
+from suffice.numbers.fields import Fields
 from suffice.protocols import Signal
 from suffice.signals.available import given_signals
 from suffice.signals.recorded import Q_CONT, Q_STOP
@@ -160,7 +160,7 @@ class SignalModel:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], data: bytes) -> SignalModel:
+    def read(cls, part: Fields, data: bytes) -> SignalModel:
         """What :meth:`to_json` wrote, with its weights.
 
         Raises
@@ -170,9 +170,9 @@ class SignalModel:
         DataError
             When the names are missing, or the weights are damaged or of another network.
         """
-        names = strings_of(document, "signals")
+        names = part.strings("signals")
         if not names:
-            raise DataError("is missing", column="network.signals")
+            raise DataError("is missing", column=part.column("signals"))
         errors = require("safetensors", extra="learn", purpose=_PURPOSE)
         try:
             tensors = _safetensors().load(data)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
-from suffice.numbers.fields import field_of
+from suffice.numbers.fields import Fields
 from suffice.policies.stop_rag.encoder import PURPOSE, TextEncoder, torch_module
 from suffice.policies.stop_rag.network import NetworkShape, QNetwork
 from suffice.policies.stop_rag.states import StateTexts, texts_of_traces, texts_of_view
@@ -157,7 +157,7 @@ class TextModel:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], data: bytes) -> TextModel:
+    def read(cls, part: Fields, data: bytes) -> TextModel:
         """What :meth:`to_json` wrote, with its weights.
 
         Raises
@@ -165,16 +165,16 @@ class TextModel:
         DataError
             Naming the field that is missing or malformed.
         """
-        shape = field_of(document, "shape", dict)
-        names = {part.name for part in fields(NetworkShape)}
-        if shape is None or set(shape) != names:
-            raise DataError(f"must hold {', '.join(sorted(names))}", column="network.shape")
+        shape = part.of("shape", dict) or {}
+        names = {size.name for size in fields(NetworkShape)}
+        if set(shape) != names:
+            raise DataError(f"must hold {', '.join(sorted(names))}", column=part.column("shape"))
         for name in ("encoder", "encoder_sha256"):
-            if not field_of(document, name, str):
-                raise DataError("is missing", column=f"network.{name}")
+            if not part.of(name, str):
+                raise DataError("is missing", column=part.column(name))
         return cls(
-            encoder=document["encoder"],
-            encoder_sha256=document["encoder_sha256"],
+            encoder=part.of("encoder", str),
+            encoder_sha256=part.of("encoder_sha256", str),
             shape=NetworkShape(**shape),
             data=data,
         )

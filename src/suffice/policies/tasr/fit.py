@@ -8,7 +8,7 @@ abstention, and chooses the floor on the tune split from out-of-fold calibrated 
 
 from __future__ import annotations
 
-from suffice.policies.defaults import FLOORS, MARGIN, PUBLISHED_FLOOR, TEMPLATE, CalibratorKind
+from suffice.policies.defaults import FLOORS, MARGIN, PUBLISHED_RULE, TEMPLATE, CalibratorKind
 from suffice.policies.fitting import FitData, abstention_of, fit_calibrator
 from suffice.policies.method import Preset
 from suffice.policies.rules.policy import RulePolicy
@@ -55,7 +55,7 @@ def fit_tasr(
     """
     if preset == "published":
         return RulePolicy(
-            rule=f"answer_stable_published and calibrated({MARGIN}) > {PUBLISHED_FLOOR}",
+            rule=PUBLISHED_RULE,
             calibrators={MARGIN: fit_calibrator(data, MARGIN, undefined=PUBLISHED_UNDEFINED)},
             kind="tasr",
             preset=preset,

@@ -20,7 +20,7 @@ from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.options import Option, read_grid
 from suffice.policies.defaults import TEMPLATE
 from suffice.policies.fitting import fit_data, fit_rule
-from suffice.policies.rules.columns import RuleColumns
+from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import fill, sweep_rule
 from suffice.replay.choose.formulas import over_groups

@@ -11,7 +11,7 @@ from suffice.costs.usage import CostReads
 from suffice.measures.costs import CostAxis, CostBook, mean_costs
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.policies.rules.columns import RuleColumns
+from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.formulas import Formula
 from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
-from suffice.policies.rules.columns import RuleColumns, rule_fires
+from suffice.policies.rules.meaning import RuleColumns, rule_fires
 from suffice.policies.rules.syntax import Number
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec

@@ -10,8 +10,9 @@ from typing import TypeVar
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.replay.diagnose.report_parts import ReportParts
 from suffice.report.draw.marks import Marked
-from suffice.results.markup import Html, data_table, element, join
+from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
+_LONGEST_SENTENCE = 400
 Item = TypeVar("Item")
 
 
@@ -128,6 +129,12 @@ def listed(items: Iterable[object], *, small: bool = False, name: str | None = N
     lines = [element("li", item) for item in items]
     class_ = "notes small" if small else "notes"
     return element("ul", *lines, class_=class_, id=name) if lines else Html()
+
+
+def sentence(text: str) -> str:
+    """Recorded words as a sentence of bounded length."""
+    shown = shorten(visible(text).strip(), _LONGEST_SENTENCE)
+    return f"{shown[:1].upper()}{shown[1:]}{'' if shown.endswith('.') else '.'}"
 
 
 def two_lines(first: str, second: str) -> Html:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label, labelled, short_name
-from suffice.report.page.section import Section, Shown, listed, plain
+from suffice.report.page.section import Section, Shown, listed, plain, sentence
 from suffice.results.formats import UNKNOWN, decimal, percent
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Table
@@ -117,12 +117,7 @@ def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
         "div",
         element("h3", label(policy)),
         element("p", element("code", facts.summary or UNKNOWN)),
-        element("p", _sentence(facts.promise), class_="promise") if facts.promise else "",
+        element("p", sentence(facts.promise), class_="promise") if facts.promise else "",
         listed(notes, small=True),
         class_="guarantee",
     )
-
-
-def _sentence(text: str) -> str:
-    shown = shorten(visible(text), _LONGEST)
-    return f"{shown[:1].upper()}{shown[1:]}{'' if shown.endswith('.') else '.'}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from suffice.replay.choose.guarantees import Guarantee
 from suffice.report.draw.marks import Marked, label_of, short_name_of
-from suffice.report.page.section import Section, Shown, plain
+from suffice.report.page.section import Section, Shown, plain, sentence
 from suffice.results.formats import UNKNOWN, amount, count, counted, p_value, percent, signed
 from suffice.results.markup import Html, element, shorten, visible
 
@@ -74,7 +74,7 @@ def _allowed(guarantee: Guarantee) -> str:
 
 def _promise(guarantee: Guarantee) -> str:
     if guarantee.fell_back:
-        why = f" {_sentence(guarantee.reason)}" if guarantee.reason else ""
+        why = f" {sentence(guarantee.reason)}" if guarantee.reason else ""
         return f"Nothing cheaper could be certified, so the policy takes the full budget.{why}"
     if guarantee.max_loss is None or guarantee.confidence is None:
         return "The policy file states a promise without its terms."
@@ -82,11 +82,6 @@ def _promise(guarantee: Guarantee) -> str:
         f"With probability at least {100 * guarantee.confidence:g}% over the questions it was tested on: "
         f"{_allowed(guarantee)} against the full budget."
     )
-
-
-def _sentence(text: str) -> str:
-    shown = shorten(visible(text).strip(), _LONGEST)
-    return f"{shown[:1].upper()}{shown[1:]}{'' if shown.endswith('.') else '.'}"
 
 
 def _holds(guarantee: Guarantee) -> str:
@@ -102,7 +97,7 @@ def _holds(guarantee: Guarantee) -> str:
 def _facts(guarantee: Guarantee) -> list[tuple[str, object]]:
     facts: list[tuple[str, object]] = []
     if guarantee.reason and not guarantee.fell_back:
-        facts.append(("Result", _sentence(guarantee.reason)))
+        facts.append(("Result", sentence(guarantee.reason)))
     facts += [
         ("Family", _family(guarantee)),
         ("Tested", _tested(guarantee)),

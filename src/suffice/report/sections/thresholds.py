@@ -90,7 +90,6 @@ def _lines(
 ) -> Lines:
     """Tune and eval over the thresholds; ``shares``: F1, which has its standard error on tune."""
     at = [point.threshold for point in result.points]
-    shares = title.startswith("F1")
     errors = [
         (point.tune_f1 - point.tune_error, point.tune_f1 + point.tune_error)
         for point in result.points

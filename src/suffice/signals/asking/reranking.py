@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -168,42 +169,29 @@ RERANKING = Asking(
     line="the {who} scored {passages} passages",
     inputs=_has_scores,
 )
-RERANK_TOP_SCORE = SignalSpec(
+_reranked = partial(
+    SignalSpec, needs=("passages",), answers=False, charges=(RERANKS,), asking=RERANKING
+)
+RERANK_TOP_SCORE = _reranked(
     name="rerank_top_score",
     summary="highest raw reranker score so far",
-    needs=("passages",),
-    answers=False,
-    charges=(RERANKS,),
     compute=rerank_top_score,
-    asking=RERANKING,
 )
-RERANK_VARIANCE = SignalSpec(
+RERANK_VARIANCE = _reranked(
     name="rerank_variance",
     summary="variance of the normalised reranker scores",
-    needs=("passages",),
-    answers=False,
-    charges=(RERANKS,),
     low=0.0,
     high=0.25,
     compute=rerank_variance,
-    asking=RERANKING,
 )
-RERANK_MEAN = SignalSpec(
+RERANK_MEAN = _reranked(
     name="rerank_mean",
     summary="mean raw reranker score",
-    needs=("passages",),
-    answers=False,
-    charges=(RERANKS,),
     compute=rerank_mean,
-    asking=RERANKING,
 )
-RERANK_VARIANCE_RAW = SignalSpec(
+RERANK_VARIANCE_RAW = _reranked(
     name="rerank_variance_raw",
     summary="variance of the raw reranker scores",
-    needs=("passages",),
-    answers=False,
-    charges=(RERANKS,),
     low=0.0,
     compute=rerank_variance_raw,
-    asking=RERANKING,
 )

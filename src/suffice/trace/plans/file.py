@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
 from suffice.trace.plans.schema import (
@@ -23,8 +23,8 @@ from suffice.trace.plans.schema import (
     step_from_row,
     task_from_row,
 )
-from suffice.trace.reader import count_failures, first_error, parquet_files, read_file
-from suffice.trace.writer import Recorded, TraceWriter, write_table
+from suffice.trace.reader import count_failures, first_error, nothing_read, parquet_files, read_file
+from suffice.trace.writer import Recorded, TraceWriter, only_file, write_table
 
 
 def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
@@ -47,13 +47,7 @@ def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
     if plans.skipped and not skip_invalid:
         raise first_error(plans.skipped)
     if not plans.records:
-        why = (
-            f"nothing valid is left to read; {len(plans.skipped)} parts were skipped, the first: "
-            f"{plans.skipped[0]}"
-            if plans.skipped
-            else "the plan trace is empty: no run to read"
-        )
-        raise DataError(why, file=str(path))
+        raise nothing_read(path, plans.skipped, "the plan trace is empty: no run to read")
     return plans
 
 
@@ -207,13 +201,7 @@ def write_plans(
     UsageError
         When the directory holds trace files already.
     """
-    root = Path(path)
-    if root.suffix != ".parquet" and any(root.glob("*.parquet")):
-        raise UsageError(f"{root} holds trace files already; choose another --out")
-    target = root if root.suffix == ".parquet" else root / "part-00000.parquet"
-    table = PLAN_ROWS.table(records, run or {})
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_table(table, target)
+    write_table(PLAN_ROWS.table(records, run or {}), only_file(path))
 
 
 def plan_writer(

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.reader import count_failures, first_error, parquet_files, read_file
+from suffice.trace.reader import count_failures, first_error, nothing_read, parquet_files, read_file
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 
@@ -70,13 +70,8 @@ def read_traces(
     if inspection.errors and not skip_invalid:
         raise first_error(inspection.errors)
     if inspection.traces.n_questions == 0:
-        if inspection.errors:
-            raise DataError(
-                f"nothing valid is left to read; {len(inspection.errors)} parts were skipped, the "
-                f"first: {inspection.errors[0]}",
-                file=str(path),
-            )
-        raise DataError("the trace set is empty: no question to read", file=str(path))
+        empty = "the trace set is empty: no question to read"
+        raise nothing_read(path, inspection.errors, empty)
     return inspection.traces
 
 

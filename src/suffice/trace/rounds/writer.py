@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from suffice.errors import UsageError
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.writer import Recorded, RowSet, TraceWriter, write_table
+from suffice.trace.writer import Recorded, RowSet, TraceWriter, first_file, only_file, write_table
 
 QUESTION_ROWS = RowSet(
     schema=QUESTIONS,
@@ -42,14 +41,7 @@ def write_traces(
     records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
 ) -> None:
     """Write a trace set: a ``.parquet`` path as one file, any other as a directory with one shard."""
-    root = Path(path)
-    table = records_to_table(records, run)
-    if root.suffix == ".parquet":
-        root.parent.mkdir(parents=True, exist_ok=True)
-        write_table(table, root)
-    else:
-        root.mkdir(parents=True, exist_ok=True)
-        write_table(table, root / "part-00000.parquet")
+    write_table(records_to_table(records, run), first_file(path))
 
 
 def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
@@ -62,12 +54,7 @@ def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
     UsageError
         When the directory holds trace files already.
     """
-    target = Path(path)
-    if target.suffix != ".parquet":
-        if any(target.glob("*.parquet")):
-            raise UsageError(f"{target} holds trace files already; choose another --out")
-        target = target / "part-00000.parquet"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = only_file(path)
     rows = pa.concat_tables([traces.table, traces.closed_book], promote_options="default")
     metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
     write_table(rows.replace_schema_metadata(metadata), target)

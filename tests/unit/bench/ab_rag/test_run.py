@@ -17,11 +17,11 @@ SETTINGS = ABRagStudySettings(comparison=ComparisonSettings(resamples=50), taus=
 
 def test_every_part_is_there() -> None:
     study = ab_rag_study(study_traces(), SETTINGS)
-    names = [each.name for each in study.comparison.result.policies]
+    names = [policy.name for policy in study.comparison.result.policies]
     assert names == ["ab-rag", "ab-rag-corrected", "fixed-1", "fixed-2", "fixed-3"]
     assert [each.policy for each in study.selective] == ["ab-rag", "ab-rag-corrected"]
     assert [each.tau for each in study.swept] == [0.3, 0.6, 0.7]
-    worth = {each.form.signal: each.auroc.estimate for each in study.signals}
+    worth = {signal.form.signal: signal.auroc.estimate for signal in study.signals}
     assert worth["self_consistency"] == 1.0
     assert abs((worth["rerank_variance"] or 0.0) - 0.5) < 0.3
     assert "rerank_mean" in study.not_in_record
@@ -50,15 +50,15 @@ def test_a_penalty_is_the_reward_turned_round() -> None:
         replace(
             record,
             rounds=tuple(
-                replace(each, signals={**each.signals, "rerank_variance_raw": float(index % 7)})
-                for each in record.rounds
+                replace(round_, signals={**round_.signals, "rerank_variance_raw": float(index % 7)})
+                for round_ in record.rounds
             ),
         )
         for index, record in enumerate(base.records())
     ]
     study = ab_rag_study(to_trace_set(records), SETTINGS)
     reward, penalty = (
-        next(each.auroc.estimate for each in study.signals if each.form.name == name)
+        next(signal.auroc.estimate for signal in study.signals if signal.form.name == name)
         for name in ("raw variance", "minus raw variance")
     )
     assert reward is not None
@@ -67,7 +67,7 @@ def test_a_penalty_is_the_reward_turned_round() -> None:
 
 def test_without_a_tune_split_only_what_needs_no_fitting() -> None:
     study = ab_rag_study(study_traces(tune=False), SETTINGS)
-    assert [each.name for each in study.comparison.result.policies][:2] == ["ab-rag", "fixed-1"]
+    assert [policy.name for policy in study.comparison.result.policies][:2] == ["ab-rag", "fixed-1"]
 
 
 def test_json_is_strict_and_the_tables_name_every_part() -> None:

@@ -194,8 +194,8 @@ def test_failures_and_silence_are_tried_again() -> None:
 def test_a_reply_that_says_neither_is_counted_and_not_asked_again() -> None:
     judge = judge_of(["Perhaps.", "NO", "Ja."])
     verdicts = [judge.judge(TOKEN, PLAN) for _ in range(3)]
-    assert [each.parsed for each in verdicts] == [None, "line", None]
-    assert not any(each.ok for each in verdicts)
+    assert [verdict.parsed for verdict in verdicts] == [None, "line", None]
+    assert not any(verdict.ok for verdict in verdicts)
     assert (judge.calls, judge.retries, judge.unreadable, naps(judge)) == (3, 0, 2, [])
 
 

@@ -11,7 +11,7 @@ from suffice.protocols import Retriever
 from suffice.trace.rounds.records import Passage
 
 DOCUMENTS = [
-    Passage(id=each, text=f"text {each}", title=each.upper(), score=-3.0) for each in "abc"
+    Passage(id=name, text=f"text {name}", title=name.upper(), score=-3.0) for name in "abc"
 ]
 
 
@@ -19,17 +19,17 @@ def test_it_gives_the_documents_whatever_is_asked() -> None:
     oracle = OracleRetriever(DOCUMENTS)
     assert isinstance(oracle, Retriever)
     for query in ("", "open a port"):
-        found = oracle.retrieve(query, 6)
-        assert [each.id for each in found] == ["a", "b", "c"]
-        assert [each.text for each in found] == ["text a", "text b", "text c"]
-        scores = [each.score for each in found]
+        ranking = oracle.retrieve(query, 6)
+        assert [passage.id for passage in ranking] == ["a", "b", "c"]
+        assert [passage.text for passage in ranking] == ["text a", "text b", "text c"]
+        scores = [passage.score for passage in ranking]
         assert scores == pytest.approx([1, 1 / 2, 1 / 3])
 
 
 def test_it_gives_at_most_k() -> None:
     oracle = OracleRetriever(iter(DOCUMENTS))
-    assert [each.id for each in oracle.retrieve("q", 1)] == ["a"]
-    assert [each.id for each in oracle.retrieve("q", 2)] == ["a", "b"]
+    assert [passage.id for passage in oracle.retrieve("q", 1)] == ["a"]
+    assert [passage.id for passage in oracle.retrieve("q", 2)] == ["a", "b"]
     with pytest.raises(UsageError, match="k must be at least 1, found 0"):
         oracle.retrieve("q", 0)
     with pytest.raises(UsageError, match="found none"):

@@ -13,10 +13,10 @@ from tests.studies.hidden_constraints import (
     made_study,
 )
 
-from suffice.bench.hidden_constraints.found import (
+from suffice.bench.hidden_constraints.page import hidden_constraints_page
+from suffice.bench.hidden_constraints.results import (
     HiddenConstraintsStudy,
 )
-from suffice.bench.hidden_constraints.page import hidden_constraints_page
 from suffice.bench.hidden_constraints.runs import (
     HiddenConstraintsSettings,
 )
@@ -37,9 +37,13 @@ def test_every_figure_is_there() -> None:
     html = hidden_constraints_page(study)
     found = headings(html)
     retrievers = study.settings.retrievers
-    assert found[:5] == [f"Semantic success against documents read, {each}" for each in retrievers]
+    assert found[:5] == [
+        f"Semantic success against documents read, {retriever}" for retriever in retrievers
+    ]
     assert found[5] == "Semantic success against recall@10"
-    assert found[6:11] == [f"Confidence by step, {GATED} with {each}" for each in retrievers]
+    assert found[6:11] == [
+        f"Confidence by step, {GATED} with {retriever}" for retriever in retrievers
+    ]
     assert found[-2:] == ["Documents by threshold", "Success by threshold"]
     assert len(pictures(html)) == len(found) == 18
     for summary in ("Success", "Coverage", "Recall", "Ablations", "Sweep", "Costs"):
@@ -55,9 +59,9 @@ def test_a_panel_has_its_agents_and_vanilla() -> None:
 
 def test_real_retrievers_share_heights() -> None:
     drawn = pictures(hidden_constraints_page(made_study()))[:5]
-    heights = [re.findall(r'tick end">([\d.,]+)<', each) for each in drawn]
+    heights = [re.findall(r'tick end">([\d.,]+)<', picture) for picture in drawn]
     assert heights[0] == heights[1] == heights[2] == heights[3] != heights[4]
-    across = [re.findall(r'tick mid">([\d.,]+)<', each) for each in drawn]
+    across = [re.findall(r'tick mid">([\d.,]+)<', picture) for picture in drawn]
     assert across[0] == across[3] != across[4]
 
 
@@ -66,7 +70,7 @@ def test_the_gated_agent_is_shown_where_another_is_better() -> None:
     drawn = pictures(hidden_constraints_page(study))[5]
     assert "hybrid, best: corrected: 18.1% at 18.00" in drawn
     assert f"hybrid, {GATED}: 16.1% at 18.00" in drawn
-    only = replace(study, cells=tuple(each for each in study.cells if each.agent != "corrected"))
+    only = replace(study, cells=tuple(cell for cell in study.cells if cell.agent != "corrected"))
     alone = pictures(hidden_constraints_page(only))[5]
     assert f"hybrid, best: {GATED}: 16.1%" in alone
     assert f"hybrid, {GATED}:" not in alone

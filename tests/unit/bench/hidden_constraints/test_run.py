@@ -8,8 +8,8 @@ import pytest
 from suffice.bench.hidden_constraints.checker import CheckerJudge
 from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
-from suffice.bench.hidden_constraints.found import AgentFigures, HiddenConstraintsStudy
 from suffice.bench.hidden_constraints.judge import LLMJudge
+from suffice.bench.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy
 from suffice.bench.hidden_constraints.run import Experimenters, hidden_constraints_study
 from suffice.bench.hidden_constraints.runs import HiddenConstraintsSettings
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
@@ -41,7 +41,7 @@ class Counting(ScriptedPlanner):
 
 
 def who(made: Benchmark, model: ScriptedPlanner | None = None) -> Experimenters:
-    judge = CheckerJudge.of(each.constraint for each in made.tasks)
+    judge = CheckerJudge.of(task.constraint for task in made.tasks)
     model = ScriptedPlanner(made) if model is None else model
     return Experimenters(model=model, judge=judge, judge_name="checker")
 
@@ -64,7 +64,7 @@ def studied(made: Benchmark, **changes: Any) -> HiddenConstraintsStudy:
 
 
 def cell(study: HiddenConstraintsStudy, agent: str, retriever: str | None) -> AgentFigures:
-    [found] = [each for each in study.cells if (each.agent, each.retriever) == (agent, retriever)]
+    [found] = [cell for cell in study.cells if (cell.agent, cell.retriever) == (agent, retriever)]
     return found
 
 
@@ -86,16 +86,16 @@ def test_vanilla_scores_nothing_and_the_oracle_everything(study: HiddenConstrain
 
 
 def test_under_the_scripted_planner_success_is_coverage(study: HiddenConstraintsStudy) -> None:
-    for each in study.cells:
-        assert each.mean("semantic") == each.mean("covered") == each.mean("checked")
-        assert each.mean("malformed") == 0.0
+    for cell in study.cells:
+        assert cell.mean("semantic") == cell.mean("covered") == cell.mean("checked")
+        assert cell.mean("malformed") == 0.0
 
 
 def test_the_gate_reads_less_than_always_retrieving(study: HiddenConstraintsStudy) -> None:
     [saved] = [
-        each
-        for each in study.contrasts
-        if (each.retriever, each.measure, each.against)
+        contrast
+        for contrast in study.contrasts
+        if (contrast.retriever, contrast.measure, contrast.against)
         == ("oracle", "documents_read", "always-retrieve")
     ]
     assert saved.difference.high < 0.0
@@ -122,11 +122,11 @@ def test_equal_seeds_have_no_spread_and_variants_one_seed(study: HiddenConstrain
     assert (full.name, full.cell.runs) == ("full", 6)
     assert [each.partition(" ")[0] for each in full.unreachable] == ["EXECUTE", "STOP"]
     assert full.cell.mean("documents_read") == gated.mean("documents_read")
-    assert [each.experiment for each in study.variants] == ["ablations"] * 4 + ["sweep"] * 6
+    assert [variant.experiment for variant in study.variants] == ["ablations"] * 4 + ["sweep"] * 6
 
 
 def test_the_notes_say_what_the_published_gate_cannot_do(study: HiddenConstraintsStudy) -> None:
-    assert any("EXECUTE can never be chosen" in each for each in study.notes)
+    assert any("EXECUTE can never be chosen" in note for note in study.notes)
     assert study.agreement is None  # the checker is the judge
 
 
@@ -142,7 +142,7 @@ def test_a_judge_is_compared_with_the_checker(made: Benchmark) -> None:
 
 
 def test_confidence_by_step(study: HiddenConstraintsStudy) -> None:
-    [trace] = [each for each in study.steps if each.retriever == "oracle"]
+    [trace] = [step for step in study.steps if step.retriever == "oracle"]
     assert trace.count[0] == 6
     assert list(trace.count) == sorted(trace.count, reverse=True)
     assert all(
@@ -176,7 +176,7 @@ def test_it_goes_on_where_it_was_interrupted(made: Benchmark, tmp_path: Path) ->
     second = hidden_constraints_study(who(made, again), wanted, benchmark=made)
     assert again.asked == 0
     assert second is not None
-    assert [each.to_json() for each in second.cells] == [each.to_json() for each in first.cells]
+    assert [cell.to_json() for cell in second.cells] == [cell.to_json() for cell in first.cells]
     assert "nothing was run anew: all runs were recorded before" in second.notes
 
 

@@ -37,7 +37,7 @@ def players(made: Benchmark, *names: str) -> Players:
     return Players(
         model=ScriptedPlanner(made),
         retrievers={name: None if name == "oracle" else index for name in names},
-        documents={each.id: each for each in made.documents},
+        documents={document.id: document for document in made.documents},
     )
 
 
@@ -58,7 +58,7 @@ def test_every_agent_meets_every_retriever_in_every_seed(made: Benchmark) -> Non
     main = Counter((job.agent.control.name, job.retriever) for job in jobs if ":" not in job.key[1])
     retrieving = [name for name in AGENTS if name != "vanilla"]
     expected: dict[tuple[str, str | None], int] = {("vanilla", None): 8}
-    expected |= {(name, each): 8 for name in retrieving for each in ("tfidf", "oracle")}
+    expected |= {(name, entry): 8 for name in retrieving for entry in ("tfidf", "oracle")}
     assert main == expected
 
 
@@ -72,12 +72,12 @@ def test_ablations_and_sweep_use_the_first_seed_and_retriever(made: Benchmark) -
 
 
 def test_variants_change_what_they_are_called_by() -> None:
-    found = {each.name: each for each in variants(settings())}
+    found = {variant.name: variant for variant in variants(settings())}
     assert found["no SC (w1 = 0)"].gate.risk.disagreement == 0.0
     assert found["no CD (w2 = 0)"].gate.risk.contradiction == 0.0
     assert found["no DR (w3 = 0)"].gate.risk.remaining == 0.0
-    swept = [each for each in found.values() if each.taus is not None]
-    assert [each.taus for each in swept] == [
+    swept = [entry for entry in found.values() if entry.taus is not None]
+    assert [entry.taus for entry in swept] == [
         (0.1, 0.3),
         (0.2, 0.4),
         (0.3, 0.5),
@@ -85,15 +85,15 @@ def test_variants_change_what_they_are_called_by() -> None:
         (0.5, 0.7),
         (0.7, 0.9),
     ]
-    assert all((each.gate.tau_low, each.gate.tau_high) == each.taus for each in swept)
+    assert all((entry.gate.tau_low, entry.gate.tau_high) == entry.taus for entry in swept)
 
 
 def test_the_oracle_of_a_task_has_its_documents(made: Benchmark) -> None:
     jobs = jobs_of(settings(), made.tasks, players(made, "tfidf", "oracle"))
-    [job] = [each for each in jobs if each.key == (made.tasks[1].id, "fixed-top-k", "oracle", 42)]
+    [job] = [job for job in jobs if job.key == (made.tasks[1].id, "fixed-top-k", "oracle", 42)]
     assert isinstance(job.agent.retriever, OracleRetriever)
     found = job.agent.retriever.retrieve("anything", 9)
-    assert {each.id for each in found} == set(made.tasks[1].document_ids)
+    assert {entry.id for entry in found} == set(made.tasks[1].document_ids)
 
 
 def test_a_deep_regime_asks_for_more(made: Benchmark) -> None:

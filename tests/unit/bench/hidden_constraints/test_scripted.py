@@ -45,14 +45,14 @@ def control_of(name: str) -> AgentControl:
 
 
 def documents(benchmark: Benchmark, task: PlanningTask) -> list[Passage]:
-    return [each for each in benchmark.documents if each.id in task.document_ids]
+    return [document for document in benchmark.documents if document.id in task.document_ids]
 
 
 def strangers(benchmark: Benchmark, task: PlanningTask) -> list[Passage]:
     """Documents of other tasks' constraints."""
-    others = {each for other in benchmark.tasks for each in other.document_ids}
+    others = {document_id for other in benchmark.tasks for document_id in other.document_ids}
     wanted = others - set(task.document_ids)
-    return [each for each in benchmark.documents if each.id in wanted][:6]
+    return [document for document in benchmark.documents if document.id in wanted][:6]
 
 
 def run(planner: ChatModel, task: PlanningTask, name: str, found: list[Passage]) -> PlanRun:
@@ -72,7 +72,7 @@ def ask(
     text.show(evidence or [])
     prompt = text.ask_next(planner, number)
     reply = planner.generate(GenerationRequest(prompt=prompt, **rest))  # type: ignore[arg-type]
-    return [each.text for each in reply.completions]
+    return [completion.text for completion in reply.completions]
 
 
 # --- through an agent ------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_vanilla_never_satisfies(benchmark: Benchmark, planner: ScriptedPlanner)
         assert tuple(step.chosen for step in made.steps) == task.outline
 
 
-@pytest.mark.parametrize("name", [each for each in AGENTS if each != "vanilla"])
+@pytest.mark.parametrize("name", [agent for agent in AGENTS if agent != "vanilla"])
 def test_the_right_documents_always_satisfy(
     benchmark: Benchmark, planner: ScriptedPlanner, name: str
 ) -> None:
@@ -94,12 +94,12 @@ def test_the_right_documents_always_satisfy(
         token = task.constraint.token
         assert satisfies(task.constraint, made.outcome.plan).ok
         assert made.outcome.constraints == (token,)
-        assert [(each.constraint, each.enforced) for each in made.outcome.decisions] == [
-            (token, True)
-        ]
+        assert [
+            (decision.constraint, decision.enforced) for decision in made.outcome.decisions
+        ] == [(token, True)]
 
 
-@pytest.mark.parametrize("name", [each for each in AGENTS if each != "vanilla"])
+@pytest.mark.parametrize("name", [agent for agent in AGENTS if agent != "vanilla"])
 def test_other_documents_never_do(
     benchmark: Benchmark, planner: ScriptedPlanner, name: str
 ) -> None:
@@ -135,7 +135,7 @@ def test_self_rag_asks_once_after_the_first_dependent_step(
 def test_an_uninformed_self_rag_goes_on_asking(
     benchmark: Benchmark, planner: ScriptedPlanner
 ) -> None:
-    task = next(each for each in benchmark.tasks if len(each.depends) == 2)
+    task = next(task for task in benchmark.tasks if len(task.depends) == 2)
     made = run(planner, task, "self-rag", strangers(benchmark, task))
     said = tuple(step.number for step in made.steps if step.verdict == "YES")
     assert said == task.depends
@@ -171,7 +171,7 @@ def test_an_informed_step_names_token_and_requirement(
 def test_no_uninformed_candidate_meets_any_constraint(benchmark: Benchmark) -> None:
     for task in benchmark.tasks:
         assert not satisfies(task.constraint, "\n".join(task.outline)).ok
-        assert not any(satisfies(task.constraint, f"1) {each}").ok for each in _PAUSES)
+        assert not any(satisfies(task.constraint, f"1) {pause}").ok for pause in _PAUSES)
 
 
 def test_nothing_is_drawn_by_lot(benchmark: Benchmark, planner: ScriptedPlanner) -> None:
@@ -235,7 +235,7 @@ def test_the_result_has_the_steps_that_stand(
 def test_what_was_learned_late_is_enforced_in_the_result(
     benchmark: Benchmark, planner: ScriptedPlanner
 ) -> None:
-    task = next(each for each in benchmark.tasks if each.depends[0] > 1)
+    task = next(task for task in benchmark.tasks if task.depends[0] > 1)
     text = PlanText(task.visible, 2000)
     text.take(1, "Begin.")
     text.show(documents(benchmark, task))
@@ -266,7 +266,7 @@ def test_tokens_are_counted(benchmark: Benchmark, planner: ScriptedPlanner) -> N
         model="scripted-planner",
         prompt_tokens=letters // 4,
         cached_tokens=0,
-        completion_tokens=sum(len(each.text) // 4 for each in reply.completions),
+        completion_tokens=sum(len(completion.text) // 4 for completion in reply.completions),
         latency_s=0.0,
     )
     assert len(reply.completions) == 2
@@ -320,12 +320,12 @@ def test_the_judge_protocol_carries_the_checkers_word(
     judge = LLMJudge(
         planner,
         requirements={
-            each.constraint.token: each.constraint.requirement for each in benchmark.tasks
+            task.constraint.token: task.constraint.requirement for task in benchmark.tasks
         },
         settings=JudgeSettings(constraint_text=told),  # type: ignore[arg-type]
     )
-    checker = CheckerJudge.of(each.constraint for each in benchmark.tasks)
-    cases = [(each.constraint.token, plan) for each in benchmark.tasks for plan in plans_for(each)]
+    checker = CheckerJudge.of(task.constraint for task in benchmark.tasks)
+    cases = [(task.constraint.token, plan) for task in benchmark.tasks for plan in plans_for(task)]
     judged = [judge.judge(*case) for case in cases]
     checked = [checker.judge(*case) for case in cases]
     found = agreement(judged, checked)

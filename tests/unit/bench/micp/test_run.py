@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.studies.micp import sampled_records, sampled_traces
 
-from suffice.bench.micp.found import BASELINE, WAYS, MiCPStudy, MiCPStudySettings, MiCPTraces
+from suffice.bench.micp.results import BASELINE, WAYS, MiCPStudy, MiCPStudySettings, MiCPTraces
 from suffice.bench.micp.run import divide, micp_study, read_record
 from suffice.bench.micp.show import micp_page
 from suffice.errors import DataError, SufficeWarning, UsageError
@@ -128,13 +128,13 @@ def study() -> MiCPStudy:
 
 def test_bands_and_exact_intervals_are_of_the_divisions(study: MiCPStudy) -> None:
     for cell in study.traces[0].cells:
-        values = [each.covered / each.questions for each in cell.divisions]
+        values = [division.covered / division.questions for division in cell.divisions]
         shown = cell.band("coverage")
         assert (shown.low, shown.high) == (min(values), max(values))
         assert shown.mean == pytest.approx(np.mean(values))
-        for each in cell.divisions:
-            low, high = each.exact
-            assert low <= each.coverage <= high
+        for division in cell.divisions:
+            low, high = division.exact
+            assert low <= division.coverage <= high
 
 
 def test_unlabelled_questions_and_short_records_are_told() -> None:
@@ -153,12 +153,12 @@ def test_too_few_questions_are_told_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = micp_study([sampled_traces(30)], settings).traces[0]
-    few = [each for each in found.notes if each.startswith("too few")]
+    few = [note for note in found.notes if note.startswith("too few")]
     assert few == [
         "too few questions (10 to optimise, 10 to calibrate on) for alpha = 0.05: each part needs at "
         "least 19 for 0.05"
     ]
-    never = [each for each in found.notes if each.startswith("fits without any early stop")]
+    never = [note for note in found.notes if note.startswith("fits without any early stop")]
     assert len(never) == 1
     assert "18 of 18 at alpha 0.05" in never[0]
 
@@ -197,10 +197,12 @@ def test_the_page_escapes_what_it_shows(study: MiCPStudy) -> None:
 
 
 def test_without_relevance_there_is_no_retention() -> None:
-    records = [replace(each, gold=Gold(answers=each.gold.answers)) for each in sampled_records(60)]
+    records = [
+        replace(record, gold=Gold(answers=record.gold.answers)) for record in sampled_records(60)
+    ]
     study = micp_study([to_trace_set(records)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
     assert study.traces[0].retention == ()
-    assert any("no retention" in each for each in study.traces[0].notes)
+    assert any("no retention" in note for note in study.traces[0].notes)
     assert "passage filter" not in study.text()
     assert micp_page(study).count('role="img"') == 2
 
@@ -235,7 +237,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 
 def test_records_that_cannot_be_evaluated_are_refused() -> None:
     settings = MiCPStudySettings(fit=MiCPSettings(steps=2))
-    bare = [replace(each, gold=Gold()) for each in sampled_records(5)]
+    bare = [replace(record, gold=Gold()) for record in sampled_records(5)]
     with pytest.raises(UsageError, match="no question of memory has gold answers"):
         micp_study([to_trace_set(bare)], settings)
     with pytest.raises(UsageError, match="2 labelled questions do not divide"):

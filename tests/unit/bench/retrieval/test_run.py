@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice.bench.retrieval.found import DEPTHS
+from suffice.bench.retrieval.results import DEPTHS
 from suffice.bench.retrieval.run import RetrievalSettings, retrieval_study
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
@@ -28,13 +28,16 @@ class _ByTitle:
 
     def __init__(self, examples: Sequence[Example]) -> None:
         self._gold = {
-            each.question.text: {p.title for p in each.passages if p.id in each.gold.passage_ids}
-            for each in examples
+            example.question.text: {
+                p.title for p in example.passages if p.id in example.gold.passage_ids
+            }
+            for example in examples
         }
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         scored = [
-            replace(each, rerank_score=float(each.title in self._gold[query])) for each in passages
+            replace(passage, rerank_score=float(passage.title in self._gold[query]))
+            for passage in passages
         ]
         return sorted(scored, key=lambda each: -(each.rerank_score or 0.0))
 
@@ -46,13 +49,13 @@ def examples() -> tuple[Example, ...]:
 
 def test_recall_is_what_the_index_gives(examples: tuple[Example, ...]) -> None:
     found = retrieval_study(examples, RetrievalSettings(resamples=50), MAKE)
-    index = BM25Index.build(pooled_passages(each.passages for each in examples))
+    index = BM25Index.build(pooled_passages(example.passages for example in examples))
     shares = []
-    for each in examples:
-        gold = {p.title for p in each.passages if p.id in each.gold.passage_ids}
-        first = [p.title for p in index.retrieve(each.question.text, 5)]
+    for example in examples:
+        gold = {p.title for p in example.passages if p.id in example.gold.passage_ids}
+        first = [p.title for p in index.retrieve(example.question.text, 5)]
         shares.append(len(gold & set(first)) / len(gold))
-    (bm25,) = [each for each in found.results if each.retriever == "bm25"]
+    (bm25,) = [result for result in found.results if result.retriever == "bm25"]
     assert bm25.recall[5].estimate == pytest.approx(float(np.mean(shares)))
     assert found.questions == 30
     assert found.passages == len(index)
@@ -62,18 +65,18 @@ def test_every_retriever_takes_part_where_its_models_are_there(
     examples: tuple[Example, ...],
 ) -> None:
     alone = retrieval_study(examples, RetrievalSettings(resamples=20), MAKE)
-    assert [each.retriever for each in alone.results] == ["bm25", "tfidf"]
+    assert [result.retriever for result in alone.results] == ["bm25", "tfidf"]
     assert any("--reranker" in note or "--encoder" in note for note in alone.notes)
     settings = RetrievalSettings(encoder=ENCODER, reranker=_ByTitle(examples), resamples=20)
     whole = retrieval_study(examples, settings, MAKE)
-    names = [each.retriever for each in whole.results]
+    names = [result.retriever for result in whole.results]
     assert names == ["bm25", "tfidf", "dense", "hybrid", "hybrid+rerank"]
-    results = {each.retriever: each for each in whole.results}
+    results = {result.retriever: result for result in whole.results}
     assert results["hybrid+rerank"].recall[5].estimate >= results["hybrid"].recall[20].estimate
-    for each in whole.results:
-        recalls = [each.recall[k].estimate for k in DEPTHS]
+    for result in whole.results:
+        recalls = [result.recall[k].estimate for k in DEPTHS]
         assert recalls == sorted(recalls)
-        assert (each.against_bm25 is None) == (each.retriever == "bm25")
+        assert (result.against_bm25 is None) == (result.retriever == "bm25")
 
 
 def test_differences_are_paired(examples: tuple[Example, ...]) -> None:
@@ -91,7 +94,7 @@ def test_differences_are_paired(examples: tuple[Example, ...]) -> None:
 def test_questions_the_reranker_was_trained_on_are_not_asked(
     examples: tuple[Example, ...],
 ) -> None:
-    seen = {each.question.id for each in examples[:10]}
+    seen = {example.question.id for example in examples[:10]}
     found = retrieval_study(examples, RetrievalSettings(left_out=seen, resamples=10), MAKE)
     whole = retrieval_study(examples, RetrievalSettings(resamples=10), MAKE)
     assert (found.questions, found.passages) == (20, whole.passages)
@@ -127,7 +130,7 @@ def test_indexes_are_kept(examples: tuple[Example, ...], tmp_path: Path) -> None
 
 
 def test_questions_without_gold_are_counted_or_refused(examples: tuple[Example, ...]) -> None:
-    bare = [replace(each, gold=Gold()) for each in examples]
+    bare = [replace(example, gold=Gold()) for example in examples]
     found = retrieval_study([*bare[:5], *examples[5:]], RetrievalSettings(resamples=10), MAKE)
     assert found.questions == 25
     assert "5 questions name no gold passage" in found.notes[0]

@@ -82,12 +82,14 @@ def test_a_study_that_was_killed_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "signals-43" / "checkpoint.safetensors").exists()
     told: list[FitProgress] = []
     again = fit_variants(study_traces(), settings, told.append)
-    assert [each.loaded for each in again] == [True, False]
-    assert [each.stage for each in told if each.fit.seed == 42] == ["found"]
-    steps = [each.training.done for each in told if each.training is not None]
+    assert [fitted.loaded for fitted in again] == [True, False]
+    assert [fitted.stage for fitted in told if fitted.fit.seed == 42] == ["found"]
+    steps = [fitted.training.done for fitted in told if fitted.training is not None]
     assert steps[0] > 1
     assert steps[-1] == 30
-    assert [each.policy.threshold for each in again] == [each.policy.threshold for each in whole]
+    assert [fitted.policy.threshold for fitted in again] == [
+        fitted.policy.threshold for fitted in whole
+    ]
 
 
 def test_rewards_are_scored_as_answers_are() -> None:

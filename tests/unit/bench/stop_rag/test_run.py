@@ -23,7 +23,7 @@ from tests.studies.stop_rag import (
 
 from suffice.bench.stop_rag import fits as stop_rag_fits
 from suffice.bench.stop_rag.fits import FitProgress
-from suffice.bench.stop_rag.found import (
+from suffice.bench.stop_rag.results import (
     DEFAULT,
     LLM_STOPS,
     ORACLE,
@@ -88,7 +88,7 @@ def study(kept: Kept) -> StopRAGStudy:
 def test_every_figure_is_what_a_replay_gives(kept: Kept) -> None:
     study, folder = kept.study, kept.settings.folder
     assert folder is not None
-    files = [str(folder / f"{each}-{seed}") for each in kept.variants for seed in (42, 43)]
+    files = [str(folder / f"{variant}-{seed}") for variant in kept.variants for seed in (42, 43)]
     fixed = [f"fixed-{number}" for number in range(1, ROUNDS + 1)]
     found = compare(
         study_traces(),
@@ -97,7 +97,7 @@ def test_every_figure_is_what_a_replay_gives(kept: Kept) -> None:
         ),
     ).result.policies
     ours = [
-        *((study.contender(each), number) for each in kept.variants for number in (0, 1)),
+        *((study.contender(variant), number) for variant in kept.variants for number in (0, 1)),
         *((study.contender(each), 0) for each in (*fixed, ORACLE, LLM_STOPS)),
     ]
     assert len(found) == len(ours)
@@ -115,7 +115,7 @@ def test_every_figure_is_what_a_replay_gives(kept: Kept) -> None:
 
 def test_who_takes_part(kept: Kept) -> None:
     study = kept.study
-    names = [each.name for each in study.contenders]
+    names = [contender.name for contender in study.contenders]
     fixed = [f"fixed-{number}" for number in range(1, ROUNDS + 1)]
     assert names == [*kept.variants, LLM_STOPS, *fixed, ORACLE]
     assert study.fitting == {"tune": 30}
@@ -136,20 +136,20 @@ def test_asking_the_model_is_paid_for(study: StopRAGStudy) -> None:
 def test_precision_and_recall_at_the_stop(study: StopRAGStudy) -> None:
     """The gold passage comes in round 2; another is never found."""
     recalls = [study.contender(f"fixed-{k}") for k in range(1, ROUNDS + 1)]
-    found = [(each.runs[0].precision, each.runs[0].recall) for each in recalls if each]
+    found = [(recall.runs[0].precision, recall.runs[0].recall) for recall in recalls if recall]
     assert found == [(0.0, 0.0), (1 / 2, 1 / 2), (pytest.approx(1 / 3), 1 / 2), (1 / 4, 1 / 2)]
     assert study.with_gold_passages == 24
 
 
 def test_bands_are_over_seeds(study: StopRAGStudy) -> None:
-    for each in study.contenders:
-        values = [run.f1 for run in each.runs]
-        shown = each.band("f1")
+    for contender in study.contenders:
+        values = [run.f1 for run in contender.runs]
+        shown = contender.band("f1")
         assert shown is not None
         assert (shown.low, shown.high) == (min(values), max(values))
         assert shown.mean == pytest.approx(np.mean(values))
-        assert each.point == pytest.approx(
-            (np.mean([run.mean_rounds for run in each.runs]), shown.mean)
+        assert contender.point == pytest.approx(
+            (np.mean([run.mean_rounds for run in contender.runs]), shown.mean)
         )
 
 
@@ -165,18 +165,18 @@ def test_how_networks_were_trained_is_told(study: StopRAGStudy) -> None:
 
 # --- differences -----------------------------------------------------------------------------
 def test_differences_average_seeds_before_they_are_resampled(study: StopRAGStudy) -> None:
-    f1 = {each.name: each.f1_of for each in study.contenders}
-    for each in study.contrasts:
-        difference = (f1[each.of] - f1[each.against])[:, None]
+    f1 = {contender.name: contender.f1_of for contender in study.contenders}
+    for contrast in study.contrasts:
+        difference = (f1[contrast.of] - f1[contrast.against])[:, None]
         draws = resampled_means(difference, resamples=50, seed=42)[:, 0]
         expected = percentile_interval(float(difference.mean()), draws)
-        assert each.interval.estimate == pytest.approx(expected.estimate)
-        assert (each.interval.low, each.interval.high) == pytest.approx(
+        assert contrast.interval.estimate == pytest.approx(expected.estimate)
+        assert (contrast.interval.low, contrast.interval.high) == pytest.approx(
             (expected.low, expected.high)
         )
-        middle = (each.low + each.high) / 2
-        assert middle == pytest.approx(each.interval.estimate)
-        assert each.high - each.low == pytest.approx(
+        middle = (contrast.low + contrast.high) / 2
+        assert middle == pytest.approx(contrast.interval.estimate)
+        assert contrast.high - contrast.low == pytest.approx(
             2 * study.critical * draws.std(ddof=1), abs=1e-9
         )
     signals = study.contender(SIGNALS)
@@ -186,11 +186,13 @@ def test_differences_average_seeds_before_they_are_resampled(study: StopRAGStudy
 
 def test_what_is_compared_with_what(kept: Kept) -> None:
     study = kept.study
-    pairs = [(each.of, each.against) for each in study.contrasts]
+    pairs = [(contrast.of, contrast.against) for contrast in study.contrasts]
     assert len(set(pairs)) == len(pairs)
     rivals = {study.full, study.best, LLM_STOPS}
-    expected = {(of, each) for of in (*kept.variants, LLM_STOPS) for each in rivals if of != each}
-    expected |= {(DEFAULT, each) for each in kept.variants if each != DEFAULT}
+    expected = {
+        (of, rival) for of in (*kept.variants, LLM_STOPS) for rival in rivals if of != rival
+    }
+    expected |= {(DEFAULT, variant) for variant in kept.variants if variant != DEFAULT}
     assert set(pairs) == expected
     assert study.contrast(DEFAULT, SIGNALS) is not None
     assert study.contrast(SIGNALS, DEFAULT) is None
@@ -243,7 +245,7 @@ def test_what_is_fitted_is_found_again(kept: Kept, monkeypatch: pytest.MonkeyPat
             assert one.to_json() == other.to_json()
         for fit, found in zip(before.fits, now.fits, strict=True):
             assert replace(found, loaded=False, state_seconds=fit.state_seconds) == fit
-    assert any(f"{count} of {count} trainings found in" in each for each in again.notes)
+    assert any(f"{count} of {count} trainings found in" in note for note in again.notes)
 
 
 # --- what is told ----------------------------------------------------------------------------
@@ -252,9 +254,9 @@ def test_small_samples_are_told(study: StopRAGStudy) -> None:
     assert "only 24 questions to score" in said
     assert "only 30 labelled questions to learn on" in said
     widths = [
-        each.interval.high - each.interval.low
-        for each in study.contrasts
-        if each.against == "fixed-4"
+        contrast.interval.high - contrast.interval.low
+        for contrast in study.contrasts
+        if contrast.against == "fixed-4"
     ]
     assert f"up to {100 * max(widths):.1f} points of F1 wide" in said
 
@@ -262,7 +264,7 @@ def test_small_samples_are_told(study: StopRAGStudy) -> None:
 def test_actions_that_could_not_be_read_are_counted(study: StopRAGStudy) -> None:
     assert study.unread is not None
     assert (study.unread.actions, study.unread.questions, study.unread.rounds) == (8, 8, 96)
-    assert any("8 actions of the model" in each for each in study.notes)
+    assert any("8 actions of the model" in note for note in study.notes)
 
 
 def test_without_llm_stop_and_gold_passages() -> None:
@@ -309,7 +311,7 @@ def test_a_learned_policy_that_decides_nothing_is_told() -> None:
     signals = found.contender(SIGNALS)
     assert signals is not None
     constant = [run for run in signals.runs if len(set(run.stops.tolist())) == 1]
-    told = [each for each in found.notes if "It decides nothing there" in each]
+    told = [note for note in found.notes if "It decides nothing there" in note]
     assert bool(constant) == bool(told)
     for run in constant:
         assert f"seed {run.seed} in round {run.stops[0]}" in told[0]
@@ -323,12 +325,12 @@ def test_a_split_that_validates_is_read() -> None:
     assert found.fitting == {"tune": 30, "validation": 12}
     (signals,) = found.of_kind("learned")
     assert [(fit.trajectories, fit.validated) for fit in signals.fits] == [(30, 12)] * 2
-    assert not any("no split validation" in each for each in found.notes)
+    assert not any("no split validation" in note for note in found.notes)
 
 
 def test_a_pooled_corpus_is_told() -> None:
     pooled = replace(study_traces(), origin=TraceSetOrigin(run={"corpus": "pooled"}))
-    assert any("come out too low" in each for each in stop_rag_study(pooled, ALONE).notes)
+    assert any("come out too low" in note for note in stop_rag_study(pooled, ALONE).notes)
 
 
 # --- forms -----------------------------------------------------------------------------------
@@ -408,12 +410,12 @@ def test_records_that_cannot_be_evaluated_are_refused() -> None:
         stop_rag_study(to_trace_set(records[:30]), ALONE)
     with pytest.raises(DataError, match="no question lies in split 'tune'"):
         stop_rag_study(to_trace_set(records[30:]), ALONE)
-    blank = [replace(each, gold=Gold()) for each in records[30:]]
+    blank = [replace(record, gold=Gold()) for record in records[30:]]
     with pytest.raises(UsageError, match="that was asked for has gold answers"):
         stop_rag_study(to_trace_set([*records[:30], *blank]), ALONE)
     bare = [
-        replace(each, rounds=tuple(replace(one, samples=None) for one in each.rounds))
-        for each in records
+        replace(record, rounds=tuple(replace(one, samples=None) for one in record.rounds))
+        for record in records
     ]
     with pytest.raises(UsageError, match="holds no column samples"):
         stop_rag_study(to_trace_set(bare), ALONE)

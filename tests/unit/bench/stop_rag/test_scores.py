@@ -15,11 +15,14 @@ def test_more_differences_at_once_need_wider_intervals() -> None:
     rng = np.random.default_rng(0)
     f1 = {name: rng.random(80) for name in "abcdef"}
     alone = contrasts(f1, [("a", "b")], resamples=400, seed=1)
-    many = contrasts(f1, [("a", each) for each in "bcdef"], resamples=400, seed=1)
+    many = contrasts(f1, [("a", against) for against in "bcdef"], resamples=400, seed=1)
     assert many.critical > alone.critical > 1.5
-    both = [(each.interval.low, each.interval.high) for each in (many.found[0], alone.found[0])]
+    both = [
+        (difference.interval.low, difference.interval.high)
+        for difference in (many.differences[0], alone.differences[0])
+    ]
     assert both[0] == pytest.approx(both[1])
-    assert many.found[0].low < alone.found[0].low
+    assert many.differences[0].low < alone.differences[0].low
 
 
 def answered(name: str, answers: list[str], split: str, gold: str = "Oslo") -> QuestionRecord:

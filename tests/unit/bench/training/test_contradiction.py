@@ -19,7 +19,7 @@ from suffice.bench.training.contradiction import (
     measure,
     train,
 )
-from suffice.bench.training.contradiction_pairs import Kind, Pair
+from suffice.bench.training.template_pairs import Kind, Pair
 from suffice.errors import UsageError
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs import contradiction_head
@@ -129,7 +129,7 @@ def test_measures_by_kind_and_family() -> None:
         pair(0.1, conflict=False, kind="unrelated", family="b"),
     ]
     found = measure(ByStep(), pairs, resamples=50)
-    values = {name: each.estimate for name, each in found.metrics.items()}
+    values = {name: metric.estimate for name, metric in found.metrics.items()}
     assert values == pytest.approx(
         {"accuracy": 0.6, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3, "auroc": 4 / 6}
     )

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiny_encoder import SPECIAL, make_network, save_tokenizer
 
 from suffice.bench.training import reranker as train_reranker
-from suffice.bench.training.reranker import RerankerSettings, main, train
-from suffice.bench.training.reranker_data import split_questions
-from suffice.bench.training.reranker_scores import compare_rankings
+from suffice.bench.training.rankings import compare_rankings
+from suffice.bench.training.reranker import RerankerSettings, main, split_questions, train
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
@@ -34,47 +34,30 @@ SHORT = RerankerSettings(steps=200, passages=4, batch_size=1, max_length=64, lea
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small encoder with random weights that knows the data set's words."""
-    import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
     folder = tmp_path_factory.mktemp("base")
-    found = {word for each in EXAMPLES for p in each.passages for word in passage_tokens(p)}
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(found)]
-    tokens = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
-    tokens.normalizer = normalizers.Lowercase()
-    tokens.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokens,
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(words),
+    known = {word for example in EXAMPLES for p in example.passages for word in passage_tokens(p)}
+    words = [*SPECIAL, *sorted(known - set(SPECIAL))]
+    save_tokenizer(folder, words)
+    network = make_network(
+        words,
         hidden_size=32,
         num_hidden_layers=2,
-        num_attention_heads=2,
         intermediate_size=64,
         max_position_embeddings=128,
     )
-    BertModel(config).save_pretrained(folder)
+    network.save_pretrained(folder)
     return folder
 
 
 def random_order_mrr() -> float:
     """Expected 1 / rank of the first gold paragraph in a random order, over the held-out questions."""
     rng = np.random.default_rng(0)
-    found = []
+    scores = []
     for example in SPLIT.held_out:
         gold = np.array([p.id in example.gold.passage_ids for p in example.passages])
         ranks = [1 + int(np.argmax(rng.permutation(gold))) for _ in range(500)]
-        found.append(float(np.mean(1 / np.array(ranks))))
-    return float(np.mean(found))
+        scores.append(float(np.mean(1 / np.array(ranks))))
+    return float(np.mean(scores))
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +74,11 @@ def test_two_hundred_steps_beat_a_random_order_and_an_untrained_head(
     assert len(losses) == 200
     assert np.mean(losses[-50:]) < 0.8 * np.mean(losses[:50])
     untrained = InteractionModel.start(base, max_length=64)
-    found = compare_rankings(
+    scores = compare_rankings(
         SPLIT.held_out,
         {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},
     )
-    mrr = {name: values["mrr"] for name, values in found.means.items()}
+    mrr = {name: values["mrr"] for name, values in scores.means.items()}
     assert mrr["trained"] > random_order_mrr() + 0.15
     assert mrr["trained"] > mrr["untrained"] + 0.05
 
@@ -129,7 +112,7 @@ def test_the_command_writes_a_reranker_that_pipelines_can_use(
     record = json.loads((out / "training.json").read_text())
     examples = load("generated", limit=12, seed=7)
     assert sorted(record["train_ids"] + record["held_out_ids"]) == sorted(
-        each.question.id for each in examples
+        example.question.id for example in examples
     )
     assert training_ids(out) == frozenset(record["train_ids"])
     assert record["settings"]["seed"] == 7
@@ -137,11 +120,11 @@ def test_the_command_writes_a_reranker_that_pipelines_can_use(
         p.name for p in (out / "encoder").iterdir()
     }
     reranker = CrossEncoderReranker.load(out)
-    pool = {p.id: p for each in examples for p in each.passages}
+    pool = {p.id: p for example in examples for p in example.passages}
     check_reranker(reranker, examples[0].question.text, examples[0].passages)
     first = HybridRetriever([BM25Index.build(pool.values())], candidates=8)
-    found = RerankedRetriever(first, reranker, candidates=8)
-    check_retriever(found, [examples[0].question.text], size=8)
+    scores = RerankedRetriever(first, reranker, candidates=8)
+    check_retriever(scores, [examples[0].question.text], size=8)
 
 
 def run_small(base: Path, out: Path, *, seed: int = 7) -> int:
@@ -280,9 +263,9 @@ def test_real_questions_gain_from_the_packaged_encoder(data_folder: Path) -> Non
     split = split_questions(examples, holdout=0.5, seed=2)
     model = train(split.train, None, RerankerSettings(steps=60))
     untrained = train(split.train, None, RerankerSettings(steps=1, learning_rate=1e-12))
-    found = compare_rankings(
+    scores = compare_rankings(
         split.held_out,
         {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},
     )
-    assert found.means["trained"]["recall@2"] > found.means["untrained"]["recall@2"] + 0.03
-    assert found.means["trained"]["mrr"] > 0.7
+    assert scores.means["trained"]["recall@2"] > scores.means["untrained"]["recall@2"] + 0.03
+    assert scores.means["trained"]["mrr"] > 0.7

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.errors import DataError
 from suffice.numbers.maps.isotonic import IsotonicMap, constant_map, fit_isotonic
@@ -26,7 +27,7 @@ def by_definition(x: list[float], y: list[float], value: float) -> float:
     return p1 / (1 - p0 + p1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(
         st.tuples(st.integers(-4, 8).map(float), st.sampled_from([0.0, 1.0, 0.5])),

@@ -15,10 +15,9 @@ from suffice.pipelines.answers.follow_up_prompts import (
     FOLLOW_UP,
     VERDICT,
     FollowUpPrompts,
-    Prompt,
     render_reading,
 )
-from suffice.pipelines.answers.prompts import PROMPTS, PromptName
+from suffice.pipelines.answers.prompts import PROMPTS, Prompt, PromptName
 from suffice.pipelines.loops.follow_up import parse_verdict
 from suffice.pipelines.loops.query_loop import SearchStep
 from suffice.protocols import Message

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice._version import VERSION
 from suffice.datasets.registry import load
@@ -304,7 +305,7 @@ def test_every_prefix_holds_its_shares(shares: dict[str, float], seed: int) -> N
             assert abs(taken[each] - share * number) <= 1.5, (number, each)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     weights=st.lists(st.integers(1, 9), min_size=1, max_size=4),
     count=st.integers(0, 80),

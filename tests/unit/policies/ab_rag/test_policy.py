@@ -366,7 +366,7 @@ class TestFile:
             ({"weights": {}}, "weights", "at least one"),
             ({"weights": {"nothing": 1.0}}, "weights", "unknown signal"),
             ({"weights": {"self_consistency": "1"}}, "weights.self_consistency", "number"),
-            ({"threshold": None}, "threshold", "number"),
+            ({"threshold": None}, "threshold", "is missing"),
             ({"threshold": math.inf}, "threshold", "finite"),
             ({"link": "cubic"}, "weights", "no link 'cubic'"),
             ({"reads_abstention": 1}, "reads_abstention", "bool"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices, PriceTier
@@ -242,7 +243,7 @@ def computable(rules: tuple[str, ...], traces: TraceSet) -> tuple[str, ...]:
     return tuple(kept)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records(), seed=st.integers(0, 2**32), complete=st.booleans())
 def test_every_score_and_cost_equals_the_slow_twin(
     records: list[QuestionRecord], seed: int, complete: bool

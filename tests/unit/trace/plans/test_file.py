@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.properties import examples
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.testing.plans import make_plan, plan_records
@@ -52,7 +53,7 @@ def two_runs() -> Rows:
 
 
 # --- there and back -------------------------------------------------------------------------------
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(records=plan_records())
 def test_runs_come_back_as_they_were(records: list[PlanRecord], tmp_path: Path) -> None:
     write_plans(reversed(records), tmp_path / "p.parquet", run={"m": 1})

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.properties import examples
 
 from suffice.errors import DataError
 from suffice.testing.traces import make_record, question_records, to_trace_set
@@ -74,7 +75,7 @@ def test_taking_questions_keeps_closed_book_rows_with_them() -> None:
     assert none_left.closed_book.num_rows == 0
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_columns_say_what_the_records_say(records: list[QuestionRecord]) -> None:
     traces = to_trace_set(records)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.testing.traces import make_record, question_records
@@ -43,7 +44,7 @@ def bits(value: Any) -> Any:
     return value
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=list(HealthCheck))
 @given(records=question_records(max_questions=4))
 def test_records_come_back_bit_for_bit(records: list[QuestionRecord], tmp_path: Path) -> None:
     write_traces(records, tmp_path / "t.parquet")
@@ -55,7 +56,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 ANY_FLOAT = st.floats(width=32)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(
     answer=TEXT,
     response=st.none() | TEXT,

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.bench.hidden_constraints.corpus.material import DIMENSIONS, Fact, Kind, Material, draw
+from suffice.bench.hidden_constraints.corpus.material import (
+    DIMENSIONS,
+    CorpusMaterial,
+    Fact,
+    Kind,
+    draw,
+)
 from suffice.bench.hidden_constraints.corpus.prose import fill, months, one_of, paragraph
 
 _ORDERS = (
@@ -42,16 +48,16 @@ class Surroundings:
             for name in DIMENSIONS
         }
 
-    def moved(self, material: Material, rng: np.random.Generator) -> Surroundings:
+    def moved(self, material: CorpusMaterial, rng: np.random.Generator) -> Surroundings:
         """The same with one fact replaced by another of its dimension."""
         name = DIMENSIONS[int(rng.integers(len(DIMENSIONS)))]
-        others = [each for each in material.facts[name] if each is not self.facts[name]]
+        others = [fact for fact in material.facts[name] if fact is not self.facts[name]]
         other = others[int(rng.integers(len(others)))]
         return Surroundings(facts={**self.facts, name: other}, alike=self.alike)
 
 
 def constraint_document(
-    material: Material, kind: Kind, where: Surroundings, token: str, rng: np.random.Generator
+    material: CorpusMaterial, kind: Kind, where: Surroundings, token: str, rng: np.random.Generator
 ) -> tuple[str, str]:
     """Title and text of a document that carries the token and says where it applies."""
     order = _ORDERS[int(rng.integers(len(_ORDERS)))]
@@ -64,7 +70,7 @@ def constraint_document(
 
 
 def near_document(
-    material: Material, kind: Kind, where: Surroundings, rng: np.random.Generator
+    material: CorpusMaterial, kind: Kind, where: Surroundings, rng: np.random.Generator
 ) -> tuple[str, str]:
     """Title and text of a document on the same kind of constraint that asks nothing of the task.
 
@@ -92,7 +98,7 @@ def _when(rng: np.random.Generator) -> dict[str, str]:
 
 
 def _document(
-    material: Material,
+    material: CorpusMaterial,
     kind: Kind,
     order: tuple[str, ...],
     values: Mapping[str, str],

@@ -15,8 +15,8 @@ from suffice.bench.hidden_constraints.corpus.constraints import (
 from suffice.bench.hidden_constraints.corpus.material import (
     DIMENSIONS,
     ROLES,
+    CorpusMaterial,
     Kind,
-    Material,
     Service,
     draw,
     load,
@@ -107,7 +107,7 @@ def _rng(settings: BenchmarkSettings, *stream: int) -> np.random.Generator:
 
 
 # --- tasks ----------------------------------------------------------------------------------------
-def _plans(settings: BenchmarkSettings, material: Material) -> list[_Plan]:
+def _plans(settings: BenchmarkSettings, material: CorpusMaterial) -> list[_Plan]:
     rng = _rng(settings, _TASKS)
     count = settings.tasks
     width = max(3, len(str(count - 1)))  # of one length: no token begins another
@@ -129,7 +129,7 @@ def _plans(settings: BenchmarkSettings, material: Material) -> list[_Plan]:
             depth=int(depths[number]),
             service=material.services[services[number]],
             kind=material.kinds[kinds[number]],
-            facts=tuple(int(each[number]) for each in places),
+            facts=tuple(int(place[number]) for place in places),
             thresholds=tuple(thresholds[number].tolist()),
         )
         for number in range(count)
@@ -140,22 +140,22 @@ def _dealt(choices: int, count: int, rng: np.random.Generator) -> list[int]:
     """``count`` of the choices, each as often as the others as far as that goes, in random order."""
     rounds = -(-count // choices)
     dealt = np.concatenate([rng.permutation(choices) for _ in range(rounds)])[:count]
-    return [int(each) for each in dealt]
+    return [int(share) for share in dealt]
 
 
 def _depths(shares: dict[int, int], count: int) -> list[int]:
     """``count`` depths in the proportions of ``shares``, by largest remainder."""
     total = sum(shares.values())
     exact = {depth: count * share / total for depth, share in shares.items()}
-    whole = {depth: int(each) for depth, each in exact.items()}
+    whole = {depth: int(share) for depth, share in exact.items()}
     by_remainder = sorted(exact, key=lambda depth: (whole[depth] - exact[depth], -depth))
     for depth in by_remainder[: count - sum(whole.values())]:
         whole[depth] += 1
-    return [depth for depth, each in whole.items() for _ in range(each)]
+    return [depth for depth, count in whole.items() for _ in range(count)]
 
 
 def _task(
-    settings: BenchmarkSettings, plan: _Plan, material: Material, document_ids: Sequence[str]
+    settings: BenchmarkSettings, plan: _Plan, material: CorpusMaterial, document_ids: Sequence[str]
 ) -> PlanningTask:
     rng = _rng(settings, _TASKS, plan.number)
     service, frames = plan.service, material.frames["context"]
@@ -198,13 +198,13 @@ def _roles(depth: int, rng: np.random.Generator) -> list[str]:
 
 def _depends(kind: Kind, roles: Sequence[str]) -> tuple[int, ...]:
     """The steps that the kind bears on, at most two and never all; the first step if there is none."""
-    found = [roles.index(role) + 1 for role in kind.roles if role in roles]
-    return tuple(sorted(found[: min(2, len(roles) - 1)])) or (1,)
+    steps = [roles.index(role) + 1 for role in kind.roles if role in roles]
+    return tuple(sorted(steps[: min(2, len(roles) - 1)])) or (1,)
 
 
 # --- documents ------------------------------------------------------------------------------------
 def _texts(
-    settings: BenchmarkSettings, material: Material, plans: Sequence[_Plan]
+    settings: BenchmarkSettings, material: CorpusMaterial, plans: Sequence[_Plan]
 ) -> tuple[list[tuple[str, str]], list[list[int]]]:
     """Titles and texts of the corpus, no text twice; and the rows that carry each task's token."""
     texts: list[tuple[str, str]] = []
@@ -222,7 +222,7 @@ def _texts(
 
 
 def _task_documents(
-    settings: BenchmarkSettings, material: Material, plan: _Plan, seen: set[str]
+    settings: BenchmarkSettings, material: CorpusMaterial, plan: _Plan, seen: set[str]
 ) -> Iterator[tuple[bool, tuple[str, str]]]:
     """A task's documents, each with whether it carries the token; their texts join ``seen``."""
     rng = _rng(settings, _DOCUMENTS, plan.number)

@@ -68,7 +68,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
+class CorpusMaterial:
     """All that is written; ``facts`` by dimension, ``frames`` by table and entry."""
 
     services: tuple[Service, ...]
@@ -86,20 +86,22 @@ def draw(text: str, rng: np.random.Generator) -> str:
     return _drawn(_PER_DOCUMENT, text, rng)
 
 
-def load(rng: np.random.Generator) -> Material:
+def load(rng: np.random.Generator) -> CorpusMaterial:
     """The material of one corpus: every ``{a|b}`` settled by one draw, every ``[a|b]`` left open."""
     tables = {name: _settled(_read(name), rng) for name in ("services", "kinds", "facts", "frames")}
-    return Material(
-        services=tuple(_service(each) for each in tables["services"]["service"]),
-        kinds=tuple(Kind(**each) for each in tables["kinds"]["kind"]),
-        facts={name: tuple(Fact(**each) for each in tables["facts"][name]) for name in DIMENSIONS},
+    return CorpusMaterial(
+        services=tuple(_service(entry) for entry in tables["services"]["service"]),
+        kinds=tuple(Kind(**entry) for entry in tables["kinds"]["kind"]),
+        facts={
+            name: tuple(Fact(**entry) for entry in tables["facts"][name]) for name in DIMENSIONS
+        },
         frames=tables["frames"],
     )
 
 
 def _drawn(pattern: re.Pattern[str], text: str, rng: np.random.Generator) -> str:
-    def pick(found: re.Match[str]) -> str:
-        options = found[1].split("|")
+    def pick(choice: re.Match[str]) -> str:
+        options = choice[1].split("|")
         return options[int(rng.random() * len(options))]
 
     return pattern.sub(pick, text)
@@ -115,11 +117,11 @@ def _settled(value: Any, rng: np.random.Generator) -> Any:
     if isinstance(value, str):
         return _drawn(_PER_CORPUS, value, rng)
     if isinstance(value, dict):
-        return {key: _settled(each, rng) for key, each in value.items()}
-    return tuple(_settled(each, rng) for each in value)
+        return {key: _settled(part, rng) for key, part in value.items()}
+    return tuple(_settled(part, rng) for part in value)
 
 
 def _service(table: Mapping[str, Any]) -> Service:
     topics: Sequence[Mapping[str, str]] = table["topic"]
     rest = {key: value for key, value in table.items() if key != "topic"}
-    return Service(**rest, topics=tuple(Topic(**each) for each in topics))
+    return Service(**rest, topics=tuple(Topic(**topic) for topic in topics))

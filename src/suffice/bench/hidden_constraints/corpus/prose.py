@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from suffice.bench.hidden_constraints.corpus.material import Material, Service, Topic, draw
+from suffice.bench.hidden_constraints.corpus.material import CorpusMaterial, Service, Topic, draw
 from suffice.errors import InternalError
 
 GENRES = ("overview", "procedure", "limits", "trouble", "release", "reference")
@@ -46,27 +46,27 @@ def fill(text: str, values: Mapping[str, str], rng: np.random.Generator) -> str:
     A slot's article follows what fills it: ``a #unit`` becomes ``an index``.
     """
 
-    def value(found: re.Match[str]) -> str:
-        article, filled = found[1], values[found[2]]
+    def value(match: re.Match[str]) -> str:
+        article, filled = match[1], values[match[2]]
         if article is None:
             return filled
         return f"{article}{'n' if filled[0].lower() in 'aeio' else ''} {filled}"
 
     filled = _SLOT.sub(value, draw(text, rng))
-    return _START.sub(lambda found: found[1] + found[2].upper(), filled)
+    return _START.sub(lambda match: match[1] + match[2].upper(), filled)
 
 
 def paragraph(sentences: Sequence[str], spare: Sequence[str], rng: np.random.Generator) -> str:
     """The sentences joined, with spare ones behind them up to a drawn number of words."""
-    kept = [each for each in sentences if each]
+    kept = [sentence for sentence in sentences if sentence]
     wanted = int(rng.integers(*_WANTED))
-    count = sum(len(each.split()) for each in kept)
-    for each in spare:
+    count = sum(len(sentence.split()) for sentence in kept)
+    for sentence in spare:
         if count >= wanted:
             break
-        words = len(each.split())
-        if each and each not in kept and count + words <= MOST_WORDS:
-            kept.append(each)
+        words = len(sentence.split())
+        if sentence and sentence not in kept and count + words <= MOST_WORDS:
+            kept.append(sentence)
             count += words
     return " ".join(kept)
 
@@ -74,7 +74,9 @@ def paragraph(sentences: Sequence[str], spare: Sequence[str], rng: np.random.Gen
 class _Writer:
     """Draws documents about one service."""
 
-    def __init__(self, material: Material, service: Service, rng: np.random.Generator) -> None:
+    def __init__(
+        self, material: CorpusMaterial, service: Service, rng: np.random.Generator
+    ) -> None:
         self._frames = material.frames
         self._service = service
         self._rng = rng
@@ -91,7 +93,7 @@ class _Writer:
         own = said[one_of(("fail", "how"), rng)]
         other = self._frame("limits", "other", values)
         spare = [closing, own, other, last] if rng.random() < 0.4 else [own, other, closing, last]
-        if any(own in each for each in body) or genre == "procedure":
+        if any(own in sentence for sentence in body) or genre == "procedure":
             spare.remove(own)
         if genre in ("limits", "overview"):  # they have looked at the other topic already
             spare[spare.index(other)] = third
@@ -158,7 +160,7 @@ def _numbered(how: str, then: str) -> list[str]:
 
 
 def service_documents(
-    material: Material, count: int, rng: np.random.Generator
+    material: CorpusMaterial, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, str]]:
     """Titles and texts about all services by turns, ``count`` of them, no text twice.
 

@@ -188,7 +188,8 @@ class Benchmark:
         target.mkdir(parents=True, exist_ok=True)
         tasks = (asdict(task) for task in self.tasks)
         documents = (
-            {"id": each.id, "title": each.title, "text": each.text} for each in self.documents
+            {"id": document.id, "title": document.title, "text": document.text}
+            for document in self.documents
         )
         for name, rows in (("tasks", tasks), ("documents", documents)):
             lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -55,8 +55,8 @@ def test_everything_is_unique(benchmark_of: Benchmark) -> None:
         [task.id for task in tasks],
         [task.constraint.token for task in tasks],
         [(task.goal, task.context) for task in tasks],
-        [each.id for each in documents],
-        [each.text for each in documents],
+        [document.id for document in documents],
+        [document.text for document in documents],
     ):
         assert len(set(values)) == len(values)
     assert len({task.constraint.requirement for task in tasks}) >= 25
@@ -67,28 +67,32 @@ def test_a_token_is_verbatim_in_its_documents_and_nowhere_else(benchmark_of: Ben
         token = task.constraint.token
         assert re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+_\d{3}", token)
         assert token.endswith(task.id.removeprefix("task"))
-        found = {each.id for each in benchmark_of.documents if token in f"{each.title} {each.text}"}
-        assert found == set(task.document_ids)
-        assert 1 <= len(task.document_ids) == len(found) <= 3
+        carriers = {
+            document.id
+            for document in benchmark_of.documents
+            if token in f"{document.title} {document.text}"
+        }
+        assert carriers == set(task.document_ids)
+        assert 1 <= len(task.document_ids) == len(carriers) <= 3
         others = [task.query, task.constraint.requirement, *task.outline]
         assert not any(token in text for text in others)
 
 
 def test_documents_read_as_documents(benchmark_of: Benchmark) -> None:
-    for each in benchmark_of.documents:
-        text = each.text or ""
+    for document in benchmark_of.documents:
+        text = document.text or ""
         assert FEWEST_WORDS <= len(text.split()) <= MOST_WORDS, text
-        assert each.title[0].isupper()
+        assert document.title[0].isupper()
         assert text[0].isupper() or text[0] in "1`"
         assert text[-1] in ".`?"
-        assert not re.search(r"[#{}\[\]|]|\ban? an? |\ba [aeio]|  |\.\.|\. ,", each.title + text), (
-            text
-        )
-    assert len({each.title for each in benchmark_of.documents}) > 400
+        assert not re.search(
+            r"[#{}\[\]|]|\ban? an? |\ba [aeio]|  |\.\.|\. ,", document.title + text
+        ), text
+    assert len({document.title for document in benchmark_of.documents}) > 400
 
 
 def test_a_constraint_document_does_not_repeat_the_goal(benchmark_of: Benchmark) -> None:
-    by_id = {each.id: each for each in benchmark_of.documents}
+    by_id = {document.id: document for document in benchmark_of.documents}
     for task in benchmark_of.tasks:
         goal = task.goal.lower().rstrip(".").split()
         phrases = {" ".join(goal[start : start + 3]) for start in range(len(goal) - 2)}
@@ -102,10 +106,10 @@ def test_order_and_ids_do_not_tell_which_documents_carry_a_token() -> None:
     for seed in range(8):
         benchmark = generate(BenchmarkSettings(seed=seed, tasks=20, hard_small=8, documents=120))
         carry = {name for task in benchmark.tasks for name in task.document_ids}
-        assert [each.id for each in benchmark.documents] == sorted(
-            each.id for each in benchmark.documents
+        assert [document.id for document in benchmark.documents] == sorted(
+            document.id for document in benchmark.documents
         )
-        places += [row for row, each in enumerate(benchmark.documents) if each.id in carry]
+        places += [row for row, document in enumerate(benchmark.documents) if document.id in carry]
     # uniform over 120 places: standard deviation 34.6, some 300 documents
     assert np.mean(places) == pytest.approx(59.5, abs=4 * 34.6 / len(places) ** 0.5)
 
@@ -113,8 +117,8 @@ def test_order_and_ids_do_not_tell_which_documents_carry_a_token() -> None:
 def test_no_sentence_is_everywhere(benchmark_of: Benchmark) -> None:
     sentences = Counter(
         sentence
-        for each in benchmark_of.documents
-        for sentence in set(re.split(r"(?<=[.?!]) +(?=[A-Z])", each.text or ""))
+        for document in benchmark_of.documents
+        for sentence in set(re.split(r"(?<=[.?!]) +(?=[A-Z])", document.text or ""))
     )
     assert sentences.most_common(1)[0][1] <= 25
     assert len(sentences) >= 1400
@@ -165,11 +169,11 @@ def recall_at_10(benchmark: Benchmark) -> float:
     from suffice.retrieval.lexical.tfidf import TfidfIndex
 
     index = TfidfIndex.build(benchmark.documents)
-    found = [
+    hits = [
         bool({each.id for each in index.retrieve(task.query, 10)} & set(task.document_ids))
         for task in benchmark.tasks
     ]
-    return float(np.mean(found))
+    return float(np.mean(hits))
 
 
 def test_recall_falls_from_one_to_nothing_as_the_gap_opens() -> None:
@@ -190,13 +194,13 @@ def test_at_the_default_gap_tfidf_finds_few() -> None:
 def test_other_sizes_keep_the_shape() -> None:
     settings = BenchmarkSettings(seed=9, tasks=1100, documents=6600, hard_small=440)
     benchmark = generate(settings)
-    assert len({each.text for each in benchmark.documents}) == 6600
+    assert len({document.text for document in benchmark.documents}) == 6600
     tokens = [task.constraint.token for task in benchmark.tasks]
     assert all(token.rsplit("_", 1)[1] == f"{row:04d}" for row, token in enumerate(tokens))
     depths = np.array([task.depth for task in benchmark.tasks])
     small = np.array([task.small for task in benchmark.tasks])
     assert depths.mean() == pytest.approx(4.52, abs=0.01)
     assert depths[small].mean() == pytest.approx(3.7, abs=0.01)
-    text = "\n".join(f"{each.title} {each.text}" for each in benchmark.documents)
+    text = "\n".join(f"{document.title} {document.text}" for document in benchmark.documents)
     carried = Counter(re.findall(r"[a-z0-9]+(?:_[a-z0-9]+)+_\d{4}", text))
     assert carried == {task.constraint.token: len(task.document_ids) for task in benchmark.tasks}

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from suffice.bench.hidden_constraints.corpus.generate import generate
-from suffice.bench.hidden_constraints.corpus.leakage import (
+from tests.leakage import (
     leaking_stems,
     stem,
     token_ranks,
     token_words,
 )
+
+from suffice.bench.hidden_constraints.corpus.generate import generate
 from suffice.bench.hidden_constraints.corpus.tasks import BenchmarkSettings, PlanningTask
 from suffice.testing.encoders import HashingEncoder
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from tests.leakage import stem
 
 from suffice.bench.hidden_constraints.checker import satisfies
-from suffice.bench.hidden_constraints.corpus.leakage import stem
 from suffice.bench.hidden_constraints.corpus.material import (
     DIMENSIONS,
     ROLES,
+    CorpusMaterial,
     Kind,
-    Material,
     draw,
     load,
 )
@@ -25,7 +25,7 @@ FUNCTION_WORDS = frozenset(
 )
 
 
-def material(seed: int = 0) -> Material:
+def material(seed: int = 0) -> CorpusMaterial:
     return load(np.random.default_rng(seed))
 
 
@@ -35,7 +35,7 @@ def constraint(kind: Kind) -> Constraint:
     )
 
 
-def observable(written: Material) -> Iterator[str]:
+def observable(written: CorpusMaterial) -> Iterator[str]:
     for service in written.services:
         yield from service.goals
         yield from service.purposes
@@ -104,7 +104,7 @@ def test_no_outline_meets_a_requirement() -> None:
 def test_a_corpus_settles_a_figure_once() -> None:
     assert material(3) == material(3)
     assert material(3) != material(4)
-    bounds = [topic.bound for each in material(3).services for topic in each.topics]
+    bounds = [topic.bound for service in material(3).services for topic in service.topics]
     assert not [bound for bound in bounds if "{" in bound]
 
 

@@ -91,5 +91,5 @@ def test_written_files_hold_everything(tmp_path: Path) -> None:
         task.constraint.token for task in benchmark.tasks
     ]
     assert [(row["id"], row["title"], row["text"]) for row in rows["documents"]] == [
-        (each.id, each.title, each.text) for each in benchmark.documents
+        (document.id, document.title, document.text) for document in benchmark.documents
     ]

@@ -54,7 +54,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class TemplateFamily:
     """Templates around one decision about an object.
 
     Parameters
@@ -104,7 +104,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Templates:
-    families: tuple[Family, ...]
+    families: tuple[TemplateFamily, ...]
     poles: tuple[tuple[str, bool], ...]
     openings: Mapping[Side, tuple[str, ...]]
     endings: Mapping[Side, tuple[str, ...]]
@@ -147,9 +147,9 @@ def _read(text: str) -> _Templates:
     )
 
 
-def _family(draft: _Draft, side: Side, objects: tuple[str, ...]) -> Family:
+def _family(draft: _Draft, side: Side, objects: tuple[str, ...]) -> TemplateFamily:
     says, against, aspects, values = (tuple(draft.lines[mark]) for mark in "+-~=")
-    return Family(
+    return TemplateFamily(
         name=draft.name,
         group=draft.group,
         side=side,
@@ -162,7 +162,7 @@ def _family(draft: _Draft, side: Side, objects: tuple[str, ...]) -> Family:
 
 
 _TEMPLATES = _read((resources.files("suffice.bench.training") / _FILE).read_text(encoding="utf-8"))
-FAMILIES: tuple[Family, ...] = _TEMPLATES.families
+FAMILIES: tuple[TemplateFamily, ...] = _TEMPLATES.families
 """All families, in the order of the file."""
 
 
@@ -182,7 +182,7 @@ def pole_phrases() -> tuple[tuple[str, bool], ...]:
         }
         for side in get_args(Side)
     )
-    return tuple(each for each in _TEMPLATES.poles if not (unseen - seen) & set(stems(each[0])))
+    return tuple(pole for pole in _TEMPLATES.poles if not (unseen - seen) & set(stems(pole[0])))
 
 
 def make_pairs(side: Side, *, per_family: int = 60, seed: int = 42) -> tuple[Pair, ...]:
@@ -211,22 +211,25 @@ def make_pairs(side: Side, *, per_family: int = 60, seed: int = 42) -> tuple[Pai
     if per_family < 1:
         raise UsageError(f"per_family must be at least 1, found {per_family}")
     own = [family for family in FAMILIES if family.side == side]
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for place, family in enumerate(FAMILIES):
         if family.side == side:
             draw = _Draw(family, own, np.random.default_rng([seed, place]))
-            found.extend(draw.pairs(per_family))
-    return tuple(found)
+            pairs.extend(draw.pairs(per_family))
+    return tuple(pairs)
 
 
 class _Draw:
     """Draws pairs of one family."""
 
     def __init__(
-        self, family: Family, all_of_side: Sequence[Family], generator: np.random.Generator
+        self,
+        family: TemplateFamily,
+        all_of_side: Sequence[TemplateFamily],
+        generator: np.random.Generator,
     ) -> None:
         self._family = family
-        self._others = [each for each in all_of_side if each.group != family.group]
+        self._others = [other for other in all_of_side if other.group != family.group]
         self._generator = generator
         self._make: Mapping[Kind, Callable[[], tuple[str, str]]] = {
             "opposite": self._opposite,
@@ -239,16 +242,16 @@ class _Draw:
         }
 
     def pairs(self, wanted: int) -> list[Pair]:
-        found: dict[frozenset[str], Pair] = {}
+        drawn: dict[frozenset[str], Pair] = {}
         for _ in range(20 * wanted):
-            if len(found) == wanted:
+            if len(drawn) == wanted:
                 break
             kind = KINDS[self._generator.choice(len(KINDS), p=[_SHARES[kind] for kind in KINDS])]
             if kind == "double-negation" and not _commands(self._family.against):
                 kind = "paraphrase"
             texts = self._make[kind]()
             step, candidate = (self._dressed(texts[i]) for i in self._generator.permutation(2))
-            found.setdefault(
+            drawn.setdefault(
                 frozenset(texts),
                 Pair(
                     step=step,
@@ -258,7 +261,7 @@ class _Draw:
                     family=self._family.name,
                 ),
             )
-        return list(found.values())
+        return list(drawn.values())
 
     # --- the kinds, each two texts ---------------------------------------------------------------
     def _opposite(self) -> tuple[str, str]:
@@ -315,10 +318,10 @@ class _Draw:
     # --- parts -----------------------------------------------------------------------------------
     def _decision(self) -> tuple[str, ...]:
         """The phrasings of one side of the decision."""
-        sides = [each for each in (self._family.says, self._family.against) if each]
+        sides = [phrasings for phrasings in (self._family.says, self._family.against) if phrasings]
         return sides[self._generator.integers(len(sides))]
 
-    def _stated(self, family: Family, thing: str) -> str:
+    def _stated(self, family: TemplateFamily, thing: str) -> str:
         value = self._one(family.values) if family.values else ""
         return _filled(self._one(family.says + family.against), thing, value)
 
@@ -339,7 +342,7 @@ class _Draw:
 
 
 def _commands(templates: Sequence[str]) -> tuple[str, ...]:
-    return tuple(each for each in templates if each.split()[0] not in _NO_COMMAND)
+    return tuple(template for template in templates if template.split()[0] not in _NO_COMMAND)
 
 
 def _filled(template: str, thing: str, value: str = "", *, capital: bool = True) -> str:

@@ -156,7 +156,7 @@ class PairedDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class GateVariant:
     """A gate with other numbers, in one seed; ``taus`` are (tau_low, tau_high) of one of the sweep."""
 
     experiment: str
@@ -214,7 +214,7 @@ class HiddenConstraintsStudy(Tabular):
     recalls: tuple[Recall, ...]
     contrasts: tuple[PairedDifference, ...]
     critical: float
-    variants: tuple[Variant, ...]
+    variants: tuple[GateVariant, ...]
     steps: tuple[StepTrace, ...]
     agreement: Agreement | None
     notes: tuple[str, ...]
@@ -231,18 +231,18 @@ class HiddenConstraintsStudy(Tabular):
 
         A retriever none of whose runs was judged is left out.
         """
-        found = []
-        for each in self.recalls:
+        rows = []
+        for recall in self.recalls:
             judged = {
                 cell.agent: success
                 for cell in self.cells
-                if cell.retriever == each.retriever
+                if cell.retriever == recall.retriever
                 and (success := cell.mean("semantic")) is not None
             }
             if judged:
                 best = max(judged, key=lambda agent: judged[agent])
-                found.append((each.retriever, each.recall[10], judged[best], best))
-        return tuple(found)
+                rows.append((recall.retriever, recall.recall[10], judged[best], best))
+        return tuple(rows)
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON: the contract's fields first."""
@@ -294,8 +294,10 @@ def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[st
         yield "nothing was run anew: all runs were recorded before"
     yield from _of_the_model(study)
     for asked in study.recalls:
-        found = [cell.mean("covered") for cell in study.cells if cell.retriever == asked.retriever]
-        if found and not any(found):
+        covered = [
+            cell.mean("covered") for cell in study.cells if cell.retriever == asked.retriever
+        ]
+        if covered and not any(covered):
             yield (
                 f"with {asked.retriever} no run retrieved a document that carries its constraint: semantic "
                 "success is what a plan gets right unread"

@@ -361,10 +361,10 @@ class StudyNotes:
         return said
 
     def _few(self) -> list[str]:
-        few = [each for each in self._asked if min(self.sizes[:2]) < smallest_sample(each)]
+        few = [level for level in self._asked if min(self.sizes[:2]) < smallest_sample(level)]
         if not few:
             return []
-        needed = ", ".join(f"{smallest_sample(each)} for {float(each):g}" for each in few)
+        needed = ", ".join(f"{smallest_sample(level)} for {float(level):g}" for level in few)
         return [
             f"too few questions ({self.sizes[0]} to optimise, {self.sizes[1]} to calibrate on) for "
             f"alpha = {_levels(few)}: each part needs at least {needed}"
@@ -374,8 +374,8 @@ class StudyNotes:
         if not self._never:
             return []
         shares = ", ".join(
-            f"{self._never[each]} of {self._asked[each]} at alpha {float(each):g}"
-            for each in sorted(self._never)
+            f"{self._never[level]} of {self._asked[level]} at alpha {float(level):g}"
+            for level in sorted(self._never)
         )
         return [
             f"fits without any early stop, presets, objectives and divisions together: {shares}. Either too "
@@ -384,4 +384,4 @@ class StudyNotes:
 
 
 def _levels(levels: list[Fraction]) -> str:
-    return ", ".join(f"{float(each):g}" for each in levels)
+    return ", ".join(f"{float(level):g}" for level in levels)

@@ -329,7 +329,10 @@ class StopRAGStudy(Tabular):
     def contrast(self, of: str, against: str) -> F1Difference | None:
         """The contrast of these two."""
         wanted = (of, against)
-        return next((each for each in self.contrasts if (each.of, each.against) == wanted), None)
+        return next(
+            (contrast for contrast in self.contrasts if (contrast.of, contrast.against) == wanted),
+            None,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""

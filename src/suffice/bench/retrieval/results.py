@@ -1,14 +1,15 @@
-"""What the retrieval study found."""
+"""What the retrieval study found, as data and as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.table import Table
+from suffice.results.formats import count
+from suffice.results.table import Column, Kind, Table, notes_table
 from suffice.results.tabular import Tabular
 from suffice.retrieval.retrievers import RetrieverName
 
@@ -55,11 +56,35 @@ class RetrievalStudy(Tabular):
     notes: tuple[str, ...] = ()
 
     def tables(self) -> Sequence[Table]:
-        """Recall with its intervals, and the differences to BM25."""
-        from suffice.bench.retrieval.show import tables_of
-
-        return tables_of(self)
+        """Recall with its intervals, the differences to BM25, and notes."""
+        recalls = Table(
+            name="recall",
+            title=f"{count(self.questions)} questions with {count(self.gold_passages)} gold passages over "
+            f"{count(self.passages)} pooled passages; the share of gold titles among the first k, in "
+            "percent.",
+            columns=[Column(name="retriever"), *_depths("recall@", "percent")],
+            rows=[
+                (result.retriever, *(result.recall[k] for k in DEPTHS)) for result in self.results
+            ],
+        )
+        differences = Table(
+            name="differences",
+            title="Differences to BM25 in points, paired by question.",
+            columns=[Column(name="retriever"), *_depths("@", "points")],
+            rows=[
+                (result.retriever, *(result.against_bm25[k] for k in DEPTHS))
+                for result in self.results
+                if result.against_bm25 is not None
+            ],
+        )
+        tables = tuple(table for table in (recalls, differences) if table.rows)
+        return (*tables, *notes_table(f"{note}." for note in self.notes))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
         return fields_as_json(self)
+
+
+def _depths(head: str, kind: Kind) -> Iterator[Column]:
+    for k in DEPTHS:
+        yield Column(name=f"recall@{k}", head=f"{head}{k} [95%]", kind=kind, interval=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from suffice.bench.training.reranker_scores import METRICS, compare_rankings, ranking_scores
+from suffice.bench.training.rankings import METRICS, compare_rankings, ranking_scores
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
@@ -22,7 +22,9 @@ class Knowing:
         self.sign = sign
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return best_reranked(passages, [self.sign * (each.id in GOLD[query]) for each in passages])
+        return best_reranked(
+            passages, [self.sign * (passage.id in GOLD[query]) for passage in passages]
+        )
 
 
 class Keeping:
@@ -44,13 +46,13 @@ def test_scores_by_hand() -> None:
 
 def test_gains_are_paired_differences_to_bm25() -> None:
     seen: list[tuple[int, int]] = []
-    found = compare_rankings(
+    comparison = compare_rankings(
         EXAMPLES,
         {"best": Knowing(1), "worst": Knowing(-1), "same": Keeping()},
         on_progress=lambda *now: seen.append(now),
     )
     assert seen == [(n, 30) for n in range(1, 31)]
-    assert found.n_questions == 30
+    assert comparison.n_questions == 30
     rows = [
         ranking_scores(
             [p.id for p in BM25Index.build(e.passages, OKAPI).retrieve(e.question.text, 99)],
@@ -59,16 +61,16 @@ def test_gains_are_paired_differences_to_bm25() -> None:
         for e in EXAMPLES
     ]
     wanted = dict(zip(METRICS, np.mean(rows, axis=0), strict=True))
-    assert found.means["bm25"] == pytest.approx(wanted)
-    assert found.means["best"]["mrr"] == 1
-    assert found.means["best"]["recall@5"] == 1
-    assert found.means["worst"]["mrr"] < 0.2
+    assert comparison.means["bm25"] == pytest.approx(wanted)
+    assert comparison.means["best"]["mrr"] == 1
+    assert comparison.means["best"]["recall@5"] == 1
+    assert comparison.means["worst"]["mrr"] < 0.2
     for metric in METRICS:
-        best, worst = found.gains["best"][metric], found.gains["worst"][metric]
+        best, worst = comparison.gains["best"][metric], comparison.gains["worst"][metric]
         assert best.estimate == pytest.approx(1 - wanted[metric]) or metric == "recall@2"
         assert best.low <= best.estimate <= best.high
         assert worst.high < 0 < best.high
-        same = found.gains["same"][metric]
+        same = comparison.gains["same"][metric]
         assert (same.estimate, same.low, same.high) == (0, 0, 0)
 
 

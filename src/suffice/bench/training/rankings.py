@@ -99,5 +99,5 @@ def compare_rankings(
 def _row(example: Example, rerankers: Mapping[str, Reranker]) -> list[tuple[float, float, float]]:
     query, gold = example.question.text, example.gold.passage_ids
     first = BM25Index.build(example.passages, OKAPI).retrieve(query, len(example.passages))
-    orders = [first, *(each.rerank(query, first) for each in rerankers.values())]
+    orders = [first, *(reranker.rerank(query, first) for reranker in rerankers.values())]
     return [ranking_scores([passage.id for passage in order], gold) for order in orders]

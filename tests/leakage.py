@@ -99,8 +99,8 @@ def _trigram_cosines(left: Sequence[str], right: Sequence[str]) -> NDArray[np.fl
         parts = [padded[start : start + 3] for start in range(len(padded) - 2)]
         counts.append([columns.setdefault(part, len(columns)) for part in parts])
     matrix = np.zeros((len(counts), len(columns)))
-    for row, found in enumerate(counts):
-        np.add.at(matrix[row], found, 1.0)
+    for row, parts_of_text in enumerate(counts):
+        np.add.at(matrix[row], parts_of_text, 1.0)
     matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
     cosines: NDArray[np.float64] = matrix[: len(left)] @ matrix[len(left) :].T
     return cosines

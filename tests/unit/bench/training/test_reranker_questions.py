@@ -6,7 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from suffice.bench.training.reranker_data import split_questions, training_batches
+from suffice.bench.training.reranker import split_questions, training_batches
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import DataError, UsageError
@@ -26,7 +26,7 @@ MANY = [example(f"q{n}", "abcdef", "ab"[: 1 + n % 2]) for n in range(20)]
 
 
 def ids(examples: tuple[Example, ...]) -> set[str]:
-    return {each.question.id for each in examples}
+    return {example.question.id for example in examples}
 
 
 def test_the_split_keeps_questions_apart_by_seed() -> None:
@@ -64,13 +64,13 @@ def test_batches_hold_every_gold_paragraph_and_drawn_others() -> None:
     )
     first_epoch = [group for batch in islice(batches, 5) for group in batch]
     assert Counter(group.question for group in first_epoch) == {
-        each.question.text: 1 for each in MANY
+        example.question.text: 1 for example in MANY
     }
     second_epoch = [group for batch in islice(batches, 5) for group in batch]
     by_question = {group.question: group for group in second_epoch}
     drawn = set()
     for group in first_epoch:
-        (source,) = [each for each in MANY if each.question.text == group.question]
+        (source,) = [example for example in MANY if example.question.text == group.question]
         gold = {passage_text(p) for p in source.passages if p.id in source.gold.passage_ids}
         assert len(set(group.texts)) == len(group.texts) == len(group.gold) == 4
         assert {t for t, right in zip(group.texts, group.gold, strict=True) if right} == gold

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from suffice.bench.training.contradiction_pairs import FAMILIES, KINDS, make_pairs, pole_phrases
+from suffice.bench.training.template_pairs import FAMILIES, KINDS, make_pairs, pole_phrases
 from suffice.errors import UsageError
 from suffice.retrieval.pairs.contradiction_features import stems
 
@@ -15,24 +15,26 @@ TRAIN, TEST = make_pairs("train", per_family=60), make_pairs("test", per_family=
 
 def test_there_are_enough_families_and_pairs() -> None:
     assert len(FAMILIES) >= 40
-    assert len({each.name for each in FAMILIES}) == len(FAMILIES)
-    assert Counter(each.side for each in FAMILIES) == {"train": 46, "test": 13}
-    assert {each.group for each in FAMILIES if each.side == "test"} == {
-        each.group for each in FAMILIES
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
+    assert Counter(family.side for family in FAMILIES) == {"train": 46, "test": 13}
+    assert {family.group for family in FAMILIES if family.side == "test"} == {
+        family.group for family in FAMILIES
     }
     assert len(TRAIN) == 46 * 60
     assert len(TEST) == 13 * 60
-    assert len({(each.step, each.candidate) for each in TRAIN + TEST}) == len(TRAIN + TEST)
+    assert len({(pair.step, pair.candidate) for pair in TRAIN + TEST}) == len(TRAIN + TEST)
 
 
 def test_the_sides_share_no_family_object_or_template() -> None:
-    assert not {each.family for each in TRAIN} & {each.family for each in TEST}
-    of = {side: [each for each in FAMILIES if each.side == side] for side in ("train", "test")}
+    assert not {pair.family for pair in TRAIN} & {pair.family for pair in TEST}
+    of = {
+        side: [family for family in FAMILIES if family.side == side] for side in ("train", "test")
+    }
     for part in ("objects", "says", "against"):
         train, test = ({text for f in of[side] for text in getattr(f, part)} for side in of)
         assert not train & test, part
     texts = [
-        {text for each in side for text in (each.step, each.candidate)} for side in (TRAIN, TEST)
+        {text for pair in side for text in (pair.step, pair.candidate)} for side in (TRAIN, TEST)
     ]
     assert not texts[0] & texts[1]
 
@@ -42,16 +44,16 @@ def test_every_family_can_be_opposed_and_every_slot_is_filled() -> None:
         assert len(family.says) == 3, family.name
         assert bool(family.against) != bool(family.values), family.name
         assert len(family.aspects) >= 2, family.name
-    assert not any("{" in each.step + each.candidate for each in TRAIN + TEST)
+    assert not any("{" in pair.step + pair.candidate for pair in TRAIN + TEST)
 
 
 def test_kinds_and_labels() -> None:
-    assert {each.kind for each in TEST} == set(KINDS)
-    for each in TRAIN + TEST:
-        assert each.conflict == (each.kind in ("opposite", "negated"))
-    assert 0.35 < sum(each.conflict for each in TEST) / len(TEST) < 0.5
-    for family in {each.family for each in TRAIN + TEST}:
-        labels = {each.conflict for each in TRAIN + TEST if each.family == family}
+    assert {pair.kind for pair in TEST} == set(KINDS)
+    for pair in TRAIN + TEST:
+        assert pair.conflict == (pair.kind in ("opposite", "negated"))
+    assert 0.35 < sum(pair.conflict for pair in TEST) / len(TEST) < 0.5
+    for family in {pair.family for pair in TRAIN + TEST}:
+        labels = {pair.conflict for pair in TRAIN + TEST if pair.family == family}
         assert labels == {True, False}, family
 
 
@@ -60,7 +62,7 @@ def test_a_seed_gives_the_same_pairs_again_and_another_gives_others() -> None:
     assert make_pairs("test", per_family=60, seed=1) != TEST
     few = make_pairs("test", per_family=5)
     assert all(
-        each in TEST for each in few
+        pair in TEST for pair in few
     )  # a family's draws do not depend on how many are wanted
 
 
