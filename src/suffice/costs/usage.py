@@ -223,11 +223,12 @@ def _going_on(ledger: _Ledger) -> _Array:
 
 def _samples_answer(traces: TraceSet) -> bool:
     """Whether answers are chosen among samples, so that whoever reads samples pays for the answers."""
-    if not traces.has("samples") or not traces.has("llm_calls"):
-        return False
     ledger = _Ledger(traces, CostReads(), CostModel())
-    sampled = _sample_calls(ledger, ledger.column("llm_calls"))
-    return bool(((_lengths(traces, "samples") > 0) & (sampled == 0)).any())
+    calls = ledger.sparse("llm_calls")
+    if calls is None or not traces.has("samples"):
+        return False
+    drawn, apart = _lengths(traces, "samples") > 0, _sample_calls(ledger, calls) > 0
+    return bool((drawn & ~apart & (calls > 0)).any())
 
 
 def _lengths(traces: TraceSet, column: str, *, null: int | None = 0) -> _Array:

@@ -101,7 +101,9 @@ class CostBook:
         rounds = np.arange(1, self._traces.n_rounds + 1)[None, :]
         return np.minimum(rounds, self._traces.last_rounds[:, None]).astype(np.int64)
 
-    def axis(self, wanted: str | None, readers: Mapping[str, CostReads]) -> CostAxis:
+    def axis(
+        self, wanted: str | None, readers: Mapping[str, CostReads], *, capped: bool = False
+    ) -> CostAxis:
         """The cost asked for; by default the first of :data:`USUAL_COSTS` that tells fixed-k apart.
 
         Parameters
@@ -110,6 +112,8 @@ class CostBook:
             A name of :data:`suffice.costs.usage.COSTS`, or ``None``.
         readers
             What each policy reads, by the policy's name.
+        capped
+            Whether a number caps it: where no cost is named that is one of model calls, or of rounds.
 
         Raises
         ------
@@ -119,14 +123,14 @@ class CostBook:
         everyone = {"fixed-k": CostReads(), **readers}
         reason = ""
         if wanted is None:
-            wanted, reason = self._usual(tuple(everyone.values()))
+            wanted, reason = self._usual(tuple(everyone.values()), capped=capped)
         cost = find_cost(wanted)
         for policy, reads in everyone.items():
             if self.at_stops(reads)[wanted] is None:
                 self._refuse(wanted, policy, reads)
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit, reason=reason)
 
-    def _usual(self, readers: Sequence[CostReads]) -> tuple[str, str]:
+    def _usual(self, readers: Sequence[CostReads], *, capped: bool) -> tuple[str, str]:
         """The first usual cost that all know and that fixed budgets differ in, and why no earlier one."""
         usual = COSTS[USUAL_COSTS[0]]
         known = [
@@ -135,6 +139,8 @@ class CostBook:
             if all(self.at_stops(reads)[name] is not None for reads in readers)
         ]
         chosen = next((name for name in known if self._tells_apart(name)), known[0])
+        if capped:
+            chosen = usual.name if usual.name in known else "rounds"
         if chosen == usual.name or self._traces.n_rounds < 2:
             return known[0], ""
         if usual.name in known:
@@ -187,16 +193,20 @@ class CostBook:
 
 
 def shared_axis(
-    books: Sequence[CostBook], wanted: str | None, readers: Mapping[str, CostReads]
+    books: Sequence[CostBook],
+    wanted: str | None,
+    readers: Mapping[str, CostReads],
+    *,
+    capped: bool = False,
 ) -> CostAxis:
-    """One cost for several parts of a record: model calls by default only where all know them.
+    """One cost for several parts of a record, see :meth:`CostBook.axis`; rounds where they differ.
 
     Raises
     ------
     UsageError
         When the cost asked for is unknown somewhere.
     """
-    axes = [book.axis(wanted, readers) for book in books]
+    axes = [book.axis(wanted, readers, capped=capped) for book in books]
     return axes[0] if len({axis.name for axis in axes}) == 1 else books[0].axis("rounds", readers)
 
 
