@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.bench.hidden_constraints.results import (
     MEASURES,
@@ -193,12 +195,24 @@ def made_steps(agent: str, retriever: str) -> StepTrace:
 
 
 def made_example(agent: str) -> ExampleRun:
-    steps = (
-        (0.18, 0.0, "RETRIEVE", None, 3, "Create the bucket"),
-        (0.1, 1.0, "REPLAN", "cool-down", 0, "Do not open port 443"),
-        (0.4, 0.0, "ASK", None, 0, None),
+    retrieving = ExampleStep(
+        confidence=0.18,
+        contradiction=0.0,
+        action="RETRIEVE",
+        blocked=None,
+        documents=3,
+        chosen="Create the bucket",
     )
-    names = ("confidence", "contradiction", "action", "blocked", "documents", "chosen")
+    replanning = replace(
+        retrieving,
+        confidence=0.1,
+        contradiction=1.0,
+        action="REPLAN",
+        blocked="cool-down",
+        documents=0,
+        chosen="Do not open port 443",
+    )
+    asking = replace(retrieving, confidence=0.4, action="ASK", documents=0, chosen=None)
     return ExampleRun(
         agent=agent,
         retriever="tfidf",
@@ -207,7 +221,7 @@ def made_example(agent: str) -> ExampleRun:
         seed=42,
         tau_low=0.25,
         tau_high=0.75,
-        steps=tuple(ExampleStep(**dict(zip(names, step, strict=True))) for step in steps),
+        steps=(retrieving, replanning, asking),
         proxy=True,
         semantic=False,
         covered=False,
