@@ -23,12 +23,12 @@ def target_figures() -> dict[str, float]:
     rewards = rng.integers(0, SAMPLES + 1, (n, ROUNDS)) / SAMPLES
     q_stop, q_cont = rng.random((2, n, ROUNDS))
     lengths = np.full(n, ROUNDS)
-    earned, stop, cont = (each[:few].tolist() for each in (rewards, q_stop, q_cont))
+    earned, stop, cont = (column[:few].tolist() for column in (rewards, q_stop, q_cont))
     started = time.perf_counter()
-    found = [q_lambda_of_trajectory(*row, lam=LAM) for row in zip(earned, stop, cont, strict=True)]
+    wanted = [q_lambda_of_trajectory(*row, lam=LAM) for row in zip(earned, stop, cont, strict=True)]
     direct = (time.perf_counter() - started) / few
     ours = q_lambda(rewards, lengths, q_stop, q_cont, LAM)
-    np.testing.assert_allclose(ours[:few, :-1], found, rtol=1e-12)
+    np.testing.assert_allclose(ours[:few, :-1], wanted, rtol=1e-12)
     seconds = best_seconds(lambda: q_lambda(rewards, lengths, q_stop, q_cont, LAM), repeats=5)
     return {
         "Q(lambda) targets of 100,000 trajectories x 10 rounds: seconds (under 1)": seconds,
@@ -42,23 +42,23 @@ def threshold_figures() -> dict[str, float]:
     rewards = rng.integers(0, SAMPLES + 1, (n, ROUNDS)) / SAMPLES
     differences = rng.normal(size=(n, ROUNDS))
     lengths = np.full(n, ROUNDS)
-    found = choose_threshold(differences, rewards, lengths, ends=True)
+    chosen = choose_threshold(differences, rewards, lengths, ends=True)
 
     def earned(threshold: float) -> float:
         stops = stop_rounds(differences, lengths, threshold)
         return float(rewards[np.arange(n), stops - 1].mean())
 
-    assert math.isclose(earned(found.threshold), found.score)
+    assert math.isclose(earned(chosen.threshold), chosen.score)
     started = time.perf_counter()
-    best = max(earned(each) for each in np.quantile(differences, np.linspace(0, 1, few)))
+    best = max(earned(threshold) for threshold in np.quantile(differences, np.linspace(0, 1, few)))
     direct = (time.perf_counter() - started) / few
-    assert best <= found.score + 1e-12
+    assert best <= chosen.score + 1e-12
     seconds = best_seconds(
         lambda: choose_threshold(differences, rewards, lengths, ends=True), repeats=5
     )
     return {
         "threshold among 90,000 candidates, 10,000 x 10 rounds: seconds": seconds,
-        "each candidate by numpy over ours, a candidate": direct / (seconds / found.candidates),
+        "each candidate by numpy over ours, a candidate": direct / (seconds / chosen.candidates),
     }
 
 
@@ -67,7 +67,7 @@ def reward_figures() -> dict[str, float]:
     records = sampled_records(10_000, rounds=ROUNDS, samples=SAMPLES)
     traces = to_trace_set(records)
     score = REWARDS["f1"]
-    found = read_rewards(traces, score)
+    rewarded = read_rewards(traces, score)
     started = time.perf_counter()
     wanted = [
         [
@@ -77,7 +77,7 @@ def reward_figures() -> dict[str, float]:
         for r in records[:few]
     ]
     direct = (time.perf_counter() - started) / few
-    np.testing.assert_allclose(found.values[:few], wanted, rtol=1e-12)
+    np.testing.assert_allclose(rewarded.values[:few], wanted, rtol=1e-12)
     seconds = best_seconds(lambda: read_rewards(traces, score), repeats=3)
     return {
         "rewards of 10,000 x 10 rounds x 8 samples, F1: seconds": seconds,

@@ -30,6 +30,40 @@ settings.register_profile("everyday", max_examples=40, **COMMON)
 settings.register_profile("thorough", max_examples=FULL, **COMMON)  # make test-slow
 settings.load_profile("everyday")
 
+# The files that take longest, the longest first: of several processes none is left with a long one at
+# the end. All others follow in the usual order.
+LONGEST = (
+    "unit/policies/stop_rag/test_learning.py",
+    "browser/test_report.py",
+    "unit/llm/test_embedded.py",
+    "unit/replay/choose/test_certified.py",
+    "e2e/test_budgeted.py",
+    "e2e/test_model_signals.py",
+    "property/test_replay_equals_live.py",
+    "browser/test_hidden_constraints_page.py",
+    "statistical/test_micp_guarantee.py",
+    "reference/test_search_reference.py",
+    "unit/retrieval/dense/test_onnx_encoder.py",
+    "browser/test_stop_rag_page.py",
+    "browser/test_micp_pages.py",
+    "e2e/test_cli.py",
+    "unit/llm/test_embedding_endpoint.py",
+    "unit/llm/test_embedded_reranker.py",
+    "unit/cli/commands/test_choosing.py",
+    "unit/cli/commands/test_bench_hidden_constraints.py",
+    "property/test_micp_properties.py",
+    "unit/cli/commands/test_follow_up.py",
+    "unit/cli/commands/test_micp.py",
+)
+ORDER = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    missing = [str(path) for path in ORDER if not path.exists()]
+    if missing:
+        raise pytest.UsageError(f"LONGEST in tests/conftest.py names no file: {', '.join(missing)}")
+    items.sort(key=lambda item: ORDER.get(item.path, len(ORDER)))
+
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:

