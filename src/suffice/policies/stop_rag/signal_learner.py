@@ -138,9 +138,7 @@ class _SignalLearner:
         inputs = self._inputs[torch.from_numpy(rows)][:, : shape[1]]
         with torch.no_grad():
             estimates = self._values(inputs, dropout=0.0)
-        return BatchValues(
-            learned=self._values(inputs, dropout=self._dropout), estimates=estimates
-        )
+        return BatchValues(learned=self._values(inputs, dropout=self._dropout), estimates=estimates)
 
     def validation_values(
         self, shape: tuple[int, int]

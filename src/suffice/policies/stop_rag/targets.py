@@ -103,7 +103,8 @@ def q_lambda(
     lengths
         (n,), T_i of each trajectory, 1 to T.
     q_stop, q_cont
-        (n, T), the network's estimates for both actions, without gradient and dropout. Read at 1 < t < T_i only.
+        (n, T), the network's estimates for both actions, without gradient and dropout. Read at
+        1 < t < T_i only.
     lam
         λ in [0, 1]; λ^0 = 1 for every λ.
 

@@ -286,9 +286,9 @@ class State:
         if self._settings.target == "binary":
             loss = binary_loss(values.learned, plan.labels[rows], plan.known[rows])
         else:
-            estimates = [tensor.detach().double().cpu().numpy() for tensor in values.estimates]
             rewards = table.rewards[rows]
-            going_on = q_lambda(rewards, table.lengths[rows], *estimates, lam)
+            q_stop, q_cont = (tensor.double().cpu().numpy() for tensor in values.estimates)
+            going_on = q_lambda(rewards, table.lengths[rows], q_stop, q_cont, lam)
             loss = value_loss(values.learned, (rewards, going_on), plan.known[rows])
         self._optimizer.zero_grad()
         loss.backward()
@@ -426,9 +426,9 @@ def train(
     """Train, and leave in the learner the weights that did best on validation.
 
     A step takes whole trajectories: all their states are read in one forward, and targets are made of the
-    heads' values of them without gradient and without dropout. About ten times (or once an epoch, where that is rarer) a threshold
-    is chosen on validation; the weights with the best mean reward there are kept, of equal ones those
-    with fewer rounds, then the later ones.
+    heads' values of them without gradient and without dropout. About ten times (or once an epoch, where
+    that is rarer) a threshold is chosen on validation; the weights with the best mean reward there are
+    kept, of equal ones those with fewer rounds, then the later ones.
 
     Parameters
     ----------

@@ -134,9 +134,9 @@ def test_targets_bootstrap_from_values_without_dropout(
 
     monkeypatch.setattr("suffice.policies.stop_rag.training.q_lambda", listening)
     for dropout in (0.0, 0.5):
-        once = {"dropout": dropout, "min_steps": 1, "epochs": 0.1}
         if reads == "text":
-            train_network(TRAINING, VALIDATION, dataclasses.replace(short, **once))
+            once = dataclasses.replace(short, dropout=dropout, min_steps=1, epochs=0.1)
+            train_network(TRAINING, VALIDATION, once)
             continue
         parts = [
             SignalTrajectories(
@@ -146,7 +146,8 @@ def test_targets_bootstrap_from_values_without_dropout(
             )
             for part in (TRAINING, VALIDATION)
         ]
-        train_signal_network(("a", "b"), parts[0], parts[1], SignalTrainSettings(**once))
+        settings = SignalTrainSettings(dropout=dropout, min_steps=1, epochs=0.1)
+        train_signal_network(("a", "b"), parts[0], parts[1], settings)
     without, with_dropout = seen
     assert np.ptp(without) > 0.0
     np.testing.assert_array_equal(with_dropout, without)
