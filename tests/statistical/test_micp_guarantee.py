@@ -121,9 +121,10 @@ def over_splits(
 
 
 def chosen_levels(kind: Kind, rounds: int, alpha: Fraction, preset: Preset) -> tuple[Fraction, ...]:
-    """By search, on an optimisation set of its own."""
+    """By search, on an optimisation set of its own, with a weight at which these questions are stopped."""
     optimise = population(kind, rounds, seed=1, people=300)
-    return search_allocation(optimise, alpha, preset, steps=10 if rounds < 5 else 5).levels
+    steps = 10 if rounds < 5 else 5
+    return search_allocation(optimise, alpha, preset, weight=1.0, steps=steps).levels
 
 
 # --- the corrected preset keeps its promise -----------------------------------------------------

@@ -166,7 +166,8 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     levels, allocation = _levels(data, alpha, preset, settings)
     held = read_samples(parts.calibrate, draft)
     thresholds = calibrate(held, alpha, levels, preset)
-    warned = unsampled_notes(held) or few_notes((data.n, held.n), alpha, thresholds)
+    sizes = (data.n, held.n)
+    warned = unsampled_notes(held) or few_notes(sizes, alpha, thresholds, settings.objective)
     for warning in warned:
         warnings.warn(warning, SufficeWarning, stacklevel=3)
     questions = data.n + held.n

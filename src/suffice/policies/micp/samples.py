@@ -120,7 +120,7 @@ def recorded_sets(
         cut = np.where(stops < traces.last_rounds, stops, policy.rounds)
         worth = evaluate_stops(data, fired[labelled], policy.final, at_most=cut[labelled])
         covered = worth.covered
-        objective = worth.composite(float(policy.budget.get("weight", 1.0)))
+        objective = worth.composite(policy.weight)
     chosen = policy.filter
     return RecordedSets(
         sets=tuple(_sets(policy, traces, stops, (fired > 0) & (fired <= stops))),
