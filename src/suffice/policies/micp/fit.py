@@ -49,7 +49,7 @@ from suffice.signals.samples import Clustering
 from suffice.trace.rounds.table import TraceSet
 
 DEFAULT_ROUNDS = 3
-LOOP_FACTS = ("model", "pipeline", "retriever", "prompt", "step", "temperature", "top_p")
+LOOP_FACTS = ("model", "pipeline", "retriever", "pool", "prompt", "step", "temperature", "top_p")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
