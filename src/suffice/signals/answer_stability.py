@@ -40,7 +40,7 @@ def answer_stable(view: LoopView) -> float:
     return UNDEFINED if pair is None else float(len(set(map(normalize_answer, pair))) == 1)
 
 
-def _published_normalizer(text: str) -> str:
+def published_normalizer(text: str) -> str:
     """The published code's normaliser: articles go before punctuation, so "A-ha" becomes "ha"."""
     text = _ARTICLES.sub(" ", text.lower())
     return " ".join(text.translate(_DELETE_PUNCTUATION).split())
@@ -54,8 +54,8 @@ def answer_stable_published(view: LoopView) -> float:
     previous = view.previous
     if previous is None:
         return UNDEFINED
-    current = _published_normalizer(view.current.answer)
-    return float(current == _published_normalizer(previous.answer))
+    current = published_normalizer(view.current.answer)
+    return float(current == published_normalizer(previous.answer))
 
 
 ANSWER_STABLE = SignalSpec(

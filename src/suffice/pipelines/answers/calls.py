@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from suffice.pipelines.answers.prompts import Prompt
+from suffice.pipelines.answers.prompts import Prompt, asks_marker
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
 from suffice.scoring import normalize_answer
@@ -106,11 +106,12 @@ def _sampled(
 
 def _stop(settings: LoopSettings, model: ChatModel, *, sampled: bool = False) -> tuple[str, ...]:
     """What ends a reply before the model does."""
-    if settings.prompt == "bare":
+    if not asks_marker(settings.prompt):
         # a base model goes on with the next example; a chat model ends by itself, and its end counts
         return ("\n",) if model.api == "completion" else _STOP
-    # a sample's confidence is not read
-    return ("\nConfidence", *_STOP) if sampled and settings.prompt == "answer-first" else _STOP
+    # a rating is not read of a sample, nor where none was asked for
+    unread = settings.prompt == "no-confidence" or (sampled and settings.prompt == "answer-first")
+    return ("\nConfidence", *_STOP) if unread else _STOP
 
 
 def _answers(generation: Generation) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from suffice.pipelines.answers.prompts import (
     Api,
     Prompt,
     PromptName,
+    asks_marker,
+    asks_rating,
     in_reply,
     passage_line,
     passage_lines,
@@ -207,7 +209,7 @@ class FollowUpPrompts:
         """Asks for the answer to the main question from all of the steps, documents included."""
         made = _made(question, [_shown(step, step.shown) for step in steps])
         if self.api == "completion":
-            label = "Answer:" if self.form == "bare" else ""
+            label = "" if asks_marker(self.form) else "Answer:"
             asked = _again(made.question)
             return f"{self._head(shown=True)}\n\n{made.text(shown=True)}\n{asked}\n{label}"
         return (
@@ -240,7 +242,7 @@ class FollowUpPrompts:
 
     @property
     def _instructions(self) -> str:
-        return _INSTRUCTIONS if self.form == "bare" else _RATED
+        return _RATED if asks_rating(self.form) else _INSTRUCTIONS
 
     def _reply(self, example: _Worked) -> str:
         return reply_form(self.form, example.answer, str(example.confidence))

@@ -135,12 +135,26 @@ CLOSED_BOOK_EXAMPLES: tuple[WorkedExample, ...] = (
 )
 
 
-PromptName = Literal["answer-first", "confidence-first", "bare"]
-"""In what order answer and confidence are asked for; ``bare``: the answer and nothing else."""
+PromptName = Literal["answer-first", "confidence-first", "no-confidence", "bare"]
+"""In what order answer and confidence are asked for.
+
+``no-confidence``: the answer after its marker and no rating; ``bare``: the answer and nothing else.
+"""
 PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
 
+
+def asks_rating(name: PromptName) -> bool:
+    """Whether the reply is to rate its answer."""
+    return name in ("answer-first", "confidence-first")
+
+
+def asks_marker(name: PromptName) -> bool:
+    """Whether the reply itself is to hold ``Answer:``, by which the answer's tokens are found."""
+    return name != "bare"
+
+
 _RATING = "Then rate from 1 (a guess) to 5 (certain) how sure you are."
-_FORM = f"with a short phrase and nothing else. {_RATING}"
+_FORM = "with a short phrase and nothing else."
 _INSTRUCTIONS = f"Answer each question from the evidence above it, {_FORM}"
 _CLOSED_BOOK = f"Answer each question from memory, {_FORM}"
 _BARE_FORM = "in a few words, with the answer alone and no sentence around it."
@@ -155,7 +169,7 @@ _BARE_EXAMPLES = (EXAMPLES[0], UNANSWERABLE, *EXAMPLES[1:])
 
 def reply_form(name: PromptName, answer: str, confidence: str) -> str:
     """Answer and rating in the order in which they are asked for."""
-    if name == "bare":
+    if not asks_rating(name):
         return f"Answer: {answer}"
     lines = [f"Answer: {answer}", f"Confidence: {confidence}"]
     return "\n".join(lines if name == "answer-first" else reversed(lines))
@@ -176,17 +190,20 @@ def _completion(
     instructions: str, name: PromptName, examples: Sequence[WorkedExample], asked: str
 ) -> str:
     # a bare answer is asked for by its label, so that what is generated is the answer alone
-    label = "Answer:" if name == "bare" else ""
+    label = "" if asks_marker(name) else "Answer:"
     return f"{instructions}\n\n{_examples(name, examples)}\n\n{asked}\n{label}"
 
 
 def _chat(instructions: str, name: PromptName, asked: str) -> tuple[Message, ...]:
     form = ""
-    if name != "bare":
-        form = (
-            f" Reply with exactly these two lines:\n{reply_form(name, '<short phrase>', '<1-5>')}"
-        )
+    if asks_marker(name):
+        lines = "these two lines" if asks_rating(name) else "this line"
+        form = f" Reply with exactly {lines}:\n{reply_form(name, '<short phrase>', '<1-5>')}"
     return (Message(role="user", content=f"{instructions}{form}\n\n{asked}"),)
+
+
+def _told(name: PromptName, instructions: str) -> str:
+    return f"{instructions} {_RATING}" if asks_rating(name) else instructions
 
 
 def render_prompt(
@@ -205,7 +222,7 @@ def render_prompt(
     """
     evidence, asked = evidence_text(passages), f"Question: {one_line(question)}"
     bare = name == "bare"
-    instructions = _BARE_INSTRUCTIONS if bare else _INSTRUCTIONS
+    instructions = _BARE_INSTRUCTIONS if bare else _told(name, _INSTRUCTIONS)
     if api == "completion":
         return _completion(
             instructions, name, _BARE_EXAMPLES if bare else EXAMPLES, f"{evidence}\n{asked}"
@@ -216,7 +233,7 @@ def render_prompt(
 def render_closed_book(question: str, *, api: Api, name: PromptName = "answer-first") -> Prompt:
     """The prompt without passages: what the model answers from memory alone (round 0)."""
     asked = f"Question: {one_line(question)}"
-    instructions = _BARE_CLOSED_BOOK if name == "bare" else _CLOSED_BOOK
+    instructions = _BARE_CLOSED_BOOK if name == "bare" else _told(name, _CLOSED_BOOK)
     if api == "completion":
         return _completion(instructions, name, CLOSED_BOOK_EXAMPLES, asked)
     return _chat(instructions, name, asked)

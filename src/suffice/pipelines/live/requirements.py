@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.pipelines.answers.prompts import PromptName, asks_marker, asks_rating
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
 from suffice.signals.model_confidence import (
@@ -37,7 +38,7 @@ _MISSING: Mapping[str, str] = MappingProxyType(
         "--llm": "this loop asks no {who}, so there is no recorded value",
     }
 )
-_NO_LABEL = "the bare prompt asks for no {}; type --prompt answer-first"
+_NO_LABEL = "the prompt {} asks for no {}; type --prompt {}"
 
 
 def check_policy(
@@ -73,7 +74,7 @@ def check_policy(
         columns.add("samples")
     if settings.cluster_cosine is not None:
         columns.add("sample_clusters")
-    if settings.prompt != "bare":
+    if asks_rating(settings.prompt):
         columns.add("verbalized_confidence")
     if logprobs and not settings.majority:
         columns.add("tokens")
@@ -87,13 +88,13 @@ def check_policy(
     for spec in policy.specs:
         if spec.name in settings.writes:
             continue
-        why = _missing(spec, columns, asked, bare=settings.prompt == "bare")
+        why = _missing(spec, columns, asked, settings.prompt)
         if why:
             instead = f"; use {spec.instead} instead" if spec.instead else ""
             raise UsageError(f"the policy reads {spec.name!r}, but {why}{instead}")
 
 
-def _missing(spec: Signal, columns: set[str], asked: set[str], *, bare: bool) -> str:
+def _missing(spec: Signal, columns: set[str], asked: set[str], prompt: PromptName) -> str:
     """Why the loop cannot give a signal; empty when it can."""
     asking = SIGNALS[spec.name].asking if spec.name in SIGNALS else None
     if asking is not None and asking.name not in asked:
@@ -107,15 +108,17 @@ def _missing(spec: Signal, columns: set[str], asked: set[str], *, bare: bool) ->
         return "this loop does not produce a recorded value"
     for column in spec.needs:
         if column not in columns:
-            return _lacks(column, bare=bare)
-    return _NO_LABEL.format("answer line") if bare and spec.name in _MARGINS else ""
+            return _lacks(column, prompt)
+    if spec.name in _MARGINS and not asks_marker(prompt):
+        return _NO_LABEL.format(prompt, "answer line", "answer-first or no-confidence")
+    return ""
 
 
-def _lacks(column: str, *, bare: bool) -> str:
+def _lacks(column: str, prompt: PromptName) -> str:
     if column == "tokens":
         return "the model's server gives no log-probabilities, or the answers are sampled"
-    if column == "verbalized_confidence" and bare:
-        return _NO_LABEL.format("confidence")
+    if column == "verbalized_confidence" and not asks_rating(prompt):
+        return _NO_LABEL.format(prompt, "confidence", "answer-first")
     return f"this loop does not produce {column}"
 
 

@@ -69,7 +69,10 @@ class LoopSettings:
     ] = 0
     prompt: Annotated[
         PromptName,
-        Option(help="in what order answer and confidence are asked for; bare: the answer alone"),
+        Option(
+            help="in what order answer and confidence are asked for; no-confidence: the answer after its "
+            "marker and no rating; bare: the answer alone, without margins"
+        ),
     ] = "answer-first"
     top_logprobs: int = 5
     candidates: int = 10

@@ -181,8 +181,6 @@ def _run_document(
     cosine = pipeline.settings.cluster_cosine
     if recording.encoder is not None and cosine is not None:
         stated["sample_clusters"] = clustering_stated(recording.encoder, cosine)
-    if retrieval.reranks:
-        stated["reranker"] = retrieval.reranker_name
     if recording.filter_document is not None:
         stated["passage_filter"] = dict(recording.filter_document)
     settings = asdict(pipeline.settings)
@@ -195,7 +193,7 @@ def _run_document(
         "model": model.name,
         "api": model.api,
         "pipeline": pipeline.settings.pipeline,
-        "retriever": retrieval.name,
+        **retrieval.stated,
         "corpus": recording.corpus,
         **stated,
         "splits": dict(recording.splits),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from suffice.cli.main import main
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Passage, best_reranked
 
 RECORD = ("record", "--dataset", "generated", "--limit", "5", "--llm", "scripted")
 
@@ -89,6 +91,7 @@ def test_voting_is_said(
         (["--llm-stop"], "--llm-stop is for --pipeline iterative, chain or react"),
         (["--llm-stop", "--pipeline", "budgeted"], "ask the model nothing about stopping; --judge"),
         (["--retriever", "hybrid+rerank"], "--reranker PATH"),
+        (["--retriever", "dense+rerank", "--pool", "10"], "pip install 'suffice[rerank]'"),
         (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
         (["--encoder", "http://localhost:1"], "--encoder-model"),
     ],
@@ -101,6 +104,37 @@ def test_refusals(
     assert printed.out == ""
     assert part in printed.err
     assert not (tmp_path / "t").exists()
+
+
+class ByLength:
+    """Longer texts first; remembers how many it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def rerank(self, _query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        self.given.append(len(passages))
+        return best_reranked(passages, [float(len(each.text or "")) for each in passages])
+
+
+def test_the_best_of_a_reranked_pool_that_is_new_is_kept(
+    tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reranker, out = ByLength(), tmp_path / "t"
+    monkeypatch.setattr(retrieval_options, "connect_reranker", lambda _: reranker)
+    command = [*RECORD, "--pipeline", "iterative", "--rounds", "3", "--samples", "0"]
+    command += ["--retriever", "dense+rerank", "--pool", "4", "--reranker", "BY/length"]
+    assert main([*command, "--out", str(out)]) == 0
+    assert encoders == ["minilm"]
+    assert set(reranker.given) == {4}
+    run = run_document(out)
+    assert (run["retriever"], run["pool"], run["reranker"]) == ("dense+rerank", 4, "BY/length")
+    rows = read_traces(out).table.to_pylist()
+    assert all(len(row["passages"]) == 1 for row in rows if row["round"] == 1)
+    assert all(len(row["passages"]) <= 1 for row in rows)
+    assert all(row["passages"][0]["rerank_score"] > 0 for row in rows if row["passages"])
+    assert {len(row["candidate_scores"]) for row in rows} == {4}
+    assert main([*command[:-4], "--pool", "5", *command[-2:], "--out", str(out)]) == 2
 
 
 def test_an_agent_is_recorded(tmp_path: Path, encoders: list[str]) -> None:

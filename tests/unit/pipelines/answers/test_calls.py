@@ -72,6 +72,7 @@ def test_samples_beside_the_greedy_answer_are_paid_apart() -> None:
     [
         ("answer-first", "Answer: x\nConfidence: 4", "Answer: x"),
         ("confidence-first", "Confidence: 4\nAnswer: x", "Confidence: 4\nAnswer: x"),
+        ("no-confidence", "Answer: x", "Answer: x"),
         ("bare", "Answer: x", "Answer: x"),
     ],
 )

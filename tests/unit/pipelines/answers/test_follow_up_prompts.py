@@ -136,6 +136,9 @@ def test_a_question_is_read_from_its_documents_alone(api: Api) -> None:
     assert "Follow-up" not in prompt
 
 
+RATED = ("answer-first", "confidence-first")
+
+
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("form", PROMPTS)
 def test_worked_examples_answer_in_the_form_that_is_read(api: Api, form: PromptName) -> None:
@@ -148,10 +151,10 @@ def test_worked_examples_answer_in_the_form_that_is_read(api: Api, form: PromptN
         replies = [each.partition("\n")[2].partition("\n\n")[0] for each in parts]
     parsed = [parse_reply(each) for each in replies]
     assert [each.answer for each in parsed] == ["Dorrit Essiwick", "Piers Okonwe"]
-    assert [each.confidence for each in parsed] == ([None] * 2 if form == "bare" else [5.0, 4.0])
+    assert [each.confidence for each in parsed] == ([5.0, 4.0] if form in RATED else [None] * 2)
     first = {each.partition(":")[0] for each in replies}
     assert first == ({"Confidence"} if form == "confidence-first" else {"Answer"})
-    assert ("rated from 1" in text_of(prompt)) == (form != "bare")
+    assert ("rated from 1" in text_of(prompt)) == (form in RATED)
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.pipelines.answers.prompts import (
+    _RATING,
     CLOSED_BOOK_EXAMPLES,
     EXAMPLES,
     PROMPTS,
     UNANSWERABLE,
+    Api,
     PromptName,
     render_closed_book,
     render_prompt,
@@ -60,6 +64,24 @@ def test_confidence_first_swaps_the_reply_lines() -> None:
     assert first.index("Confidence: <1-5>") < first.index("Answer: <short phrase>")
     shot = text_of(render_prompt("Q?", [], api="completion", name="confidence-first"))
     assert f"Confidence: {EXAMPLES[0].confidence}\nAnswer: {EXAMPLES[0].answer}" in shot
+
+
+@pytest.mark.parametrize("api", ["chat", "completion"])
+def test_no_confidence_keeps_the_marker_and_asks_for_no_rating(api: Api) -> None:
+    passages = [Passage(id="a", title="Lodge", text="Built in 1900.")]
+    with_rating = text_of(render_prompt("When?", passages, api=api))
+    for prompt in (
+        text_of(render_prompt("When?", passages, api=api, name="no-confidence")),
+        text_of(render_closed_book("When?", api=api, name="no-confidence")),
+    ):
+        assert "onfidence" not in prompt
+        assert "1 (a guess)" not in prompt
+        assert "\nAnswer: " in prompt
+        # the model itself writes the marker, by which the answer's tokens are found
+        assert prompt.rstrip("\n").endswith("Question: When?")
+    plain = with_rating.replace(f" {_RATING}", "").replace("these two lines", "this line")
+    plain = re.sub(r"\nConfidence: \S+", "", plain)
+    assert text_of(render_prompt("When?", passages, api=api, name="no-confidence")) == plain
 
 
 def test_examples_can_be_answered_from_their_evidence() -> None:

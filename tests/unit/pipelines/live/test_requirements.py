@@ -47,7 +47,13 @@ VOTING = BudgetedSettings(certainty="self_consistency", samples=3)
         ("rerank_top_score > 0", CumulativeSettings(), {}, ("--reranker PATH",)),
         ("evidence_entailment > 0.5", BUDGETED, {"encoder": True}, ("entailment",)),
         ("verbalized_confidence > 3", BUDGETED, {}, ("--prompt answer-first",)),
-        ("answer_token_margin > 1", BUDGETED, {}, ("--prompt answer-first",)),
+        ("answer_token_margin > 1", BUDGETED, {}, ("--prompt answer-first or no-confidence",)),
+        (
+            "verbalized_confidence > 3",
+            CumulativeSettings(prompt="no-confidence"),
+            {},
+            ("the prompt no-confidence asks for no confidence", "--prompt answer-first"),
+        ),
         ("token_probability > 0.5", VOTING, {}, ("sampled", "self_consistency")),
     ],
 )
@@ -74,6 +80,10 @@ def test_a_policy_is_refused_before_the_first_call(
         (
             "answer_token_margin > 1 and verbalized_confidence > 2",
             BudgetedSettings(certainty="token_probability", prompt="confidence-first"),
+        ),
+        (
+            "answer_stable and answer_token_margin > 1",
+            BudgetedSettings(certainty="token_probability", prompt="no-confidence"),
         ),
         ("llm_stop and malformed_actions < 1 and answer_stable", ReactSettings()),
         (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Literal
 
 import pytest
 
@@ -22,8 +23,9 @@ from suffice.pipelines.loops.ranked import (
 from suffice.pipelines.loops.react import ReactPipeline, ReactSettings
 from suffice.pipelines.loops.registry import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
+from suffice.signals.model_confidence import answer_token_margin
 from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.records import Round
+from suffice.trace.rounds.records import LoopView, Round
 
 EXAMPLES = load("generated", limit=4)
 # a follow-up question that is repeated is asked for once more, which no count foresees
@@ -94,3 +96,16 @@ def test_settings_make_their_loop() -> None:
         made = make_pipeline(ScriptedModel(), settings())
         assert isinstance(made, pipeline)
         assert made.settings.pipeline == name
+
+
+@pytest.mark.parametrize("api", ["completion", "chat"])
+@pytest.mark.parametrize("name", list(LOOPS))
+def test_without_a_rating_every_loop_still_gives_margins(
+    name: str, api: Literal["completion", "chat"]
+) -> None:
+    settings = LOOPS[name](prompt="no-confidence", rounds=2)
+    pipeline = make_pipeline(ScriptedModel(api=api), settings)
+    for example in EXAMPLES:
+        for made in pipeline.rounds(example.question, OwnParagraphs(example.passages)):
+            assert made.verbalized_confidence is None
+            assert math.isfinite(answer_token_margin(LoopView("", (made,))))
