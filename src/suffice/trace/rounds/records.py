@@ -190,6 +190,10 @@ class Round:
         What would be returned if the loop stopped here; empty when the model gave none.
     passages
         Passages **added** this round, in rank order; ``None``: not recorded.
+    refound
+        Passages of earlier rounds that this round's query found again among those it added, with
+        their scores for it and without their texts, in rank order; ``None``: not recorded, or there
+        is nothing to record since all rounds read one ranking.
     query
         What was sent to the retriever this round.
     action
@@ -220,6 +224,7 @@ class Round:
 
     answer: str
     passages: tuple[Passage, ...] | None = None
+    refound: tuple[Passage, ...] | None = None
     query: str | None = None
     action: str | None = None
     response: str | None = None
@@ -239,7 +244,7 @@ class Round:
                 f"must be text, found {self.answer!r}; write an empty string where the model gave none",
                 column="answer",
             )
-        for name, kind in (("passages", Passage), ("tokens", Token), ("samples", str)):
+        for name, kind in _SEQUENCES.items():
             object.__setattr__(self, name, items(getattr(self, name), kind, name))
         if self.sample_clusters is not None:
             clusters = _clusters(self.sample_clusters, self.samples)
@@ -254,6 +259,14 @@ class Round:
         )
         if self.signals:
             object.__setattr__(self, "signals", _signals(self.signals))
+
+
+_SEQUENCES: Mapping[str, type] = {
+    "passages": Passage,
+    "refound": Passage,
+    "tokens": Token,
+    "samples": str,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
