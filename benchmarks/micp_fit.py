@@ -14,10 +14,12 @@ from suffice.numbers.conformal.order_statistics import NEVER
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.search import divisions, search_allocation
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import Sampled
 from suffice.testing.traces import sampled_records, to_trace_set
 
 ALPHA, SAMPLES, STEPS = Fraction("0.1"), 10, 10
+WEIGHT = MiCPSettings().weight
 NEVER_STOPS = (-math.inf, 0.0)
 
 
@@ -86,7 +88,7 @@ def _composite(rows: list[Row], stops: list[tuple[float, float]], final: float) 
         share = sum(best[t - 1] > -math.inf for _, best, _ in running) / len(running)
         here = [held for held, stop in zip(covered, stopped, strict=True) if stop == t]
         gain += sum(here) * share - (len(here) - sum(here)) * (1.0 - share)
-    return sum(stopped) / len(rows) - gain / len(rows)
+    return sum(stopped) / len(rows) - WEIGHT * gain / len(rows)
 
 
 def direct_loop(data: Sampled, steps: int) -> float:
@@ -107,13 +109,14 @@ def direct_loop(data: Sampled, steps: int) -> float:
 def search_seconds(data: Sampled, steps: int, repeats: int) -> float:
     """Seconds to choose among all divisions."""
     return best_seconds(
-        lambda: search_allocation(data, ALPHA, "corrected", steps=steps), repeats=repeats
+        lambda: search_allocation(data, ALPHA, "corrected", weight=WEIGHT, steps=steps),
+        repeats=repeats,
     )
 
 
 def search_figures() -> dict[str, float]:
     small = questions(1_000, 3)
-    wanted = search_allocation(small, ALPHA, "corrected", steps=STEPS).objective
+    wanted = search_allocation(small, ALPHA, "corrected", weight=WEIGHT, steps=STEPS).objective
     started = time.perf_counter()
     loop = direct_loop(small, STEPS)
     direct = time.perf_counter() - started

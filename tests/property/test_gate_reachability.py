@@ -15,9 +15,10 @@ from tests.properties import examples
 
 from suffice.policies.gate.gate import Gate, chosen_action
 from suffice.policies.gate.risk import RiskModel, remaining_share
-from suffice.policies.gate.settings import MARKERS, ORDERS, GateSettings, PlanAction
+from suffice.policies.gate.settings import MARKERS, ORDERS, GateSettings, PlanAction, unreachable
 
 GRID = np.linspace(0.0, 1.0, 21).tolist()
+SHARES = np.linspace(1 / 6, 1.0, 21).tolist()  # DR while a step of a run of six is still to come
 # thresholds lie further apart than the confidences of the grid, whose ends are exact
 THRESHOLDS = st.sampled_from(
     [-0.1, 0.0, *(round(0.05 * step, 2) for step in range(1, 20)), 1.0, 1.1]
@@ -66,7 +67,7 @@ def states(chosen: GateSettings) -> list[tuple[float, float]]:
         )
         for conflict in contradictions(chosen)
         for agreed in GRID
-        for remaining in GRID
+        for remaining in SHARES
     ]
 
 
@@ -118,7 +119,7 @@ class _Drawn:
 @settings(deadline=None, max_examples=examples(150))
 @given(chosen=some_settings(), data=st.data())
 def test_no_run_chooses_what_is_unreachable(chosen: GateSettings, data: st.DataObject) -> None:
-    """The same of the gate itself: 12 steps of candidates that agree more or less."""
+    """The same of the gate itself: 12 decisions on candidates that agree more or less."""
     never = {each.action for each in chosen.unreachable}
     graded = [0.0, 1.0] if chosen.detector == MARKERS else [0.0, 0.3, 0.31, 0.5, 0.6, 1.0]
     drawn = data.draw(st.lists(st.sampled_from(graded), min_size=12, max_size=12))
@@ -126,7 +127,7 @@ def test_no_run_chooses_what_is_unreachable(chosen: GateSettings, data: st.DataO
     words = ["a", "b", "c", "d", "e"]
     for step in range(12):
         candidates = [" ".join(words[: data.draw(st.integers(0, 5))]) for _ in range(2)]
-        plan = ["open"] * data.draw(st.integers(0, 7))
+        plan = ["open"] * data.draw(st.integers(0, 5))
         assert gate.act(candidates, plan, step, 6).action not in never
 
 
@@ -137,13 +138,59 @@ def published(**changes: object) -> GateSettings:
 
 
 def test_the_published_ranges() -> None:
-    """R in [0, 4] and c in [0.018, 0.5]; so EXECUTE is out of reach."""
+    """R in [1/6, 4] and c in [0.018, 0.458]; so EXECUTE is out of reach."""
     chosen = published()
     found = [confidence for confidence, _ in states(chosen)]
     assert chosen.risk.largest == 4.0
     assert min(found) == pytest.approx(0.018, abs=1e-4)
-    assert max(found) == 0.5
+    assert max(found) == pytest.approx(1 / (1 + math.exp(1 / 6))) == pytest.approx(0.458, abs=1e-3)
     assert [each.action for each in chosen.unreachable] == [PlanAction.EXECUTE, PlanAction.STOP]
+
+
+def test_a_run_ends_before_its_last_share_is_spent() -> None:
+    """Tasks of 1 to 9 steps, of which a run takes at most 6: DR >= 1/6 at each decision."""
+    shares = {
+        remaining_share(done, total) for total in range(1, 10) for done in range(min(total, 6))
+    }
+    assert min(shares) == 1 / 6
+    assert max(shares) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("tau_low", "tau_high", "executes"),
+    [
+        (0.1, 0.3, True),
+        (0.2, 0.4, True),
+        (0.3, 0.459, False),
+        (0.3, 0.458, True),
+        (0.3, 0.5, False),
+    ],
+)
+def test_the_last_step_bounds_confidence(tau_low: float, tau_high: float, executes: bool) -> None:
+    """sigmoid(-1/6) = 0.45843: candidates agree, nothing contradicts, one step of six is to come."""
+    chosen = published(tau_low=tau_low, tau_high=tau_high)
+    said = {unreached.action: unreached.why for unreached in chosen.unreachable}
+    assert (PlanAction.EXECUTE in said) is not executes
+    if not executes:
+        assert said[PlanAction.EXECUTE].startswith(
+            "in a run of at most 6 steps confidence is at most 0.458, below tau_high"
+        )
+
+
+def test_shorter_runs_bound_it_more_and_longer_ones_less() -> None:
+    """sigmoid(-1/2) = 0.378 in two steps, sigmoid(-1/12) = 0.479 in twelve."""
+    chosen = published(tau_low=0.3, tau_high=0.47)
+    assert [str(unreached) for unreached in unreachable(chosen, 2)] == [
+        "EXECUTE can never be chosen: in a run of at most 2 steps confidence is at most 0.378, below "
+        "tau_high 0.47",
+        "STOP can never be chosen: tau_stop is not set",
+    ]
+    assert [unreached.action for unreached in unreachable(chosen, 12)] == [PlanAction.STOP]
+
+
+def test_without_a_weight_of_what_remains_steps_bound_nothing() -> None:
+    chosen = published(risk=RiskModel(remaining=0.0), tau_low=0.3, tau_high=0.5)
+    assert [unreached.action for unreached in chosen.unreachable] == [PlanAction.STOP]
 
 
 def test_the_first_step_has_at_most_sigmoid_of_minus_one() -> None:

@@ -180,7 +180,7 @@ def slow_objective(
 
 
 def slow_search(
-    questions: list[Q], alpha: Fraction, preset: Preset, steps: int, name: str
+    questions: list[Q], alpha: Fraction, preset: Preset, steps: int, name: str, weight: Fraction
 ) -> dict[tuple[Fraction, ...], Fraction]:
     """The objective of every division of the budget, in the order they are tried."""
     scored, rounds = {}, len(questions[0].entropy)
@@ -203,7 +203,7 @@ def slow_search(
         found, final, _, _ = slow_calibrate(questions, alpha, levels, preset)
         result = slow_evaluate(questions, found.stops, final)
         shares = tuple(Fraction(count, steps) for count in counts)
-        scored[shares] = slow_objective(name, questions, result, Fraction(1))
+        scored[shares] = slow_objective(name, questions, result, weight)
     return scored
 
 
@@ -277,11 +277,16 @@ def test_calibration_and_evaluation(
     questions=questions_of(most=9, most_rounds=3),
     alpha=ALPHAS,
     steps=st.integers(1, 4),
+    weight=st.sampled_from([Fraction(1), Fraction(14)]),
 )
-def test_the_search(preset: Preset, questions: list[Q], alpha: Fraction, steps: int) -> None:
-    found = search_allocations(as_arrays(questions), alpha, preset, OBJECTIVES, steps=steps)
+def test_the_search(
+    preset: Preset, questions: list[Q], alpha: Fraction, steps: int, weight: Fraction
+) -> None:
+    found = search_allocations(
+        as_arrays(questions), alpha, preset, OBJECTIVES, weight=float(weight), steps=steps
+    )
     for name in OBJECTIVES:
-        slow = slow_search(questions, alpha, preset, steps, name)
+        slow = slow_search(questions, alpha, preset, steps, name, weight)
         best = min(slow.values())
         assert found[name].objective == pytest.approx(float(best), abs=1e-12)
         assert slow[found[name].shares] == best

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
-from suffice.policies.micp.relevance_fit import fit_filter, gold_relevance
+from suffice.policies.micp.relevance_fit import best_relevance, fit_filter, gold_relevance
 from suffice.policies.micp.search import levels_of_shares, search_allocation
 from suffice.policies.micp.stage2 import (
     Sampled,
@@ -121,9 +121,10 @@ def over_splits(
 
 
 def chosen_levels(kind: Kind, rounds: int, alpha: Fraction, preset: Preset) -> tuple[Fraction, ...]:
-    """By search, on an optimisation set of its own."""
+    """By search, on an optimisation set of its own, with a weight at which these questions are stopped."""
     optimise = population(kind, rounds, seed=1, people=300)
-    return search_allocation(optimise, alpha, preset, steps=10 if rounds < 5 else 5).levels
+    steps = 10 if rounds < 5 else 5
+    return search_allocation(optimise, alpha, preset, weight=1.0, steps=steps).levels
 
 
 # --- the corrected preset keeps its promise -----------------------------------------------------
@@ -371,7 +372,7 @@ def test_pooled_passages_fall_short_in_random_splits() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_fitted_filter_is_that_order_statistic(preset: Preset) -> None:
     traces = to_trace_set(sampled_records(60))
-    values = gold_relevance(traces, "score")
+    values = gold_relevance(traces, best_relevance(traces, "score"))
     pooled = np.concatenate(values) if preset == "published" else np.array([min(e) for e in values])
     found = fit_filter(traces, Fraction("0.1"), preset, "score")
     assert found.threshold == lower_order_statistic(pooled, Fraction("0.1"))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from suffice.bench.hidden_constraints.judge import Agreement
 from suffice.bench.hidden_constraints.results import (
     MEASURES,
     AgentFigures,
+    ExampleRun,
+    ExampleStep,
     GateVariant,
     HiddenConstraintsStudy,
     PairedDifference,
@@ -66,6 +70,7 @@ def made_cell(
         "prompt_tokens": 12345.0,
         "completion_tokens": 678.0,
         "seconds": 3.21,
+        "trajectory_cost": documents / 6 + 2 * (1 - semantic),
     }
     measures = {name: about(value, most=1.0) for name, value in shares.items()}
     measures |= {name: about(value) for name, value in amounts.items()}
@@ -117,6 +122,7 @@ def made_study() -> HiddenConstraintsStudy:
             for agent in (GATED, "corrected")
             for retriever in retrievers
         ),
+        examples=tuple(made_example(agent) for agent in (GATED, "corrected")),
         agreement=Agreement(both=30, judge_only=5, checker_only=10, neither=155, unreadable=2),
         notes=("the published gate: EXECUTE can never be chosen", "one more"),
     )
@@ -130,6 +136,7 @@ def made_recall(name: str) -> Recall:
         rank=None if name == "tfidf" else 7.0,
         ranked=50,
         in_ten=round(50 * share),
+        rank_in_ten=4.0 if share else None,
     )
 
 
@@ -153,7 +160,10 @@ def made_contrasts(agents: list[str], retrievers: tuple[str, ...]) -> tuple[Pair
 
 
 def made_variants() -> tuple[GateVariant, ...]:
-    never = ("EXECUTE can never be chosen: confidence is at most 0.5, below tau_high 0.75",)
+    never = (
+        "EXECUTE can never be chosen: in a run of at most 6 steps confidence is at most 0.458, below "
+        "tau_high 0.75",
+    )
     named = [("ablations", name, 0.5) for name in ("full", "no SC (w1 = 0)", "no DR (w3 = 0)")]
     named += [("sweep", f"tau {low:g}, {high:g}", low) for low, high in _TAUS]
     return tuple(
@@ -181,4 +191,38 @@ def made_steps(agent: str, retriever: str) -> StepTrace:
         high=tuple(mean + 0.1 for mean in means),
         contradiction=(0.0, 0.05, 0.1, 0.12, 0.16, 0.2),
         actions=({"RETRIEVE": 50}, *({"RETRIEVE": 20, "ASK": 5},) * 5),
+    )
+
+
+def made_example(agent: str) -> ExampleRun:
+    retrieving = ExampleStep(
+        confidence=0.18,
+        contradiction=0.0,
+        action="RETRIEVE",
+        blocked=None,
+        documents=3,
+        chosen="Create the bucket",
+    )
+    replanning = replace(
+        retrieving,
+        confidence=0.1,
+        contradiction=1.0,
+        action="REPLAN",
+        blocked="cool-down",
+        documents=0,
+        chosen="Do not open port 443",
+    )
+    asking = replace(retrieving, confidence=0.4, action="ASK", documents=0, chosen=None)
+    return ExampleRun(
+        agent=agent,
+        retriever="tfidf",
+        task="t1",
+        goal="Create a bucket for invoices",
+        seed=42,
+        tau_low=0.25,
+        tau_high=0.75,
+        steps=(retrieving, replanning, asking),
+        proxy=True,
+        semantic=False,
+        covered=False,
     )

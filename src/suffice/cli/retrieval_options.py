@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from suffice.cli.options import number
+from suffice.cli.options import number, positive
 from suffice.errors import UsageError
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.models import connect_encoder, connect_reranker, reranker_name
 from suffice.protocols import Encoder
-from suffice.retrieval.retrievers import NO_RERANKER, RETRIEVERS, Retrieval
+from suffice.retrieval.retrievers import RETRIEVERS, Retrieval, check_reranking, kinds_of
 from suffice.signals.asking.meaning_clusters import DEFAULT_COSINE
 
 _NO_ENCODER = "none"
@@ -23,8 +23,8 @@ def add_retrieval(parser: argparse.ArgumentParser) -> None:
         "--retriever",
         choices=RETRIEVERS,
         default="bm25",
-        help="what ranks passages (default: bm25); hybrid fuses bm25 and dense, hybrid+rerank "
-        "reranks what they find",
+        help="what ranks passages (default: bm25); hybrid fuses bm25 and dense, X+rerank reranks what X "
+        "finds first",
     )
     group.add_argument(
         "--encoder",
@@ -37,6 +37,12 @@ def add_retrieval(parser: argparse.ArgumentParser) -> None:
         "--reranker",
         metavar="PATH",
         help="a cross-encoder that sentence-transformers saved, or a reranker in a GGUF file",
+    )
+    group.add_argument(
+        "--pool",
+        type=positive,
+        metavar="N",
+        help="how many passages are given to the reranker, the most that a query finds (default: 40)",
     )
 
 
@@ -70,7 +76,7 @@ def connect_retrieval(
     """
     name, wanted = arguments.retriever, arguments.encoder
     _check(arguments)
-    vectors = name not in ("bm25", "tfidf")
+    vectors = "dense" in kinds_of(name)
     encoder = None
     if wanted != _NO_ENCODER and (wanted is not None or encode or vectors):
         encoder = connect_encoder(wanted or "minilm", arguments.encoder_model)
@@ -80,6 +86,7 @@ def connect_retrieval(
         encoder=encoder if vectors else None,
         reranker=reranker,
         reranker_name=None if arguments.reranker is None else reranker_name(arguments.reranker),
+        pool=arguments.pool,
     )
     return retrieval, encoder
 
@@ -87,10 +94,7 @@ def connect_retrieval(
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse, before anything is loaded, options that do not go together."""
     name, encoder = arguments.retriever, arguments.encoder
-    if name == "hybrid+rerank" and arguments.reranker is None:
-        raise UsageError(NO_RERANKER)
-    if name != "hybrid+rerank" and arguments.reranker is not None:
-        raise UsageError(f"--reranker is for --retriever hybrid+rerank, not for {name!r}")
+    check_reranking(name, reranker=arguments.reranker is not None, pool=arguments.pool)
     served = encoder is not None and encoder.startswith(("http://", "https://"))
     if arguments.encoder_model is not None and not served:
         raise UsageError("--encoder-model goes with the URL of a server: --encoder URL")

@@ -141,7 +141,8 @@ class RerankedRetriever:
 
     Passages come in the reranker's order with both numbers: ``score`` is the retriever's, so it need
     not fall, and ``rerank_score`` the reranker's raw one. Asked for more than ``candidates``, it
-    reranks as many as asked for; a passage that only the larger pool holds may then lead.
+    reranks as many as asked for, and a passage that only the larger pool holds may then lead;
+    ``deepen=False`` reranks no more than ``candidates``.
 
     Parameters
     ----------
@@ -151,14 +152,24 @@ class RerankedRetriever:
         The second.
     candidates
         Passages reranked a query, at least 1; every one of them costs a pass of the reranker.
+    deepen
+        ``False``: never more than ``candidates`` are reranked, and an answer is no longer.
     """
 
-    def __init__(self, retriever: Retriever, reranker: Reranker, *, candidates: int = 40) -> None:
+    def __init__(
+        self,
+        retriever: Retriever,
+        reranker: Reranker,
+        *,
+        candidates: int = 40,
+        deepen: bool = True,
+    ) -> None:
         if candidates < 1:
             raise UsageError(f"candidates must be at least 1, found {candidates}")
         self._retriever = retriever
         self._reranker = reranker
         self._candidates = candidates
+        self._deepen = deepen
 
     @property
     def candidates(self) -> int:
@@ -176,5 +187,6 @@ class RerankedRetriever:
             When the retriever or the reranker fails.
         """
         check_k(k)
-        pool = self._retriever.retrieve(query, max(self._candidates, k))
+        depth = max(self._candidates, k) if self._deepen else self._candidates
+        pool = self._retriever.retrieve(query, depth)
         return tuple(self._reranker.rerank(query, pool)[:k]) if pool else ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from suffice.errors import UsageError
 from suffice.protocols import Encoder, Reranker, Retriever
@@ -15,21 +16,69 @@ from suffice.retrieval.indexes import IndexKind, IndexMaker
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.trace.rounds.records import Passage
 
-RetrieverName = Literal["bm25", "tfidf", "dense", "hybrid", "hybrid+rerank"]
+RetrieverName = Literal[
+    "bm25",
+    "tfidf",
+    "dense",
+    "hybrid",
+    "bm25+rerank",
+    "tfidf+rerank",
+    "dense+rerank",
+    "hybrid+rerank",
+]
 RETRIEVERS: tuple[RetrieverName, ...] = get_args(RetrieverName)
-_PARTS: Mapping[RetrieverName, tuple[IndexKind, ...]] = MappingProxyType(
-    {
-        "bm25": ("bm25",),
-        "tfidf": ("tfidf",),
-        "dense": ("dense",),
-        "hybrid": ("bm25", "dense"),
-        "hybrid+rerank": ("bm25", "dense"),
-    }
+_RERANKED = "+rerank"
+_PARTS: Mapping[str, tuple[IndexKind, ...]] = MappingProxyType(
+    {"bm25": ("bm25",), "tfidf": ("tfidf",), "dense": ("dense",), "hybrid": ("bm25", "dense")}
 )
-NO_RERANKER = (
-    "retriever 'hybrid+rerank' needs --reranker PATH; train one with python -m "
-    "suffice.bench.training.reranker --dataset NAME --data PATH --out DIR"
-)
+
+
+def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
+    """Refuse a retriever that reranks without a reranker, and a reranker or a pool where none does.
+
+    Raises
+    ------
+    UsageError
+        With what to type.
+    """
+    if reranks(name):
+        if not reranker:
+            raise UsageError(
+                f"retriever {name!r} needs --reranker PATH: a cross-encoder's folder or its name on the Hub "
+                "(pip install 'suffice[rerank]'), or a reranker's .gguf file; train one with python -m "
+                "suffice.bench.training.reranker --dataset NAME --data PATH --out DIR"
+            )
+        return
+    for option, asked in (("--reranker", reranker), ("--pool", pool is not None)):
+        if asked:
+            raise UsageError(
+                f"{option} is for a retriever that reranks, not for {name!r}; type --retriever "
+                f"{name}{_RERANKED}"
+            )
+
+
+def retriever_name(text: str) -> RetrieverName:
+    """A name that is known.
+
+    Raises
+    ------
+    UsageError
+        For any other.
+    """
+    for name in RETRIEVERS:
+        if name == text:
+            return name
+    raise UsageError(f"unknown retriever {text!r}; known: {', '.join(RETRIEVERS)}")
+
+
+def reranks(name: str) -> bool:
+    """Whether a retriever's passages carry a ``rerank_score``."""
+    return name.endswith(_RERANKED)
+
+
+def kinds_of(name: RetrieverName) -> tuple[IndexKind, ...]:
+    """The indexes that a retriever searches."""
+    return _PARTS[name.removesuffix(_RERANKED)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +88,17 @@ class Retrieval:
     Parameters
     ----------
     name
-        ``hybrid``: the first of BM25 and the first of dense, fused by reciprocal rank.
-        ``hybrid+rerank``: the fused pool, reranked.
+        ``hybrid``: the first of BM25 and the first of dense, fused by reciprocal rank. ``X+rerank``:
+        what ``X`` finds first, reranked.
     encoder
         For every one with dense vectors.
     reranker, reranker_name
-        For ``hybrid+rerank``, and what a recording calls it.
+        For ``X+rerank``, and what a recording calls it.
     candidates
-        How many of each are fused (paper 2: 20); the pool has at most twice as many.
+        How many of each are fused (paper 2: 20).
+    pool
+        How many passages the first stage gives to the reranker, and so the most that it finds; ``None``:
+        twice ``candidates``.
 
     Raises
     ------
@@ -59,40 +111,60 @@ class Retrieval:
     reranker: Reranker | None = None
     reranker_name: str | None = None
     candidates: int = 20
+    pool: int | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in RETRIEVERS:
-            raise UsageError(f"unknown retriever {self.name!r}; known: {', '.join(RETRIEVERS)}")
-        if self.candidates < 1:
-            raise UsageError(f"candidates must be at least 1, found {self.candidates}")
+        retriever_name(self.name)
+        for field_name in ("candidates", "pool"):
+            count = getattr(self, field_name)
+            if count is not None and count < 1:
+                raise UsageError(f"{field_name} must be at least 1, found {count}")
         if "dense" in self.kinds and self.encoder is None:
             raise UsageError(f"retriever {self.name!r} needs an encoder; type --encoder minilm")
-        if self.reranks and self.reranker is None:
-            raise UsageError(NO_RERANKER)
+        if self.reranks or self.pool is not None:
+            check_reranking(self.name, reranker=self.reranker is not None, pool=self.pool)
 
     @property
     def kinds(self) -> tuple[IndexKind, ...]:
         """The indexes it searches."""
-        return _PARTS[self.name]
+        return kinds_of(self.name)
 
     @property
     def reranks(self) -> bool:
         """Whether its passages carry a ``rerank_score``."""
-        return self.name == "hybrid+rerank"
+        return reranks(self.name)
+
+    @property
+    def most(self) -> int | None:
+        """The most passages a query finds; ``None``: as many as are asked for."""
+        if self.reranks and self.pool is not None:
+            return self.pool
+        return 2 * self.candidates if self.reranks or len(self.kinds) > 1 else None
+
+    @property
+    def stated(self) -> Mapping[str, Any]:
+        """What a run document says of it."""
+        stated: dict[str, Any] = {"retriever": self.name}
+        if self.reranks:
+            stated["reranker"] = self.reranker_name
+        if self.pool is not None:
+            stated["pool"] = self.pool
+        return stated
 
     def reaching(self, passages: int) -> Retrieval:
-        """The same with a pool of at least that many passages, where the corpus has them."""
+        """The same with at least that many candidates, where the corpus has them; a stated pool stays."""
         return replace(self, candidates=max(self.candidates, passages))
 
     def over(self, indexes: Sequence[Retriever]) -> Retriever:
         """The retriever over its indexes, in the order of :attr:`kinds`."""
-        if len(indexes) == 1:
-            return indexes[0]
         # not deeper, however many passages are asked for: the pool is a matter of the method
-        fused = HybridRetriever(indexes, candidates=self.candidates, deepen=False)
-        if self.reranker is None or not self.reranks:
-            return fused
-        return RerankedRetriever(fused, self.reranker, candidates=self.candidates * len(indexes))
+        first = indexes[0]
+        if len(indexes) > 1:
+            each = max(self.candidates, math.ceil((self.pool or 0) / len(indexes)))
+            first = HybridRetriever(indexes, candidates=each, deepen=False)
+        if self.reranker is None or not self.reranks or self.most is None:
+            return first
+        return RerankedRetriever(first, self.reranker, candidates=self.most, deepen=False)
 
 
 @dataclass(frozen=True, slots=True)

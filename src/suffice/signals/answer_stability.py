@@ -46,7 +46,7 @@ def _why_not_compared(view: LoopView) -> str:
     return "the round added no new passage, so its answer repeats by itself; record with --corpus pooled"
 
 
-def _published_normalizer(text: str) -> str:
+def published_normalizer(text: str) -> str:
     """The published code's normaliser: articles go before punctuation, so "A-ha" becomes "ha"."""
     text = _ARTICLES.sub(" ", text.lower())
     return " ".join(text.translate(_DELETE_PUNCTUATION).split())
@@ -60,8 +60,8 @@ def answer_stable_published(view: LoopView) -> float:
     previous = view.previous
     if previous is None:
         return UNDEFINED
-    current = _published_normalizer(view.current.answer)
-    return float(current == _published_normalizer(previous.answer))
+    current = published_normalizer(view.current.answer)
+    return float(current == published_normalizer(previous.answer))
 
 
 ANSWER_STABLE = SignalSpec(

@@ -205,6 +205,13 @@ def test_more_than_the_pool_are_all_reranked() -> None:
     assert reranker.given == [7]
 
 
+def test_no_more_than_the_pool_where_it_is_fixed() -> None:
+    reranker = Longest()
+    fixed = RerankedRetriever(InOrder(), reranker, candidates=5, deepen=False)
+    assert [found.id for found in fixed.retrieve("rain", 7)] == ["p4", "p3", "p2", "p1", "p0"]
+    assert reranker.given == [5]
+
+
 def test_nothing_found_asks_no_reranker() -> None:
     reranker = Longest()
     assert RerankedRetriever(BM25Index.build([], OKAPI), reranker).retrieve("rain", 3) == ()

@@ -138,9 +138,10 @@ def test_made_up_ids_are_nobodys() -> None:
     assert [each.id for each in pooled_passages([[a1, a2, a3]])] == ["A", "A~2", "A~3"]
 
 
-def test_reranking_orders_the_whole_pool() -> None:
+@pytest.mark.parametrize("name", ["bm25+rerank", "tfidf+rerank", "dense+rerank", "hybrid+rerank"])
+def test_reranking_orders_the_whole_pool(name: RetrieverName) -> None:
     passages = (*PASSAGES, Passage(id="short", title="Cadel", text="Cadel river."))
-    found = OwnParagraphs(passages, retrieval("hybrid+rerank")).retrieve(QUERY, 3)
+    found = OwnParagraphs(passages, retrieval(name)).retrieve(QUERY, 3)
     assert found[0].id == "short"
     assert len(found) == len(passages)
     scores = [each.rerank_score for each in found if each.rerank_score is not None]
@@ -149,12 +150,45 @@ def test_reranking_orders_the_whole_pool() -> None:
     assert all(each.score is not None for each in found)
 
 
+@pytest.mark.parametrize("first", ["bm25", "tfidf", "dense", "hybrid"])
+def test_a_stated_pool_is_what_the_first_stage_finds_however_much_is_asked_for(
+    first: RetrieverName,
+) -> None:
+    name: RetrieverName = f"{first}+rerank"  # type: ignore[assignment]
+    chosen = replace(retrieval(name), pool=2)
+    best = {found.id for found in OwnParagraphs(PASSAGES, retrieval(first)).retrieve(QUERY, 6)[:2]}
+    make = IndexMaker(encoder=ENCODER)
+    for each in (chosen, chosen.reaching(6)):
+        assert each.most == 2
+        assert {p.id for p in OwnParagraphs(PASSAGES, each).retrieve(QUERY, 1)} == best
+        assert set(ids(corpus_retriever(PASSAGES, each, make))) == best
+    assert len(ids(corpus_retriever(PASSAGES, replace(chosen, pool=5), make))) == 5
+    assert chosen.stated == {"retriever": name, "reranker": "by length", "pool": 2}
+
+
+def test_a_pool_is_forty_where_none_is_stated() -> None:
+    limits = {name: retrieval(name).most for name in RETRIEVERS}
+    assert limits == {
+        **dict.fromkeys(("bm25", "tfidf", "dense"), None),
+        **dict.fromkeys(("hybrid", "bm25+rerank", "tfidf+rerank"), 40),
+        **dict.fromkeys(("dense+rerank", "hybrid+rerank"), 40),
+    }
+    assert retrieval("bm25").stated == {"retriever": "bm25"}
+    assert retrieval("dense+rerank").reaching(30).most == 60
+
+
 def test_what_is_missing_is_named_with_what_to_type() -> None:
-    for name in ("dense", "hybrid", "hybrid+rerank"):
+    for name in ("dense", "hybrid", "dense+rerank", "hybrid+rerank"):
         with pytest.raises(UsageError, match="--encoder minilm"):
             Retrieval(name=name)
     with pytest.raises(UsageError, match=r"--reranker PATH.*suffice\.bench\.training\.reranker"):
         Retrieval(name="hybrid+rerank", encoder=ENCODER)
+    with pytest.raises(UsageError, match=r"'bm25\+rerank' needs --reranker.*suffice\[rerank\]"):
+        Retrieval(name="bm25+rerank")
+    with pytest.raises(UsageError, match=r"--pool is .* not for 'bm25'; type --retriever bm25\+"):
+        Retrieval(pool=10)
+    with pytest.raises(UsageError, match="pool must be at least 1, found 0"):
+        Retrieval(name="bm25+rerank", reranker=ByLength(), pool=0)
     with pytest.raises(UsageError, match="unknown retriever 'x'; known: bm25"):
         Retrieval(name="x")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="candidates must be at least 1"):

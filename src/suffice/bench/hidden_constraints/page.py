@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from suffice.bench.hidden_constraints.results import (
     AgentFigures,
+    ExampleRun,
+    ExampleStep,
     GateVariant,
     HiddenConstraintsStudy,
     StepTrace,
@@ -27,8 +30,8 @@ from suffice.report.draw.marks import key, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.draw.svg import Family
 from suffice.report.page.frame import study_page
-from suffice.report.page.section import Chart, columns, folded, listed, plain, stacked
-from suffice.results.formats import decimal, percent
+from suffice.report.page.section import Chart, columns, folded, listed, plain, sentence, stacked
+from suffice.results.formats import counted, decimal, percent
 from suffice.results.markup import Html, data_table, element, join, visible
 
 _LEAST = 0.1  # of an axis of shares, so that a row of zeros is not stretched over it
@@ -50,6 +53,7 @@ def hidden_constraints_page(study: HiddenConstraintsStudy) -> str:
         ("Success against documents read", _frontiers(study)),
         ("What retrieval allows", _quality(study)),
         ("Confidence by step", [_steps(trace) for trace in study.steps]),
+        ("One run, step by step", [_example(run) for run in study.examples]),
         ("Thresholds", _sweep(study)),
     )
     sections = [
@@ -279,6 +283,74 @@ def _steps_table(heading: str, trace: StepTrace) -> Html:
     ]
     head = ("step", "decisions", "mean c", "median c [10%, 90%]", "mean CD", "actions")
     return data_table(heading, head, rows)
+
+
+def _example(run: ExampleRun) -> Chart:
+    """Confidence by step between the thresholds, with the action of each step."""
+    heading = f"Confidence and actions of one run, {run.agent} with {run.retriever}"
+    numbers = range(1, len(run.steps) + 1)
+    decided = [
+        (number, step)
+        for number, step in zip(numbers, run.steps, strict=True)
+        if math.isfinite(step.confidence)
+    ]
+    ends = (1, max(2, len(run.steps)))
+    chart = Lines(
+        title=heading,
+        description=f"{len(run.steps)} steps; the key names the lines, the table has the numbers.",
+        x_name="step",
+        y_name="c",
+        lines=[
+            Line(colour="fixed", at=ends, values=(run.tau_low, run.tau_low)),
+            Line(colour="output", at=ends, values=(run.tau_high, run.tau_high)),
+            Line(
+                colour="adaptive",
+                at=[number for number, _ in decided],
+                values=[step.confidence for _, step in decided],
+                hints=[f"step {number}: {_taken(step)}" for number, step in decided],
+            ),
+        ],
+        shares=False,
+        uprights=[(number, step.action) for number, step in zip(numbers, run.steps, strict=True)],
+        ticks=range(1, ends[1] + 1),
+        held=(0, 1),
+    )
+    colours = legend(
+        (
+            ("adaptive", "c"),
+            ("fixed", f"tau_low {run.tau_low:g}"),
+            ("output", f"tau_high {run.tau_high:g}"),
+        )
+    )
+    judged = {True: "satisfied", False: "not satisfied", None: "not asked"}[run.semantic]
+    caption = (
+        f"Task {run.task}: {sentence(run.goal)} RETRIEVE up to tau_low, EXECUTE from tau_high. A document "
+        f"that carries the constraint was {'' if run.covered else 'not '}retrieved, the plan "
+        f"{'names' if run.proxy else 'does not name'} its token, the judge was {judged}. Of the runs of seed "
+        f"{run.seed} it is the one with most different actions, then most steps."
+    )
+    return Chart(
+        heading=heading,
+        pictures=[lines(chart)],
+        caption=join([colours, caption]),
+        table=columns(
+            heading,
+            zip(numbers, run.steps, strict=True),
+            ("step", lambda row: str(row[0])),
+            ("c", lambda row: f"{row[1].confidence:.3f}"),
+            ("CD", lambda row: f"{row[1].contradiction:.3f}"),
+            ("action", lambda row: row[1].action),
+            ("blocked by", lambda row: row[1].blocked or ""),
+            ("documents", lambda row: f"{row[1].documents:,}"),
+            ("step appended", lambda row: visible(row[1].chosen or "")),
+        ),
+    )
+
+
+def _taken(step: ExampleStep) -> str:
+    blocked = "" if step.blocked is None else f", a retrieval blocked by the {step.blocked}"
+    documents = f", {counted(step.documents, 'document')}" if step.documents else ""
+    return f"c {step.confidence:.3f}, {step.action}{documents}{blocked}"
 
 
 # --- thresholds ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from suffice.bench.hidden_constraints.runs import VANILLA, HiddenConstraintsSett
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.pipelines.planning.controls import GATED
 from suffice.pipelines.record.session import RecordSummary
+from suffice.policies.gate.settings import unreachable
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
@@ -32,6 +33,7 @@ MEASURES = (
     "completion_tokens",
     "seconds",
     "malformed",
+    "trajectory_cost",
 )
 """What is measured of a run.
 
@@ -39,7 +41,8 @@ MEASURES = (
 ``grounded_proxy``: and a document that carries it was retrieved. ``checked``: the deterministic checker's
 word. ``covered``: such a document was retrieved. ``token_in_document``: some retrieved text holds the token.
 ``documents_read`` counts repeats, as the paper does; ``documents_distinct`` does not. ``malformed``: the
-final JSON could not be read.
+final JSON could not be read. ``trajectory_cost``: J, see
+:func:`suffice.bench.hidden_constraints.scores.trajectory_cost`.
 """
 FIRST_RETRIEVED = "oracle_rank"
 """Rank of the first document that carries the constraint, in the retrieval that found it best."""
@@ -122,7 +125,8 @@ class Recall:
     """A retriever asked with goal and context: shares of tasks, and the mean rank where one was found.
 
     ``rank`` is the mean over the ``ranked`` tasks whose documents the retriever returned when asked for the
-    whole corpus (a fused pool ends early); ``None``: over none.
+    whole corpus (a fused pool ends early); ``None``: over none. ``rank_in_ten`` is the mean over the
+    ``in_ten`` tasks that have one among the first ten, as the paper's Table 3 has it.
     """
 
     retriever: str
@@ -130,6 +134,7 @@ class Recall:
     rank: float | None
     ranked: int
     in_ten: int
+    rank_in_ten: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
@@ -140,6 +145,7 @@ class Recall:
             "mean_rank": self.rank,
             "ranked": self.ranked,
             "in_ten": self.in_ten,
+            "mean_rank_in_ten": self.rank_in_ten,
         }
 
 
@@ -196,6 +202,48 @@ class StepTrace:
     actions: tuple[Mapping[str, int], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleStep:
+    """A decision of an example run; ``documents`` were retrieved, ``chosen`` was appended to the plan."""
+
+    confidence: float
+    contradiction: float
+    action: str
+    blocked: str | None
+    documents: int
+    chosen: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleRun:
+    """One run of a gated agent, step by step.
+
+    Parameters
+    ----------
+    agent, retriever, task, goal, seed
+        Whose it is.
+    tau_low, tau_high
+        The gate's thresholds.
+    steps
+        Its decisions.
+    proxy, semantic, covered
+        Whether the plan names the token, the judge is satisfied (``None``: nobody judged it), and a
+        document that carries the constraint was retrieved.
+    """
+
+    agent: str
+    retriever: str
+    task: str
+    goal: str
+    seed: int
+    tau_low: float
+    tau_high: float
+    steps: tuple[ExampleStep, ...]
+    proxy: bool
+    semantic: bool | None
+    covered: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HiddenConstraintsStudy(Tabular):
     """Everything the experiment found.
@@ -216,6 +264,7 @@ class HiddenConstraintsStudy(Tabular):
     critical: float
     variants: tuple[GateVariant, ...]
     steps: tuple[StepTrace, ...]
+    examples: tuple[ExampleRun, ...]
     agreement: Agreement | None
     notes: tuple[str, ...]
 
@@ -262,6 +311,7 @@ class HiddenConstraintsStudy(Tabular):
             "critical": as_json(self.critical),
             "variants": as_json(self.variants),
             "steps": as_json(self.steps),
+            "examples": as_json(self.examples),
             "agreement": as_json(self.agreement),
             "model": self.model,
             "judge": self.judge,
@@ -279,11 +329,12 @@ def study_notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Hidden
 
 def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[str]:
     settings = study.settings
+    steps = settings.planning.max_steps
     if GATED in settings.agents:
-        for action in published_gate(settings).unreachable:
+        for action in unreachable(published_gate(settings), steps):
             yield f"the published gate: {action}"
     for name, gate in settings.gates.items():
-        for action in gate.unreachable:
+        for action in unreachable(gate, steps):
             yield f"the gate {name}: {action}"
     cells = (*study.cells, *(variant.cell for variant in study.variants))
     failed = sum(cell.failed for cell in cells)

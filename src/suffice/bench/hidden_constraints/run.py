@@ -17,6 +17,7 @@ from suffice.bench.hidden_constraints.judge import Agreement, LLMJudge, agreemen
 from suffice.bench.hidden_constraints.oracle import oracle_rank
 from suffice.bench.hidden_constraints.page import hidden_constraints_page
 from suffice.bench.hidden_constraints.results import (
+    ExampleRun,
     GateVariant,
     HiddenConstraintsStudy,
     Recall,
@@ -35,7 +36,7 @@ from suffice.bench.hidden_constraints.runs import (
     run_document,
     variants,
 )
-from suffice.bench.hidden_constraints.scores import Board, contrasts, step_trace
+from suffice.bench.hidden_constraints.scores import Board, contrasts, example_run, step_trace
 from suffice.bench.hidden_constraints.scripted import ScriptedPlanner
 from suffice.bench.study import ModelAccess, Options, Request, Study
 from suffice.errors import InternalError, UsageError
@@ -47,14 +48,15 @@ from suffice.pipelines.planning.recorder import UNREADABLE, PlanRecorderSettings
 from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.policies.file import load_policy
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.settings import MARKERS, GateSettings
+from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings, unreachable
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever, Verdict
 from suffice.replay.run.answer_sets import Resampling
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
 
-_RECALL_AT = (1, 5, 10)
+_TOP = 10
+_RECALL_AT = (1, 5, _TOP)
 _PLANS = "plans"
 
 
@@ -151,7 +153,8 @@ def _measured(
 ) -> HiddenConstraintsStudy:
     tasks = made.subset(settings.subset)[: settings.limit]
     seeds = range(settings.seed, settings.seed + settings.seeds)
-    board = Board.of(plans.records, tasks, seeds)
+    costs = GateCosts(retrieval=settings.retrieval_cost, failure=settings.failure_loss)
+    board = Board.of(plans.records, tasks, seeds, costs)
     draws = Resampling(resamples=settings.resamples, seed=settings.seed)
     cells = tuple(
         board.cell(agent, retriever, seeds=settings.seeds, draws=draws)
@@ -171,6 +174,7 @@ def _measured(
         critical=critical,
         variants=tuple(_variants(settings, board, draws)),
         steps=tuple(_steps(settings, plans, tasks)),
+        examples=tuple(_examples(settings, plans, tasks)),
         agreement=None if who.judge_name == CHECKER else _agreement(settings, plans, tasks),
         notes=(),
     )
@@ -211,16 +215,18 @@ def _recalls(
                 rank=1.0,
                 ranked=len(tasks),
                 in_ten=len(tasks),
+                rank_in_ten=1.0,
             )
             continue
         ranks = np.array([_rank(task, retriever, len(players.documents)) for task in tasks])
-        known = np.isfinite(ranks)
+        known, top = np.isfinite(ranks), ranks <= _TOP
         yield Recall(
             retriever=name,
             recall={k: float((ranks <= k).mean()) for k in _RECALL_AT},
             rank=float(ranks[known].mean()) if known.any() else None,
             ranked=int(known.sum()),
-            in_ten=int((ranks <= 10).sum()),
+            in_ten=int(top.sum()),
+            rank_in_ten=float(ranks[top].mean()) if top.any() else None,
         )
 
 
@@ -234,21 +240,21 @@ def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
 def _variants(
     settings: HiddenConstraintsSettings, board: Board, draws: Resampling
 ) -> Iterator[GateVariant]:
-    asked = variants(settings)
+    asked, steps = variants(settings), settings.planning.max_steps
     retriever = settings.retrievers[0]
     if "ablations" in settings.experiments and GATED in settings.agents:
         yield GateVariant(
             experiment="ablations",
             name="full",
             cell=board.cell(GATED, retriever, seeds=1, draws=draws),
-            unreachable=tuple(map(str, published_gate(settings).unreachable)),
+            unreachable=tuple(map(str, unreachable(published_gate(settings), steps))),
         )
     for variant in asked:
         yield GateVariant(
             experiment=variant.experiment,
             name=variant.name,
             cell=board.cell(variant.agent, retriever, seeds=1, draws=draws),
-            unreachable=tuple(map(str, variant.gate.unreachable)),
+            unreachable=tuple(map(str, unreachable(variant.gate, steps))),
             taus=variant.taus,
         )
 
@@ -256,18 +262,44 @@ def _variants(
 def _steps(
     settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Sequence[PlanningTask]
 ) -> Iterator[StepTrace]:
-    wanted = {task.id for task in tasks}
-    for agent in (*([GATED] if GATED in settings.agents else ()), *settings.gates):
+    for agent in _gates(settings):
         for retriever in settings.retrievers:
-            chosen = tuple(
-                record
-                for record in plans.records
-                if (record.agent, record.retriever, record.seed)
-                == (agent, retriever, settings.seed)
-                and record.task.id in wanted
-            )
+            chosen = _first_seed(settings, plans, tasks, (agent, retriever))
             if chosen:
                 yield step_trace(PlanSet(records=chosen), agent, retriever)
+
+
+def _examples(
+    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Sequence[PlanningTask]
+) -> Iterator[ExampleRun]:
+    """One run of every gated agent with the first retriever."""
+    for agent, gate in _gates(settings).items():
+        runs = _first_seed(settings, plans, tasks, (agent, settings.retrievers[0]))
+        example = example_run(runs, tasks, gate)
+        if example is not None:
+            yield example
+
+
+def _gates(settings: HiddenConstraintsSettings) -> dict[str, GateSettings]:
+    """Gates by the name of their agent, the published one first."""
+    published = {GATED: published_gate(settings)} if GATED in settings.agents else {}
+    return published | dict(settings.gates)
+
+
+def _first_seed(
+    settings: HiddenConstraintsSettings,
+    plans: PlanSet,
+    tasks: Sequence[PlanningTask],
+    cell: tuple[str, str],
+) -> tuple[PlanRecord, ...]:
+    """The runs of an agent with a retriever in the first seed."""
+    wanted = {task.id for task in tasks}
+    return tuple(
+        record
+        for record in plans.records
+        if (record.agent, record.retriever, record.seed) == (*cell, settings.seed)
+        and record.task.id in wanted
+    )
 
 
 def _agreement(

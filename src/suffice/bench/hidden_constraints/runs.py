@@ -20,7 +20,7 @@ from suffice.pipelines.planning.agent import PlanningAgent, PlanningSettings
 from suffice.pipelines.planning.controls import AGENTS, GATED, AgentControl, agent_control, gated
 from suffice.pipelines.planning.recorder import PlanJob
 from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import MARKERS, GateSettings
+from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
 from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Retriever
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
@@ -86,6 +86,9 @@ class HiddenConstraintsSettings:
         What the gates call who finds contradictions; ``markers`` is the published one.
     planning
         How plans are drafted.
+    retrieval_cost, failure_loss
+        c_r and L_f of the trajectory cost J (Eq. 5), in one unit; the paper states neither. Ours: those
+        that ``suffice fit gate`` goes by where none are named.
     resamples
         Bootstrap draws over tasks.
     folder
@@ -139,6 +142,12 @@ class HiddenConstraintsSettings:
         ),
     ] = MARKERS
     planning: PlanningSettings = field(default_factory=PlanningSettings)
+    retrieval_cost: Annotated[
+        float, Option(metavar="C", help="of a retrieval, in the trajectory cost J")
+    ] = DEFAULT_COSTS.retrieval
+    failure_loss: Annotated[
+        float, Option(metavar="L", help="of a plan that fails its constraint, in J")
+    ] = DEFAULT_COSTS.failure
     resamples: Annotated[
         int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
     ] = 1000
@@ -169,6 +178,9 @@ class HiddenConstraintsSettings:
         if self.subset not in SUBSETS:
             raise UsageError(f"--subset must be one of {', '.join(SUBSETS)}, found {self.subset!r}")
         self._check_gates()
+        GateCosts(
+            retrieval=self.retrieval_cost, failure=self.failure_loss
+        )  # refuses what is not above 0
         for name in ("seeds", "resamples", "limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -199,6 +211,8 @@ class HiddenConstraintsSettings:
             "detector": self.detector,
             "gates": sorted(self.gates),
             "planning": asdict(self.planning),
+            "retrieval_cost": self.retrieval_cost,
+            "failure_loss": self.failure_loss,
             "resamples": self.resamples,
         }
 

@@ -17,6 +17,8 @@ from suffice.bench.hidden_constraints.results import (
     FIRST_RETRIEVED,
     MEASURES,
     AgentFigures,
+    ExampleRun,
+    ExampleStep,
     PairedDifference,
     StepTrace,
     TaskMean,
@@ -24,12 +26,25 @@ from suffice.bench.hidden_constraints.results import (
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.numbers.tests.tails import beta_quantile
+from suffice.policies.gate.settings import GateCosts, GateSettings
 from suffice.replay.run.answer_sets import Resampling
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
 
 
-def measured(record: PlanRecord, task: PlanningTask) -> dict[str, float]:
+def trajectory_cost(retrievals: int, *, failed: bool, costs: GateCosts) -> float:
+    """J = sum over t of c_r [a_t = RETRIEVE] + L_f [fail] (paper 4, Eq. 5), in the unit of the costs.
+
+    ``retrievals`` are the run's queries to the retriever, ``failed`` says that the plan does not meet its
+    constraint (Eq. 4).
+
+    >>> trajectory_cost(3, failed=True, costs=GateCosts(retrieval=1, failure=2))
+    5.0
+    """
+    return float(costs.retrieval * retrievals + costs.failure * failed)
+
+
+def measured(record: PlanRecord, task: PlanningTask, costs: GateCosts) -> dict[str, float]:
     """:data:`MEASURES` of a run, and :data:`FIRST_RETRIEVED`; what is not known is left out."""
     constraint, carrying = task.constraint, set(task.document_ids)
     ranks = [
@@ -44,9 +59,9 @@ def measured(record: PlanRecord, task: PlanningTask) -> dict[str, float]:
         for passage in step.passages
     )
     proxy = names_token(constraint, record.outcome.plan)
-    usage = record.usage
+    usage, semantic = record.usage, record.outcome.semantic
     measures: dict[str, float | None] = {
-        "semantic": None if record.outcome.semantic is None else float(record.outcome.semantic),
+        "semantic": None if semantic is None else float(semantic),
         "proxy": float(proxy),
         "grounded_proxy": float(proxy and bool(ranks)),
         "checked": float(satisfies(constraint, record.outcome.plan).ok),
@@ -61,6 +76,9 @@ def measured(record: PlanRecord, task: PlanningTask) -> dict[str, float]:
         "completion_tokens": usage.completion_tokens,
         "seconds": usage.latency_s,
         "malformed": float(record.outcome.parsed is None),
+        "trajectory_cost": None
+        if semantic is None
+        else trajectory_cost(record.retrievals, failed=not semantic, costs=costs),
         FIRST_RETRIEVED: min(ranks) if ranks else None,
     }
     return {name: float(value) for name, value in measures.items() if value is not None}
@@ -79,9 +97,16 @@ class Board:
 
     @classmethod
     def of(
-        cls, records: Iterable[PlanRecord], tasks: Sequence[PlanningTask], seeds: Sequence[int]
+        cls,
+        records: Iterable[PlanRecord],
+        tasks: Sequence[PlanningTask],
+        seeds: Sequence[int],
+        costs: GateCosts,
     ) -> Board:
-        """The board of the runs on these tasks with these seeds; other runs are not read."""
+        """The board of the runs on these tasks with these seeds; other runs are not read.
+
+        ``costs`` are those of the trajectory cost.
+        """
         rows = {task.id: row for row, task in enumerate(tasks)}
         columns = {seed: column for column, seed in enumerate(seeds)}
         values: dict[tuple[str, str | None], dict[str, NDArray[np.float64]]] = {}
@@ -90,7 +115,7 @@ class Board:
                 continue
             row, column = rows[record.task.id], columns[record.seed]
             cell = values.setdefault((record.agent, record.retriever), {})
-            for name, value in measured(record, tasks[row]).items():
+            for name, value in measured(record, tasks[row], costs).items():
                 empty = np.full((len(tasks), len(seeds)), np.nan)
                 cell.setdefault(name, empty)[row, column] = value
         return cls(tasks=tuple(tasks), seeds=tuple(seeds), values=values)
@@ -252,6 +277,52 @@ def step_trace(plans: PlanSet, agent: str, retriever: str) -> StepTrace:
             dict(Counter(str(action) for action in column if action))
             for column in plans.actions.T[: len(by_step)]
         ),
+    )
+
+
+def example_run(
+    records: Iterable[PlanRecord], tasks: Sequence[PlanningTask], gate: GateSettings
+) -> ExampleRun | None:
+    """The run that shows most of the gate: most different actions, then most steps, then the first task's.
+
+    ``records`` are one gated agent's runs with one retriever in one seed; ``None`` where no run has a step.
+    """
+    order = {task.id: row for row, task in enumerate(tasks)}
+    decided = [record for record in records if record.task.id in order and record.steps]
+    if not decided:
+        return None
+    record = min(
+        decided,
+        key=lambda record: (
+            -len({step.action for step in record.steps}),
+            -len(record.steps),
+            order[record.task.id],
+        ),
+    )
+    task = tasks[order[record.task.id]]
+    carrying = set(task.document_ids)
+    return ExampleRun(
+        agent=record.agent,
+        retriever=record.retriever or "",
+        task=task.id,
+        goal=record.task.goal,
+        seed=record.seed,
+        tau_low=gate.tau_low,
+        tau_high=gate.tau_high,
+        steps=tuple(
+            ExampleStep(
+                confidence=step.values.get("confidence", math.nan),
+                contradiction=step.values.get("contradiction", math.nan),
+                action=step.action,
+                blocked=step.blocked,
+                documents=len(step.passages),
+                chosen=step.chosen,
+            )
+            for step in record.steps
+        ),
+        proxy=names_token(task.constraint, record.outcome.plan),
+        semantic=record.outcome.semantic,
+        covered=any(passage.id in carrying for step in record.steps for passage in step.passages),
     )
 
 

@@ -36,6 +36,7 @@ def figures_of(study: HiddenConstraintsStudy) -> tuple[Table, ...]:
     tables = (
         _estimates(study, "Success, in percent.", _SCORES),
         _estimates(study, "What it took, a task.", _SPENT),
+        _trajectory_costs(study),
         _coverage(study),
         _recalls(study),
         _decomposition(study),
@@ -171,6 +172,33 @@ def _estimates(study: HiddenConstraintsStudy, title: str, measures: Sequence[str
     return _of_cells(study, title.partition(",")[0], title, *values)
 
 
+def _trajectory_costs(study: HiddenConstraintsStudy) -> Table:
+    """J with its two parts."""
+    retrieval, loss = study.settings.retrieval_cost, study.settings.failure_loss
+
+    def total(cell: AgentFigures) -> Value:
+        measured = cell.measures.get("trajectory_cost")
+        return None if measured is None else Cell(measured.clustered, estimate(measured))
+
+    def retrieving(cell: AgentFigures) -> float | None:
+        retrievals = cell.mean("retrievals")
+        return None if retrievals is None else retrieval * retrievals
+
+    def failing(cell: AgentFigures) -> float | None:
+        success = cell.mean("semantic")
+        return None if success is None else loss * (1.0 - success)
+
+    return _of_cells(
+        study,
+        "Trajectory cost",
+        f"Trajectory cost a task, J = c_r retrievals + L_f [plan fails] with c_r {retrieval:g} and L_f "
+        f"{loss:g} (Eq. 5), and its parts; low is good.",
+        (Column(name="trajectory_cost", kind="number", head="J", interval=True), total),
+        (_mean("retrieving"), retrieving),
+        (_mean("failing"), failing),
+    )
+
+
 def _coverage(study: HiddenConstraintsStudy) -> Table:
     return _of_cells(
         study,
@@ -192,20 +220,22 @@ def _recalls(study: HiddenConstraintsStudy) -> Table:
         Column(name="retriever"),
         *(_share(f"recall_{k}", f"recall@{k} %") for k in depths),
         Column(name="in_ten", kind="count", head="tasks in 10"),
-        _mean("rank", "mean rank"),
+        _mean("rank_in_ten", "mean rank in 10"),
+        _mean("rank", "in the corpus"),
         Column(name="ranked", kind="count", head="of ranked"),
     )
     rows = [
         [
             recall.retriever,
             *(recall.recall.get(k) for k in depths),
-            *(recall.in_ten, recall.rank, recall.ranked),
+            *(recall.in_ten, recall.rank_in_ten, recall.rank, recall.ranked),
         ]
         for recall in study.recalls
     ]
     title = (
         "Retrieval asked once a task with goal and context: tasks with a constraint document among the "
-        "first k, and its mean rank over the tasks where it is ranked at all (a fused pool ends early)."
+        "first k, and its mean rank over the tasks where it is among the first 10, and over those where it "
+        "is ranked at all (a fused pool ends early)."
     )
     return Table(name="Recall", title=title, columns=columns, rows=rows)
 

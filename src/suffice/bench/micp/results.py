@@ -16,9 +16,9 @@ from suffice.numbers.conformal.order_statistics import exact_level, smallest_sam
 from suffice.numbers.tests.tails import exact_interval
 from suffice.options import Option, read_grid, read_names
 from suffice.policies.method import Preset
-from suffice.policies.micp.notes import few_notes, unsampled_notes
+from suffice.policies.micp.notes import few_notes, refound_notes, unsampled_notes
 from suffice.policies.micp.settings import MiCPSettings
-from suffice.policies.micp.stage2 import Sampled, Stage2
+from suffice.policies.micp.stage2 import Objective, Sampled, Stage2
 from suffice.protocols import Retention
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
@@ -329,10 +329,10 @@ class StudyNotes:
         """Look at the questions a division calibrates on."""
         self._held.update(dict.fromkeys(unsampled_notes(calibration)))
 
-    def fitted(self, alpha: Fraction, thresholds: Stage2) -> None:
+    def fitted(self, alpha: Fraction, thresholds: Stage2, objective: Objective) -> None:
         """Look at the thresholds of one fit."""
         self._asked[alpha] = self._asked.get(alpha, 0) + 1
-        if few_notes(self.sizes[:2], alpha, thresholds):
+        if few_notes(self.sizes[:2], alpha, thresholds, objective):
             self._never[alpha] = self._never.get(alpha, 0) + 1
 
     def said(self) -> tuple[str, ...]:
@@ -358,6 +358,8 @@ class StudyNotes:
             said.append(
                 "no retention: the record holds no relevance of passages, or no gold passages"
             )
+        else:
+            said += refound_notes(record.relevances.unrecorded)
         return said
 
     def _few(self) -> list[str]:

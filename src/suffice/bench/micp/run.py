@@ -299,7 +299,7 @@ def _scored(
             }
             for objective, chosen in best.items():
                 thresholds[objective] = calibrate(held, level, chosen.levels, preset)
-                notes.fitted(level, thresholds[objective])
+                notes.fitted(level, thresholds[objective], objective)
             scored += [
                 ((alpha, preset, way), _score(divided, threshold, fit.weight))
                 for way, threshold in thresholds.items()

@@ -16,12 +16,20 @@ from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
-from suffice.options import Option
+from suffice.options import Option, read_names
 from suffice.pipelines.models import connect_encoder, connect_reranker
 from suffice.protocols import Encoder, Reranker, Retriever
 from suffice.retrieval.indexes import IndexKind, IndexMaker
 from suffice.retrieval.pairs.training_record import trained_on
-from suffice.retrieval.retrievers import RETRIEVERS, Retrieval, RetrieverName, pooled_passages
+from suffice.retrieval.retrievers import (
+    RETRIEVERS,
+    Retrieval,
+    RetrieverName,
+    kinds_of,
+    pooled_passages,
+    reranks,
+    retriever_name,
+)
 from suffice.trace.rounds.records import Passage
 
 
@@ -31,8 +39,12 @@ class RetrievalSettings:
 
     Parameters
     ----------
+    retrievers
+        What is compared with BM25, by name.
     encoder, reranker
         For those retrievers that need them; without one they are left out.
+    pool
+        How many passages are given to the reranker; ``None``: 40.
     index
         A folder in which indexes are kept; ``None``: they are built and dropped.
     left_out
@@ -42,8 +54,24 @@ class RetrievalSettings:
         Of the paired bootstrap by question.
     """
 
+    retrievers: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="A,B,...",
+            parse=read_names,
+            help=f"what is compared with bm25, of {', '.join(RETRIEVERS)}",
+        ),
+    ] = ("tfidf", "dense", "hybrid", "hybrid+rerank")
     encoder: Encoder | None = None
     reranker: Reranker | None = None
+    pool: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            at_least=1,
+            help="how many passages are given to the reranker (default: 40)",
+        ),
+    ] = None
     index: Annotated[
         Path | None,
         Option(
@@ -55,6 +83,12 @@ class RetrievalSettings:
         int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
     ] = 1000
     seed: Annotated[int, Option(at_least=0, help="of generated data and resampling")] = 42
+
+    def __post_init__(self) -> None:
+        if self.pool is not None and not any(map(reranks, self.retrievers)):
+            raise UsageError(
+                "--pool is for retrievers that rerank, and none is compared; add one to --retrievers"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,23 +139,30 @@ def retrieval_study(
         raise UsageError("no question with gold passages is left to ask")
     indexes: dict[IndexKind, Retriever] = {}
     hits: dict[RetrieverName, NDArray[np.float64]] = {}
-    for name in RETRIEVERS:
+    limits: dict[int, list[str]] = {}
+    for name in dict.fromkeys(map(retriever_name, ("bm25", *settings.retrievers))):
         missing = _missing(name, settings)
         if missing:
             notes.append(f"{name} is left out: {missing}")
             continue
-        retrieval = Retrieval(name=name, encoder=settings.encoder, reranker=settings.reranker)
+        retrieval = Retrieval(
+            name=name,
+            encoder=settings.encoder,
+            reranker=settings.reranker,
+            pool=settings.pool if reranks(name) else None,
+        )
+        if retrieval.most is not None and retrieval.most < max(DEPTHS):
+            limits.setdefault(retrieval.most, []).append(name)
         for kind in retrieval.kinds:
             if kind not in indexes:
                 indexes[kind] = _index(kind, passages, settings.index, make)
         retriever = retrieval.over([indexes[kind] for kind in retrieval.kinds])
         hits[name] = np.array([_hits(example, retriever) for example in kept], np.float64)
-    pool = 2 * Retrieval().candidates
-    if "hybrid" in hits and pool < max(DEPTHS):
-        notes.append(
-            f"hybrid and hybrid+rerank rank a pool of at most {pool} passages, as the method does: "
-            "beyond it their recall cannot rise"
-        )
+    notes += [
+        f"the pool of {' and '.join(names)} holds at most {pool} passages, as the method has it: beyond that "
+        "recall cannot rise"
+        for pool, names in limits.items()
+    ]
     gold = np.array([len(_gold_titles(example)) for example in kept], np.float64)
     return RetrievalStudy(
         questions=len(kept),
@@ -141,9 +182,9 @@ def _index(
 
 
 def _missing(name: RetrieverName, settings: RetrievalSettings) -> str | None:
-    if name in ("dense", "hybrid", "hybrid+rerank") and settings.encoder is None:
+    if "dense" in kinds_of(name) and settings.encoder is None:
         return "it needs an encoder (--encoder minilm)"
-    if name == "hybrid+rerank" and settings.reranker is None:
+    if reranks(name) and settings.reranker is None:
         return (
             "it needs a reranker (--reranker PATH; train one with python -m "
             "suffice.bench.training.reranker)"
@@ -217,7 +258,7 @@ def _run(request: Request) -> RetrievalStudy:
 STUDY = Study(
     description="Asks the questions of a data set over the paragraphs of all its questions and counts the "
     "gold passages, by title, among the first 5, 10, 20 and 50: BM25, TF-IDF, dense, hybrid, and hybrid "
-    "reranked where --reranker names one.",
+    "reranked where --reranker names one, or what --retrievers names.",
     options=(Options(settings=RetrievalOptions), Options(settings=RetrievalSettings)),
     run=_run,
 )

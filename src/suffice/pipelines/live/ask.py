@@ -227,7 +227,7 @@ class LiveLoop:
         )
         here = {**asdict(loop), "model": self.model.name, "pipeline": loop.pipeline}
         if retrieval is not None:
-            here["retriever"] = retrieval.name
+            here |= retrieval.stated
         for difference in differences(self.policy, here):
             tell(f"the policy's promise may not hold here: {difference}")
         return replace(self, loop=loop, encoder=encoder)

@@ -31,6 +31,7 @@ from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage, Usage
 
 _NEXT_STEP = ("\n\n", "\nMain question:", "\nDocument:", f"\n{FOLLOW_UP}")
+_NEXT_QUESTION = ("\nMain question:", f"\n{FOLLOW_UP}")
 _TAGS = re.compile(r"<(STOP|CONTINUE)>")
 _LABEL = re.compile(rf"^\s*(?:{FOLLOW_UP}|Question:)\s*", re.IGNORECASE)
 _UNKNOWN = "unknown"
@@ -189,9 +190,9 @@ class SufficiencyAsker:
             When the model fails.
         """
         prompt = self._prompts.verdict(question, steps)
-        text, usage = _ask(
-            self._model, prompt, self._max_tokens, ("\n\n", "\nMain question:", f"\n{FOLLOW_UP}")
-        )
+        # a chat model ends by itself, and what it writes before its decision is its own matter
+        stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
+        text, usage = _ask(self._model, prompt, self._max_tokens, stop)
         said = f"{VERDICT}{text}" if isinstance(prompt, str) else text
         stops = parse_verdict(said)
         return StopVerdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)

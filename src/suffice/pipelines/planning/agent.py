@@ -23,7 +23,7 @@ from suffice.pipelines.planning.parsing import (
 from suffice.pipelines.planning.prompts import PlanText, clarifying_question
 from suffice.policies.gate.gate import Gate, GateDecision, read_step
 from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import PlanAction
+from suffice.policies.gate.settings import MOST_STEPS, PlanAction
 from suffice.protocols import (
     ChatModel,
     ContradictionDetector,
@@ -74,7 +74,7 @@ class PlanningSettings:
     ] = 2
     temperature: Annotated[float, Option(metavar="T", help="at which they are drawn")] = 0.6
     top_p: float = 1.0
-    max_steps: int = 6
+    max_steps: int = MOST_STEPS
     retries: int = 2
     max_candidate_tokens: int = 48
     max_plan_tokens: Annotated[

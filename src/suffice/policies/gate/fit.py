@@ -16,7 +16,7 @@ from suffice.numbers.logistic import fit_rising_logistic
 from suffice.policies.fitting import fit_data
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
 from suffice.policies.gate.risk import RiskModel, remaining_share
-from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings
+from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.samples import sample_counts
 from suffice.trace.plans.plan_set import PlanSet
@@ -25,8 +25,6 @@ from suffice.trace.rounds.table import TraceSet
 
 _PENALTY = 1.0
 _READ = ("candidate_agreement", "contradiction", "remaining_share")
-DEFAULT_COSTS = GateCosts(retrieval=1.0, failure=2.0)
-"""Act when more likely right than wrong."""
 
 
 def gate_costs(

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal, get_args
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.gate.risk import RiskModel
+from suffice.policies.gate.risk import RiskModel, remaining_share
 
 Order = Literal["retrieve-first", "replan-first"]
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -19,6 +19,8 @@ MARKERS = "markers"
 PUBLISHED_LOW, PUBLISHED_HIGH = 0.25, 0.75
 BUDGET = 3
 """Retrievals a task may make where nothing else is said."""
+MOST_STEPS = 6
+"""T_max: decisions of a run, and steps of a task, where nothing else is said."""
 
 
 class PlanAction(StrEnum):
@@ -85,6 +87,10 @@ class GateCosts:
         """Strict JSON."""
         names = ("retrieval", "failure", "ask", "stop")
         return {name: getattr(self, name) for name in names}
+
+
+DEFAULT_COSTS = GateCosts(retrieval=1.0, failure=2.0)
+"""Where nothing else is said: act when more likely right than wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +187,7 @@ class GateSettings:
 
     @classmethod
     def published(cls, **changes: Any) -> GateSettings:
-        """The paper's numbers, or these changed: no intercept, so that c <= 0.5 and EXECUTE is out of reach.
+        """The paper's numbers, or these changed: no intercept, so that c < 0.5 and EXECUTE is out of reach.
 
         ``costs`` among the changes give the thresholds in place of 0.25 and 0.75.
         """
@@ -196,7 +202,7 @@ class GateSettings:
 
     @property
     def unreachable(self) -> tuple[Unreachable, ...]:
-        """Actions that no state of a task leads to."""
+        """Actions that no state of a run of at most :data:`MOST_STEPS` steps leads to."""
         return unreachable(self)
 
     @property
@@ -260,31 +266,36 @@ class _Span:
         return self.high > floor
 
 
-def unreachable(settings: GateSettings) -> tuple[Unreachable, ...]:
-    """Actions that no SC, CD and DR in [0, 1] and no history of retrievals leads to, with reasons.
+def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreachable, ...]:
+    """Actions that no state of a run and no history of retrievals leads to, with reasons.
 
-    With the ``markers`` CD is 0 or 1, else anything between.
+    SC and CD lie in [0, 1], with the ``markers`` CD is 0 or 1. A run makes at most ``steps`` decisions,
+    each while a step is still to come: fewer than ``steps`` are in the plan, so that a task of N steps
+    has DR >= 1 / N where N <= ``steps`` and DR >= (N - ``steps`` + 1) / N where it is longer. Both are at
+    least 1 / ``steps``, and DR lies in [1 / ``steps``, 1].
 
     Examples
     --------
     The published gate has c = sigmoid(-R), R = (1 - SC) + 2 CD + DR. Without a conflict R lies in
-    [0, 2], so c in [sigmoid(-2), sigmoid(0)] = [0.119, 0.5]; with one R lies in [2, 4], c in
-    [0.018, 0.119]. RETRIEVE (c <= 0.25) is within reach, EXECUTE (c >= 0.75) is not:
+    [1/6, 2], so c in [sigmoid(-2), sigmoid(-1/6)] = [0.119, 0.458]; with one R lies in [2 1/6, 4], c in
+    [0.018, 0.103]. RETRIEVE (c <= 0.25) is within reach, EXECUTE (c >= 0.75) is not, nor would it be
+    with tau_high 0.5:
 
     >>> with warnings.catch_warnings(action="ignore"):
-    ...     gate = GateSettings.published(tau_stop=0.2)
-    >>> [str(found) for found in unreachable(gate)]
-    ['EXECUTE can never be chosen: confidence is at most 0.5, below tau_high 0.75']
+    ...     gate = GateSettings.published(tau_low=0.3, tau_high=0.5, tau_stop=0.2)
+    >>> for action in unreachable(gate):
+    ...     print(action)
+    EXECUTE can never be chosen: in a run of at most 6 steps confidence is at most 0.458, below tau_high 0.5
 
     STOP (c <= 0.2) is within reach only where a retrieval can be blocked: otherwise every c <= 0.25
-    retrieves. Nor is there a REPLAN then, since each conflict has c <= 0.119:
+    retrieves. Nor is there a REPLAN then, since each conflict has c <= 0.103:
 
     >>> with warnings.catch_warnings(action="ignore"):
     ...     gate = GateSettings.published(tau_stop=0.2, budget=None)
-    >>> [found.action.value for found in unreachable(gate)]
+    >>> [unreached.action.value for unreached in gate.unreachable]
     ['REPLAN', 'EXECUTE', 'STOP']
 
-    An intercept of 2 shifts c to [sigmoid(0), sigmoid(2)] = [0.5, 0.881] without a conflict; EXECUTE
+    An intercept of 2 shifts c to [sigmoid(0), sigmoid(2 - 1/6)] = [0.5, 0.862] without a conflict; EXECUTE
     comes within reach, and so does STOP at c <= 0.6:
 
     >>> unreachable(GateSettings(risk=RiskModel(intercept=2.0), tau_stop=0.6))
@@ -294,20 +305,22 @@ def unreachable(settings: GateSettings) -> tuple[Unreachable, ...]:
     graded = settings.detector != MARKERS
     quiet = min(kappa, 1.0) if graded else float(kappa >= 1.0)  # largest CD that is no conflict
     calm_risk = model.disagreement + model.contradiction * max(quiet, 0.0) + model.remaining
-    calm = _Span(model.confidence(calm_risk), model.confidence(0.0)) if kappa >= 0.0 else None
+    to_come = model.remaining * remaining_share(steps - 1, steps)
+    calm = _Span(model.confidence(calm_risk), model.confidence(to_come)) if kappa >= 0.0 else None
     conflict = None
     if kappa < 1.0:
         least = max(kappa, 0.0) if graded or kappa < 0.0 else 1.0
         conflict = _Span(
             model.confidence(model.largest),
-            model.confidence(model.contradiction * least),
+            model.confidence(model.contradiction * least + to_come),
             closed=not graded or kappa < 0.0 or model.contradiction == 0.0,
         )
+    within = f"in a run of at most {steps} steps " if model.remaining > 0.0 else ""
     reasons = {
         PlanAction.RETRIEVE: _no_retrieve(settings, calm, conflict),
-        PlanAction.REPLAN: _no_replan(settings, conflict),
-        PlanAction.EXECUTE: _no_execute(settings, calm),
-        **_no_rest(settings, calm),
+        PlanAction.REPLAN: _no_replan(settings, conflict, within),
+        PlanAction.EXECUTE: _no_execute(settings, calm, within),
+        **_no_rest(settings, calm, within),
     }
     return tuple(Unreachable(action, why) for action, why in reasons.items() if why is not None)
 
@@ -332,31 +345,36 @@ def _no_retrieve(settings: GateSettings, calm: _Span | None, conflict: _Span | N
     return None
 
 
-def _no_replan(settings: GateSettings, conflict: _Span | None) -> str | None:
+def _no_replan(settings: GateSettings, conflict: _Span | None, within: str) -> str | None:
     if conflict is None:
         return f"no contradiction score is above kappa {settings.kappa:g}"
     passed_on = settings.order == "replan-first" or _can_block(settings)
     if not passed_on and not conflict.exceeds(settings.tau_low):
         return (
-            f"a contradiction leaves confidence at or below tau_low {settings.tau_low:g}, and RETRIEVE, "
-            "which is never blocked, comes first"
+            f"{within}a contradiction leaves confidence at or below tau_low {settings.tau_low:g}, "
+            "and RETRIEVE, which is never blocked, comes first"
         )
     return None
 
 
-def _no_execute(settings: GateSettings, calm: _Span | None) -> str | None:
+def _no_execute(settings: GateSettings, calm: _Span | None, within: str) -> str | None:
     if calm is None:
         return _always_conflict(settings)
     if not calm.reaches(settings.tau_high):
-        return f"confidence is at most {calm.high:.3g}, below tau_high {settings.tau_high:g}"
+        return (
+            f"{within}confidence is at most {calm.high:.3g}, below tau_high {settings.tau_high:g}"
+        )
     if not _can_block(settings) and not calm.exceeds(settings.tau_low):
         return (
-            f"confidence never exceeds tau_low {settings.tau_low:g}, and RETRIEVE is never blocked"
+            f"{within}confidence never exceeds tau_low {settings.tau_low:g}, and RETRIEVE is never "
+            "blocked"
         )
     return None
 
 
-def _no_rest(settings: GateSettings, calm: _Span | None) -> dict[PlanAction, str | None]:
+def _no_rest(
+    settings: GateSettings, calm: _Span | None, within: str
+) -> dict[PlanAction, str | None]:
     """ASK and STOP: what is neither retrieved for, nor replanned, nor executed."""
     ask, stop = PlanAction.ASK, PlanAction.STOP
     unset = None if settings.tau_stop is not None else "tau_stop is not set"
@@ -364,7 +382,10 @@ def _no_rest(settings: GateSettings, calm: _Span | None) -> dict[PlanAction, str
         return {ask: _always_conflict(settings), stop: _always_conflict(settings)}
     # below tau_high, and above tau_low where a retrieval is never blocked
     above = -math.inf if _can_block(settings) else settings.tau_low
-    left = f"no confidence lies between tau_low {settings.tau_low:g} and tau_high {settings.tau_high:g}"
+    left = (
+        f"no confidence {within}lies between tau_low {settings.tau_low:g} and tau_high "
+        f"{settings.tau_high:g}"
+    )
     ends = -math.inf if settings.tau_stop is None else settings.tau_stop
     return {
         ask: None if _some(calm, max(above, ends), settings.tau_high) else left,
@@ -372,7 +393,7 @@ def _no_rest(settings: GateSettings, calm: _Span | None) -> dict[PlanAction, str
         or (
             None
             if _some(calm, above, min(settings.tau_high, math.nextafter(ends, math.inf)))
-            else f"no confidence that is neither retrieved for nor executed is at or below {ends:g}"
+            else f"no confidence {within}that is neither retrieved for nor executed is at or below {ends:g}"
         ),
     }
 

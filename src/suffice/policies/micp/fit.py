@@ -18,10 +18,16 @@ from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import Preset
-from suffice.policies.micp.notes import few_notes, filter_notes, tie_notes, unsampled_notes
+from suffice.policies.micp.notes import (
+    few_notes,
+    filter_notes,
+    refound_notes,
+    tie_notes,
+    unsampled_notes,
+)
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.micp.relevance_fit import fit_filter, scored_by
+from suffice.policies.micp.relevance_fit import fit_filter, scored_by, unrecorded_finds
 from suffice.policies.micp.samples import read_samples, samples_a_round
 from suffice.policies.micp.search import Allocation, search_allocation
 from suffice.policies.micp.settings import (
@@ -43,7 +49,7 @@ from suffice.signals.samples import Clustering
 from suffice.trace.rounds.table import TraceSet
 
 DEFAULT_ROUNDS = 3
-LOOP_FACTS = ("model", "pipeline", "retriever", "prompt", "step", "temperature", "top_p")
+LOOP_FACTS = ("model", "pipeline", "retriever", "pool", "prompt", "step", "temperature", "top_p")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +172,8 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
     levels, allocation = _levels(data, alpha, preset, settings)
     held = read_samples(parts.calibrate, draft)
     thresholds = calibrate(held, alpha, levels, preset)
-    warned = unsampled_notes(held) or few_notes((data.n, held.n), alpha, thresholds)
+    sizes = (data.n, held.n)
+    warned = unsampled_notes(held) or few_notes(sizes, alpha, thresholds, settings.objective)
     for warning in warned:
         warnings.warn(warning, SufficeWarning, stacklevel=3)
     questions = data.n + held.n
@@ -188,7 +195,12 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
             "calibration_questions": held.n,
             "first_round_scores": _counted(held.score[:, 0]),
         },
-        notes=(*warned, *filter_notes(draft), *tie_notes(held, thresholds, preset)),
+        notes=(
+            *warned,
+            *filter_notes(draft),
+            *([] if chosen is None or filtered else refound_notes(unrecorded_finds(record))),
+            *tie_notes(held, thresholds, preset),
+        ),
     )
 
 

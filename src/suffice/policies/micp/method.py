@@ -13,7 +13,7 @@ from suffice.numbers.fields import Fields, finite, number
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.kind import read_told
 from suffice.policies.method import FitRun, Method, Preset
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.policy import UNSTATED_WEIGHT, Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.settings import CALIBRATE, OPTIMIZE, MiCPSettings
 from suffice.scoring import Match
@@ -63,7 +63,7 @@ class MiCP(Method):
         match = fields.of("match", dict, {"score": "em"})
         chosen = fields.of("filter", dict)
         budget = fields.part("budget")
-        budget.number("weight", 1.0)
+        budget.number("weight", UNSTATED_WEIGHT)
         fields.part("fitted_on").part("loop")
         return MiCPPolicy(
             alpha=fields.number("alpha"),

@@ -11,7 +11,7 @@ from suffice.numbers.conformal.order_statistics import smallest_sample
 from suffice.policies.method import Preset
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.micp.stage2 import Sampled, Stage2
+from suffice.policies.micp.stage2 import Objective, Sampled, Stage2
 
 
 def unsampled_notes(held: Sampled) -> list[str]:
@@ -29,10 +29,13 @@ def unsampled_notes(held: Sampled) -> list[str]:
     return []
 
 
-def few_notes(sizes: tuple[int, int], alpha: Fraction, thresholds: Stage2) -> list[str]:
+def few_notes(
+    sizes: tuple[int, int], alpha: Fraction, thresholds: Stage2, objective: Objective
+) -> list[str]:
     """Where no threshold can fire before the last round, and how many questions would change that.
 
-    ``sizes`` are the questions to optimise and to calibrate on.
+    ``sizes`` are the questions to optimise and to calibrate on, ``objective`` what was minimised on the
+    first.
     """
     if not thresholds.stops or any(stop.value > -math.inf for stop in thresholds.stops):
         return []
@@ -53,9 +56,10 @@ def few_notes(sizes: tuple[int, int], alpha: Fraction, thresholds: Stage2) -> li
             f"too few questions for alpha = {float(alpha):g} ({divided}): at the error levels of the "
             f"rounds about {min(asked)} to calibrate on are needed; the policy takes the full budget"
         ]
+    lighter = "; type --objective rounds, or a lower --weight" if objective == "composite" else ""
     return [
-        "no division of the error budget is better than no early stop on the questions to optimise on: "
-        "the policy takes the full budget"
+        "no division of the error budget is better than no early stop on the questions to optimise on, by "
+        f"objective {objective}: the policy takes the full budget{lighter}"
     ]
 
 
@@ -88,6 +92,20 @@ def filter_notes(policy: MiCPPolicy) -> list[str]:
         *few,
         "the passage filter is not used live yet, since the samples come from unfiltered passages: "
         "record other questions with --filter POLICY, then fit on those",
+    ]
+
+
+def refound_notes(unrecorded: int) -> list[str]:
+    """Where later queries may have found passages again and the record does not say so.
+
+    ``unrecorded`` is :func:`suffice.policies.micp.relevance_fit.unrecorded_finds`.
+    """
+    if not unrecorded:
+        return []
+    return [
+        f"{unrecorded} questions were searched with several queries and recorded without what each found "
+        "again (column refound): a passage counts with the round that added it, so the filter drops less "
+        "than it may and retention is at least what is said; record again to have its best round"
     ]
 
 

@@ -52,6 +52,8 @@ if TYPE_CHECKING:  # deciding live must not load pyarrow
 
 StopOn = Literal["entropy", "top-confidence"]
 STOP_ON: tuple[StopOn, ...] = get_args(StopOn)
+UNSTATED_WEIGHT = 1.0
+"""lambda of the composite that files which do not state it were fitted with."""
 _MOST = 10_000  # rounds, and samples a round
 _ENTROPY, _TOP = "normalized_entropy", "top_cluster_confidence"
 
@@ -217,6 +219,11 @@ class MiCPPolicy:
             max_rounds=self.rounds,
             loop=self.fitted_on.get("loop", {}),
         )
+
+    @property
+    def weight(self) -> float:
+        """The composite objective's lambda that it was fitted with."""
+        return float(self.budget.get("weight", UNSTATED_WEIGHT))
 
     @property
     def _summary(self) -> str:

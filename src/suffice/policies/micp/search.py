@@ -89,9 +89,9 @@ def search_allocation(
     alpha: Fraction,
     preset: Preset,
     *,
+    weight: float,
     steps: int = 10,
     objective: Objective = "composite",
-    weight: float = 1.0,
 ) -> Allocation:
     """The division of the budget with the least objective, calibrated and scored on ``data`` alone.
 
@@ -108,8 +108,8 @@ def search_allocations(
     preset: Preset,
     objectives: Sequence[Objective],
     *,
+    weight: float,
     steps: int = 10,
-    weight: float = 1.0,
 ) -> dict[Objective, Allocation]:
     """The same for several objectives in one pass over the divisions."""
     best: dict[Objective, Allocation] = {}

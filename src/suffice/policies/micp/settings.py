@@ -17,6 +17,9 @@ from suffice.signals.samples import CLUSTERINGS, Clustering
 OPTIMIZE, CALIBRATE = "optimize", "calibrate"
 DEFAULT_SHARE = 1 / 3
 DEFAULT_ALPHA_RETRIEVAL = 0.1
+DEFAULT_WEIGHT = 14.0
+"""lambda_c of Eq. 14, whose value the paper's text has lost; its Table 1 holds -11.79 at 1.778 turns, and the
+second term is at most lambda_c in size, so it is at least 11.79 + 1.778 = 13.57."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +73,13 @@ class MiCPSettings:
         Option(help="the full budget (default: 3, or as recorded)", metavar="T", at_least=1),
     ] = None
     weight: Annotated[
-        float, Option(help="lambda of the composite objective (default: 1)", metavar="L")
-    ] = 1.0
+        float,
+        Option(
+            help="lambda of the composite objective: rounds that a right answer where questions can be "
+            "answered is worth (default: 14; the paper's table bounds it to 13.6 or more)",
+            metavar="L",
+        ),
+    ] = DEFAULT_WEIGHT
     steps: Annotated[
         int, Option(help="parts the budget is divided in", metavar="N", at_least=1)
     ] = 10
@@ -118,8 +126,11 @@ class MiCPSettings:
                 raise UsageError(f"no {by} {getattr(self, name)!r}; known: {', '.join(known)}")
         if not 0.0 < self.share < 1.0:
             raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
-        if not math.isfinite(self.weight):
-            raise UsageError(f"the weight must be a number, found {self.weight!r}")
+        if not 0.0 <= self.weight < math.inf:
+            raise UsageError(
+                "the weight, lambda of the composite objective, must be a number of at least 0, found "
+                f"{self.weight!r}; type --weight {DEFAULT_WEIGHT:g}"
+            )
         if not all(0.0 <= level <= 1.0 for level in self.allocation or ()):
             raise UsageError(f"levels of an allocation lie in [0, 1], found {self.allocation!r}")
         Match(f1=self.match_f1)

@@ -264,11 +264,11 @@ class Evaluation:
         """Share of the answer sets without "Can't Answer"."""
         return float(self.early.mean())
 
-    def composite(self, weight: float = 1.0) -> float:
+    def composite(self, weight: float) -> float:
         """Mean rounds - weight sum_t [C_t a_t - W_t (1 - a_t)] / n (Eq. 14 as we read it); low is good.
 
         C_t and W_t count covered and other questions that stop at t, a_t is the share of the questions
-        still running at t that are answerable there.
+        still running at t that are answerable there, so the sum over n lies in [-1, 1].
         """
         gain = 0.0
         for t in range(1, self.answerable.shape[1] + 1):
@@ -280,7 +280,7 @@ class Evaluation:
             gain += right * share - (int(here.sum()) - right) * (1.0 - share)
         return self.mean_rounds - weight * gain / len(self.stop)
 
-    def objective(self, name: Objective, weight: float = 1.0) -> float:
+    def objective(self, name: Objective, weight: float) -> float:
         """The objective of that name; low is good."""
         if name == "composite":
             return self.composite(weight)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,13 @@ from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
-from suffice.policies.stop_rag.settings import SignalTrainSettings, StopRAGSettings, TrainSettings
+from suffice.policies.stop_rag.settings import (
+    PACKAGED_ENCODER,
+    SETTINGS,
+    SignalTrainSettings,
+    StopRAGSettings,
+    TrainSettings,
+)
 from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_signal_network
 from suffice.policies.stop_rag.signal_model import SignalModel, free_inputs
 from suffice.policies.stop_rag.states import REWARDS, Rewards, read_rewards, texts_of_traces
@@ -32,6 +39,7 @@ from suffice.trace.rounds.table import TraceSet
 VALIDATION_SPLIT = "validation"
 _VALIDATION_SHARE = 0.2
 _FEW = 50
+_PAPER_SEARCH = ("dense+rerank", 10)
 
 
 def fit_stop_rag(
@@ -83,7 +91,13 @@ def fit_stop_rag(
         target=settings.target,
         preset=preset,
         fitted_on=stated,
-        notes=(*training.notes, *validation.notes, *learned.notes, *_few(validation)),
+        notes=(
+            *training.notes,
+            *validation.notes,
+            *learned.notes,
+            *_few(validation),
+            *(_stand_ins(schedule, measures.traces) if preset == "published" else ()),
+        ),
     )
 
 
@@ -251,6 +265,28 @@ def _columns(part: _Part, names: tuple[str, ...]) -> SignalTrajectories:
         rewards=part.values,
         lengths=part.lengths,
     )
+
+
+def _stand_ins(schedule: TrainSettings | SignalTrainSettings, traces: TraceSet) -> tuple[str, ...]:
+    """What takes the place of the paper's encoder and of its retrieval, as far as the record says."""
+    paper, notes = SETTINGS["published"].encoder, []
+    if isinstance(schedule, SignalTrainSettings):
+        notes.append(f"signals stand in for the text that the paper's {paper} reads")
+    elif Path(schedule.encoder).name.lower() != Path(paper).name:
+        name = "MiniLM" if schedule.encoder == PACKAGED_ENCODER else schedule.encoder
+        notes.append(
+            f"{name} stands in for the paper's encoder; name that with --encoder {paper}, or its folder"
+        )
+    run = traces.origin.run
+    searched = (run.get("retriever"), run.get("pool"))
+    if searched[0] is not None and searched != _PAPER_SEARCH:
+        pooled = "" if searched[1] is None else f" over a pool of {searched[1]}"
+        notes.append(
+            f"the rounds were searched with {searched[0]}{pooled}; the paper reranks the 10 passages that "
+            "dense vectors find first: suffice record --pipeline iterative --retriever dense+rerank "
+            "--pool 10 --reranker PATH"
+        )
+    return tuple(notes)
 
 
 def _few(validation: _Part) -> tuple[str, ...]:

@@ -18,7 +18,13 @@ from suffice.policies.stop_rag.encoding import Encoded, Tokens, Truncation
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.settings import Precision, TrainSettings
 from suffice.policies.stop_rag.states import StateTexts
-from suffice.policies.stop_rag.training import RewardTable, Trained, TrainingProgress, train
+from suffice.policies.stop_rag.training import (
+    BatchValues,
+    RewardTable,
+    Trained,
+    TrainingProgress,
+    train,
+)
 
 _READ_AT_ONCE = 32
 _SCALE_TEXTS = 512  # texts whose spread the features are standardised by
@@ -94,10 +100,16 @@ class TextLearner:
         """Take weights over."""
         self.network.load_tensors(tensors)
 
-    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> tuple[Any, Any]:
-        """Values of the training trajectories ``rows`` with gradients, each (b, T); 0 at no decision."""
-        self.network.heads.train()
-        return self._values(rows + self._starts[0], shape, gradients=True)
+    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> BatchValues:
+        """Those of the training trajectories ``rows``; only the heads drop out, so they alone run twice."""
+        torch = torch_module()
+        heads = self.network.heads
+        pooled, decisions = self._states(rows + self._starts[0], shape, gradients=True)
+        heads.eval()
+        with torch.no_grad():
+            estimates = self._values(pooled, decisions)
+        heads.train()
+        return BatchValues(learned=self._values(pooled, decisions), estimates=estimates)
 
     def validation_values(
         self, shape: tuple[int, int]
@@ -109,16 +121,17 @@ class TextLearner:
         with torch.no_grad():
             for start in range(0, shape[0], _EVALUATED_AT_ONCE):
                 rows = np.arange(start, min(start + _EVALUATED_AT_ONCE, shape[0]))
-                values = self._values(
+                states = self._states(
                     rows + self._starts[1], (len(rows), shape[1]), gradients=False
                 )
-                for into, action_values in zip(kept, values, strict=True):
+                for into, action_values in zip(kept, self._values(*states), strict=True):
                     into.append(action_values.double().cpu().numpy())
         return np.concatenate(kept[0]), np.concatenate(kept[1])
 
-    def _values(
+    def _states(
         self, rows: NDArray[np.int64], shape: tuple[int, int], *, gradients: bool
     ) -> tuple[Any, Any]:
+        """The heads' inputs (S, X), and which places (b, T) are decisions, S of them."""
         torch = torch_module()
         reads = [self.encoded.reads[row] for row in rows]
         needed = sorted({place for states in reads for state in states for place in state})
@@ -137,12 +150,17 @@ class TextLearner:
             members.to(self.device),
             torch.tensor(seen, dtype=torch.float32, device=self.device),
         )
-        place = torch.zeros(shape, dtype=torch.bool)
+        decisions = torch.zeros(shape, dtype=torch.bool)
         for row, one in enumerate(reads):
-            place[row, : len(one)] = True
-        dense = [torch.zeros(shape, device=self.device) for _ in range(2)]
-        for into, values in zip(dense, network.values(pooled), strict=True):
-            into[place.to(self.device)] = values
+            decisions[row, : len(one)] = True
+        return pooled, decisions.to(self.device)
+
+    def _values(self, pooled: Any, decisions: Any) -> tuple[Any, Any]:
+        """Values of stopping and of going on, each (b, T); 0 at no decision."""
+        torch = torch_module()
+        dense = [torch.zeros(decisions.shape, device=self.device) for _ in range(2)]
+        for into, values in zip(dense, self.network.values(pooled), strict=True):
+            into[decisions] = values
         return dense[0], dense[1]
 
     def _features(self, places: Sequence[int]) -> Any:

@@ -15,7 +15,13 @@ from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import torch_module
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.signal_model import SignalNetwork, inputs_of, weight_shapes
-from suffice.policies.stop_rag.training import RewardTable, Trained, TrainingProgress, train
+from suffice.policies.stop_rag.training import (
+    BatchValues,
+    RewardTable,
+    Trained,
+    TrainingProgress,
+    train,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +132,13 @@ class _SignalLearner:
             for name, own in self._weights.items():
                 own.copy_(tensors[name])
 
-    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> tuple[Any, Any]:
-        """Values of the training trajectories ``rows`` with gradients, each (b, T)."""
+    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> BatchValues:
+        """Those of the training trajectories ``rows``."""
         torch = torch_module()
-        inputs = self._inputs[torch.from_numpy(rows)]
-        return self._values(inputs[:, : shape[1]])
+        inputs = self._inputs[torch.from_numpy(rows)][:, : shape[1]]
+        with torch.no_grad():
+            estimates = self._values(inputs, dropout=0.0)
+        return BatchValues(learned=self._values(inputs, dropout=self._dropout), estimates=estimates)
 
     def validation_values(
         self, shape: tuple[int, int]
@@ -155,7 +163,7 @@ class _SignalLearner:
         inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
         return inputs.reshape(*signals.shape[:2], -1)
 
-    def _values(self, inputs: Any) -> tuple[Any, Any]:
+    def _values(self, inputs: Any, *, dropout: float) -> tuple[Any, Any]:
         torch = torch_module()
         functional = torch.nn.functional
 
@@ -168,7 +176,7 @@ class _SignalLearner:
         values = []
         for name in ("stop", "cont"):
             hidden = functional.relu(layer(f"{name}.hidden", trunk))
-            hidden = functional.dropout(hidden, self._dropout)
+            hidden = functional.dropout(hidden, dropout)
             values.append(layer(f"{name}.out", hidden)[..., 0])
         return values[0], values[1]
 

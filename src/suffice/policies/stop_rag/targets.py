@@ -103,7 +103,8 @@ def q_lambda(
     lengths
         (n,), T_i of each trajectory, 1 to T.
     q_stop, q_cont
-        (n, T), the network's estimates for both actions, without gradient. Read at 1 < t < T_i only.
+        (n, T), the network's estimates for both actions, without gradient and dropout. Read at
+        1 < t < T_i only.
     lam
         λ in [0, 1]; λ^0 = 1 for every λ.
 
@@ -226,22 +227,18 @@ def binary_labels(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]
 
 def value_loss(
     values: tuple[Any, Any],
-    earned: tuple[NDArray[np.float64], NDArray[np.int64]],
+    targets: tuple[NDArray[np.float64], NDArray[np.float64]],
     known: NDArray[np.bool_],
-    lam: float,
 ) -> Any:
     """Squared error of both heads, summed, mean over the states learned from."""
     torch = torch_module()
-    stop, cont = values
-    guess = [tensor.detach().double().cpu().numpy() for tensor in values]
-    going_on = q_lambda(*earned, guess[0], guess[1], lam)
-    where = torch.from_numpy(known).to(stop.device)
+    where = torch.from_numpy(known).to(values[0].device)
 
     def error(value: Any, target: NDArray[np.float64]) -> Any:
-        wanted = torch.from_numpy(target[known]).to(stop.device, stop.dtype)
+        wanted = torch.from_numpy(target[known]).to(value.device, value.dtype)
         return (value[where] - wanted).square()
 
-    return (error(stop, earned[0]) + error(cont, going_on)).mean()
+    return sum(map(error, values, targets)).mean()
 
 
 def binary_loss(

@@ -23,6 +23,7 @@ from suffice.policies.stop_rag.targets import (
     check_training,
     check_validation,
     informative,
+    q_lambda,
     value_loss,
 )
 from suffice.policies.stop_rag.threshold import Choice, choose_threshold
@@ -149,6 +150,22 @@ class Trained:
     steps: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchValues:
+    """Values of stopping and of going on in a batch's states, tensors (b, T); 0 at no decision.
+
+    Parameters
+    ----------
+    learned
+        With gradients and dropout: what the loss is of.
+    estimates
+        The same network's without either: what targets bootstrap from, as deciding computes them.
+    """
+
+    learned: tuple[Any, Any]
+    estimates: tuple[Any, Any]
+
+
 class Learner(Protocol):
     """A network over the states of training and validation trajectories."""
 
@@ -179,14 +196,14 @@ class Learner(Protocol):
         """Take such weights over."""
         ...
 
-    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> tuple[Any, Any]:
-        """Values of stopping and going on, with gradients, each (b, T)."""
+    def batch_values(self, rows: NDArray[np.int64], shape: tuple[int, int]) -> BatchValues:
+        """Those of the training trajectories ``rows``; ``shape`` is (b, T)."""
         ...
 
     def validation_values(
         self, shape: tuple[int, int]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The same of validation, without gradients, each (n, T)."""
+        """Those of validation, without gradients and dropout, each (n, T)."""
         ...
 
 
@@ -267,10 +284,12 @@ class State:
         values = learner.batch_values(rows, (len(rows), table.shape[1]))
         lam = self._settings.lam(self.step, self._steps)
         if self._settings.target == "binary":
-            loss = binary_loss(values, plan.labels[rows], plan.known[rows])
+            loss = binary_loss(values.learned, plan.labels[rows], plan.known[rows])
         else:
-            known = plan.known[rows]
-            loss = value_loss(values, (table.rewards[rows], table.lengths[rows]), known, lam)
+            rewards = table.rewards[rows]
+            q_stop, q_cont = (tensor.double().cpu().numpy() for tensor in values.estimates)
+            going_on = q_lambda(rewards, table.lengths[rows], q_stop, q_cont, lam)
+            loss = value_loss(values.learned, (rewards, going_on), plan.known[rows])
         self._optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._parameters, self._settings.clip_norm)
@@ -406,10 +425,10 @@ def train(
 ) -> Trained:
     """Train, and leave in the learner the weights that did best on validation.
 
-    A step takes whole trajectories: all their states are valued in one forward, and targets are made of
-    those values without gradient. About ten times (or once an epoch, where that is rarer) a threshold
-    is chosen on validation; the weights with the best mean reward there are kept, of equal ones those
-    with fewer rounds, then the later ones.
+    A step takes whole trajectories: all their states are read in one forward, and targets are made of the
+    heads' values of them without gradient and without dropout. About ten times (or once an epoch, where
+    that is rarer) a threshold is chosen on validation; the weights with the best mean reward there are
+    kept, of equal ones those with fewer rounds, then the later ones.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ the same round read back from Parquet carry the same bits.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 
 MOST_INT16 = int(np.iinfo(np.int16).max)
 MOST_INT32 = int(np.iinfo(np.int32).max)
@@ -189,6 +190,10 @@ class Round:
         What would be returned if the loop stopped here; empty when the model gave none.
     passages
         Passages **added** this round, in rank order; ``None``: not recorded.
+    refound
+        Passages of earlier rounds that this round's query found again among those it added, with
+        their scores for it and without their texts, in rank order; ``None``: not recorded, or there
+        is nothing to record since all rounds read one ranking.
     query
         What was sent to the retriever this round.
     action
@@ -219,6 +224,7 @@ class Round:
 
     answer: str
     passages: tuple[Passage, ...] | None = None
+    refound: tuple[Passage, ...] | None = None
     query: str | None = None
     action: str | None = None
     response: str | None = None
@@ -238,7 +244,7 @@ class Round:
                 f"must be text, found {self.answer!r}; write an empty string where the model gave none",
                 column="answer",
             )
-        for name, kind in (("passages", Passage), ("tokens", Token), ("samples", str)):
+        for name, kind in _SEQUENCES.items():
             object.__setattr__(self, name, items(getattr(self, name), kind, name))
         if self.sample_clusters is not None:
             clusters = _clusters(self.sample_clusters, self.samples)
@@ -255,6 +261,14 @@ class Round:
             object.__setattr__(self, "signals", _signals(self.signals))
 
 
+_SEQUENCES: Mapping[str, type] = {
+    "passages": Passage,
+    "refound": Passage,
+    "tokens": Token,
+    "samples": str,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What a user asks. Gold answers are kept apart, in :class:`Gold`."""
@@ -263,6 +277,26 @@ class Question:
     text: str
     type: str | None = None
     split: str | None = None
+
+
+def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]:
+    """``count`` of the question ids, drawn by the seed; all of them where there are no more.
+
+    In the order of the SHA-256 of ``seed:id``, whatever order they come in: a larger sample with the same
+    seed begins with the smaller one.
+
+    Raises
+    ------
+    UsageError
+        For a count below 1.
+
+    >>> sampled_ids(["a", "b", "c", "d"], 2, seed=42)
+    ('c', 'b')
+    """
+    if count < 1:
+        raise UsageError(f"a sample holds at least 1 question, found {count}")
+    drawn = sorted(set(ids), key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).digest())
+    return tuple(drawn[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

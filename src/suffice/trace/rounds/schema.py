@@ -46,6 +46,7 @@ PASSAGES = sequence_of(
     score=FLOAT32,
     rerank_score=FLOAT32,
 )
+_REFOUND = sequence_of(Passage, id=TEXT_OR_NONE, score=FLOAT32, rerank_score=FLOAT32)
 _TOKENS = sequence_of(
     Token,
     token=TEXT_OR_NONE,
@@ -68,6 +69,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(Round, "query", TEXT, "what was sent to the retriever this round"),
     Column(Round, "action", TEXT, "what the agent generated to choose the query"),
     Column(Round, "passages", PASSAGES, "passages added this round, in rank order"),
+    Column(Round, "refound", _REFOUND, "passages of earlier rounds that its query found again"),
     Column(Round, "answer", TEXT, "the answer if the loop stopped here", required=True),
     Column(Round, "response", TEXT, "the raw generation"),
     Column(Round, "tokens", _TOKENS, "generated tokens with top alternatives"),

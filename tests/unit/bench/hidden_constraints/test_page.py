@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
@@ -45,7 +46,10 @@ def test_every_figure_is_there() -> None:
         f"Confidence by step, {GATED} with {retriever}" for retriever in retrievers
     ]
     assert found[-2:] == ["Documents by threshold", "Success by threshold"]
-    assert len(pictures(html)) == len(found) == 18
+    assert found[16:18] == [
+        f"Confidence and actions of one run, {agent} with tfidf" for agent in (GATED, "corrected")
+    ]
+    assert len(pictures(html)) == len(found) == 20
     for summary in ("Success", "Coverage", "Recall", "Ablations", "Sweep", "Costs"):
         assert f"<summary>{summary}</summary>" in html
 
@@ -90,6 +94,28 @@ def test_a_run_of_one_step_is_drawn() -> None:
     assert "nan" not in pictures(html)[6]
 
 
+def test_one_run_is_drawn_between_its_thresholds_with_its_actions() -> None:
+    html = hidden_constraints_page(made_study())
+    drawn = pictures(html)[16]
+    for class_ in ("curve fixed", "curve output", "curve adaptive"):
+        assert drawn.count(f'class="{class_}"') == 1
+    assert re.findall(r">(RETRIEVE|REPLAN|ASK)<", drawn) == ["RETRIEVE", "REPLAN", "ASK"]
+    assert "step 1: c 0.180, RETRIEVE, 3 documents" in drawn
+    assert "step 2: c 0.100, REPLAN, a retrieval blocked by the cool-down" in drawn
+    assert "tau_low 0.25" in html
+    assert "the plan names its token, the judge was not satisfied" in html
+
+
+def test_a_step_without_confidence_is_left_out_of_the_curve() -> None:
+    study = made_study()
+    run = study.examples[0]
+    gap = replace(run, steps=(replace(run.steps[0], confidence=math.nan), *run.steps[1:]))
+    drawn = pictures(hidden_constraints_page(replace(study, examples=(gap,))))[16]
+    assert "nan" not in drawn
+    assert "step 1: " not in drawn
+    assert "step 2: " in drawn
+
+
 def small() -> HiddenConstraintsStudy:
     return replace(
         made_study(),
@@ -99,6 +125,7 @@ def small() -> HiddenConstraintsStudy:
         critical=float("nan"),
         variants=(),
         steps=(),
+        examples=(),
         agreement=None,
         notes=(),
     )
@@ -136,7 +163,8 @@ def test_texts_are_escaped() -> None:
             cells=(*study.cells[:-1], hostile),
             notes=(_HOSTILE,),
             steps=(replace(study.steps[0], agent=_HOSTILE),),
+            examples=(replace(study.examples[0], agent=_HOSTILE, goal=_HOSTILE, task=_HOSTILE),),
         )
     )
     assert "<script" not in page
-    assert page.count("&lt;script&gt;window.hacked=1") >= 5
+    assert page.count("&lt;script&gt;window.hacked=1") >= 8

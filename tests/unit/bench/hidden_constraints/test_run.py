@@ -189,3 +189,42 @@ def test_a_folder_of_another_experiment_is_refused(made: Benchmark, tmp_path: Pa
     )
     with pytest.raises(UsageError, match="judge was 'checker', now 'somebody else'"):
         hidden_constraints_study(other, asked(folder=tmp_path, **small), benchmark=made)
+
+
+def test_a_run_costs_its_retrievals_and_its_failure(study: HiddenConstraintsStudy) -> None:
+    """J = c_r retrievals + L_f [fail] (paper 4, Eq. 5) with c_r 1 and L_f 2, run by run."""
+    for figures in study.cells:
+        retrievals, success = figures.mean("retrievals"), figures.mean("semantic")
+        assert retrievals is not None
+        assert success is not None
+        assert figures.mean("trajectory_cost") == pytest.approx(retrievals + 2.0 * (1.0 - success))
+    assert cell(study, "vanilla", None).mean("trajectory_cost") == 2.0
+    document = study.to_json()
+    assert document["settings"]["failure_loss"] == 2.0
+    assert all("trajectory_cost" in result for result in document["results"])
+
+
+def test_ranks_in_the_top_ten_stand_beside_those_in_the_corpus(
+    study: HiddenConstraintsStudy,
+) -> None:
+    tfidf, oracle = study.recalls
+    assert oracle.rank_in_ten == oracle.rank == 1.0
+    assert tfidf.rank is not None
+    if tfidf.in_ten:
+        assert tfidf.rank_in_ten is not None
+        assert 1.0 <= tfidf.rank_in_ten <= min(10.0, tfidf.rank)
+    else:
+        assert tfidf.rank_in_ten is None
+
+
+def test_one_run_of_each_gate_is_kept_step_by_step(study: HiddenConstraintsStudy) -> None:
+    (run,) = study.examples
+    assert (run.agent, run.retriever, run.seed) == ("confidence-gated", "tfidf", 42)
+    assert (run.tau_low, run.tau_high) == (0.25, 0.75)
+    most = max(len(set(trace)) for trace in _actions(study))
+    assert len({step.action for step in run.steps}) == most
+    assert all(0.0 < step.confidence < 0.5 for step in run.steps)
+
+
+def _actions(study: HiddenConstraintsStudy) -> list[list[str]]:
+    return [[action for by_step in study.steps[0].actions for action in by_step]]

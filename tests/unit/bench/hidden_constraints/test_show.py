@@ -23,6 +23,7 @@ def test_every_table_is_there_and_fits() -> None:
     for part in (
         "Success, in percent.",
         "What it took, a task.",
+        "Trajectory cost a task, J = c_r retrievals + L_f [plan fails] with c_r 1 and L_f 2",
         "Coverage: runs",
         "Retrieval asked once a task",
         "What retrieval allows",
@@ -60,7 +61,10 @@ def test_figures_stand_where_they_belong() -> None:
         "[4.80,",
     ]
     assert row(text, "Coverage", "tfidf") == ["tfidf", "fixed-top-k", "10.0", "4.00", "10.0"]
-    assert row(text, "Retrieval asked", "tfidf")[1:] == ["0.0", "0.0", "0.0", "0", "-", "50"]
+    assert row(text, "Retrieval asked", "tfidf")[1:] == ["0.0", "0.0", "0.0", "0", "-", "-", "50"]
+    assert row(text, "Retrieval asked", "oracle")[-3:] == ["4.00", "7.00", "50"]
+    assert row(text, "Trajectory cost", "dense ")[:4] == ["dense", "fixed-top-k", "2.94", "+-0.04"]
+    assert row(text, "Trajectory cost", "dense ")[-2:] == ["1.00", "1.94"]
     assert row(text, "What retrieval", "oracle") == ["oracle", "100.0", "55.0", "corrected"]
     assert row(text, "Semantic success", "self-rag")[-1] == "51.0"
     assert row(text, "Retrieval against", "hybrid")[2:] == ["28.0", "60.0", "4.0"]
@@ -87,11 +91,20 @@ def test_a_small_study_has_no_empty_table() -> None:
         critical=float("nan"),
         variants=(),
         steps=(),
+        examples=(),
         agreement=None,
         notes=(),
     )
     titles = [each.title.split()[0] for each in figures_of(study)]
-    assert titles == ["Success,", "What", "Coverage:", "Retrieval", "Retrieval", "Costs"]
+    assert titles == [
+        "Success,",
+        "What",
+        "Trajectory",
+        "Coverage:",
+        "Retrieval",
+        "Retrieval",
+        "Costs",
+    ]
     assert "nan" not in study.text()
 
 

@@ -79,6 +79,27 @@ def test_every_retriever_takes_part_where_its_models_are_there(
         assert (result.against_bm25 is None) == (result.retriever == "bm25")
 
 
+def test_what_is_named_is_compared_with_bm25_over_its_pool(
+    examples: tuple[Example, ...],
+) -> None:
+    settings = RetrievalSettings(
+        retrievers=("dense+rerank", "bm25"),
+        encoder=ENCODER,
+        reranker=_ByTitle(examples),
+        pool=10,
+        resamples=20,
+    )
+    bm25, reranked = retrieval_study(examples, settings, MAKE).results
+    assert (bm25.retriever, reranked.retriever) == ("bm25", "dense+rerank")
+    assert reranked.recall[50].estimate == reranked.recall[10].estimate
+    alone = retrieval_study(examples, replace(settings, reranker=None), MAKE)
+    assert any(note.startswith("dense+rerank is left out") for note in alone.notes)
+    with pytest.raises(UsageError, match="unknown retriever 'x'; known: bm25"):
+        retrieval_study(examples, RetrievalSettings(retrievers=("x",)), MAKE)
+    with pytest.raises(UsageError, match="--pool is for retrievers that rerank"):
+        RetrievalSettings(retrievers=("dense",), pool=10)
+
+
 def test_differences_are_paired(examples: tuple[Example, ...]) -> None:
     found = retrieval_study(examples, RetrievalSettings(resamples=200), MAKE)
     bm25, tfidf = found.results

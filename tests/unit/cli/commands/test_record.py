@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from suffice.cli import retrieval_options
 from suffice.cli.commands import record
 from suffice.cli.main import main
+from suffice.datasets.registry import load
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Passage, best_reranked, sampled_ids
 
 RECORD = ("record", "--dataset", "generated", "--limit", "5", "--llm", "scripted")
 
@@ -89,6 +92,7 @@ def test_voting_is_said(
         (["--llm-stop"], "--llm-stop is for --pipeline iterative, chain or react"),
         (["--llm-stop", "--pipeline", "budgeted"], "ask the model nothing about stopping; --judge"),
         (["--retriever", "hybrid+rerank"], "--reranker PATH"),
+        (["--retriever", "dense+rerank", "--pool", "10"], "pip install 'suffice[rerank]'"),
         (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
         (["--encoder", "http://localhost:1"], "--encoder-model"),
     ],
@@ -101,6 +105,37 @@ def test_refusals(
     assert printed.out == ""
     assert part in printed.err
     assert not (tmp_path / "t").exists()
+
+
+class ByLength:
+    """Longer texts first; remembers how many it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[int] = []
+
+    def rerank(self, _query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
+        self.given.append(len(passages))
+        return best_reranked(passages, [float(len(each.text or "")) for each in passages])
+
+
+def test_the_best_of_a_reranked_pool_that_is_new_is_kept(
+    tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reranker, out = ByLength(), tmp_path / "t"
+    monkeypatch.setattr(retrieval_options, "connect_reranker", lambda _: reranker)
+    command = [*RECORD, "--pipeline", "iterative", "--rounds", "3", "--samples", "0"]
+    command += ["--retriever", "dense+rerank", "--pool", "4", "--reranker", "BY/length"]
+    assert main([*command, "--out", str(out)]) == 0
+    assert encoders == ["minilm"]
+    assert set(reranker.given) == {4}
+    run = run_document(out)
+    assert (run["retriever"], run["pool"], run["reranker"]) == ("dense+rerank", 4, "BY/length")
+    rows = read_traces(out).table.to_pylist()
+    assert all(len(row["passages"]) == 1 for row in rows if row["round"] == 1)
+    assert all(len(row["passages"]) <= 1 for row in rows)
+    assert all(row["passages"][0]["rerank_score"] > 0 for row in rows if row["passages"])
+    assert {len(row["candidate_scores"]) for row in rows} == {4}
+    assert main([*command[:-4], "--pool", "5", *command[-2:], "--out", str(out)]) == 2
 
 
 def test_an_agent_is_recorded(tmp_path: Path, encoders: list[str]) -> None:
@@ -130,3 +165,31 @@ def test_clusters_of_samples(
     run = run_document(tmp_path / "t")
     assert run["sample_clusters"] == {"encoder": "hashing-64", "cosine": 0.9}
     assert read_traces(tmp_path / "t").has("sample_clusters")
+
+
+def test_a_sample_is_drawn_by_the_seed_and_grows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_all = ["record", "--dataset", "generated", "--llm", "scripted", "--rounds", "1"]
+    out = tmp_path / "t"
+    assert main([*record_all, "--sample", "4", "--out", str(out)]) == 0
+    assert "a sample: 4 of 200 questions, seed 42" in capsys.readouterr().err
+    small = read_traces(out)
+    everything = [example.question.id for example in load("generated")]
+    assert small.question_ids == tuple(sorted(sampled_ids(everything, 4, seed=42)))
+    assert small.question_ids != tuple(sorted(everything[:4]))
+    assert small.origin.run["sample"] == {"questions": 4, "of": 200, "seed": 42}
+    assert main([*record_all, "--sample", "7", "--out", str(out)]) == 0
+    assert "7 questions (3 recorded now, 4 before)" in capsys.readouterr().out
+    grown = read_traces(out)
+    assert set(small.question_ids) < set(grown.question_ids)
+    kept = {question.id: question.split for question in grown.questions}
+    assert all(kept[question.id] == question.split for question in small.questions)
+
+
+def test_a_sample_and_a_limit_exclude_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*RECORD, "--sample", "2", "--out", str(tmp_path / "t")])
+    assert "not allowed with argument --limit" in capsys.readouterr().err

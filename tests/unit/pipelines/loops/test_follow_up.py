@@ -238,6 +238,32 @@ def test_a_verdict_is_recorded_and_paid_as_a_judges(api: Api, name: str) -> None
         assert all(f"Fact {letter}" in text_of(verdict[0]) for letter in found)
 
 
+@pytest.mark.parametrize("api", APIS)
+def test_a_verdict_survives_a_blank_line(api: Api) -> None:
+    label = "" if api == "completion" else "Analysis:"
+    said = (
+        f"{label} all there.\n\nDecision: <STOP>",
+        f"{label}\n\nThe year is missing.\n\n\nDecision:\n\n<CONTINUE>",
+        "\n\nDecision: <STOP>",
+    )
+    rounds, _, _ = run(Lines(query=THREE, verdict=said), api=api, verdicts=True)
+    assert [finished.signals["llm_stop"] for finished in rounds] == [1.0, 0.0, 1.0]
+    assert [finished.signals["malformed_actions"] for finished in rounds] == [0.0] * 3
+
+
+def test_a_chat_model_may_repeat_the_question_before_it_decides() -> None:
+    said = "Main question: who?\nFollow-up: Who founded it?\nAda did.\n\nDecision: <STOP>"
+    (finished,), model, _ = run(Lines(verdict=(said,)), api="chat", verdicts=True, rounds=1)
+    assert finished.signals == {"llm_stop": 1.0, "malformed_actions": 0.0}
+    assert model.of("verdict")[0].stop == ()
+
+
+def test_a_completion_model_ends_where_it_makes_up_another_question() -> None:
+    said = " all there.\nDecision: <STOP>\n\nMain question: Who?\nAnalysis:\nDecision: <CONTINUE>"
+    (finished,), _, _ = run(Lines(verdict=(said,)), verdicts=True, rounds=1)
+    assert finished.signals == {"llm_stop": 1.0, "malformed_actions": 0.0}
+
+
 def test_nobody_is_asked_to_stop_unless_wanted() -> None:
     rounds, model, _ = run()
     assert model.of("verdict") == []

@@ -9,6 +9,7 @@ import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.measures.measures import Measures
+from suffice.numbers.conformal.order_statistics import NEVER
 from suffice.pipelines.live.requirements import cluster_cosine
 from suffice.policies.micp.fit import FitParts, fit_on, fit_parts
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
@@ -24,8 +25,11 @@ RECORDS = sampled_records(300)
 TRACES = to_trace_set(RECORDS)
 
 
-def fit(traces: TraceSet = TRACES, preset: str = "corrected", **options: Any) -> MiCPPolicy:
-    found = fit_method("micp", traces, preset, "tune", **options)  # type: ignore[arg-type]
+def fit(
+    traces: TraceSet = TRACES, preset: str = "corrected", *, weight: float = 1.0, **options: Any
+) -> MiCPPolicy:
+    """By default with a weight at which these questions are worth a stop."""
+    found = fit_method("micp", traces, preset, "tune", weight=weight, **options)  # type: ignore[arg-type]
     assert isinstance(found, MiCPPolicy)
     return found
 
@@ -60,7 +64,7 @@ def test_another_split_is_divided_by_seed() -> None:
 
 
 def test_a_split_that_is_named_is_the_one_divided() -> None:
-    policy = fit_method("micp", TRACES, "corrected", "eval")
+    policy = fit_method("micp", TRACES, "corrected", "eval", weight=1.0)
     assert isinstance(policy, MiCPPolicy)
     assert policy.fitted_on["splits"] == ["eval"]
     with pytest.raises(UsageError, match="has no split 'other'"):
@@ -74,8 +78,22 @@ def test_options_that_would_be_passed_over_are_refused() -> None:
         fit(allocation=(0.01, 0.01), steps=5)
     with pytest.raises(UsageError, match="leave objective or allocation out"):
         fit(allocation=(0.01, 0.01), objective="rounds")
-    with pytest.raises(UsageError, match="weight must be a number"):
-        fit(weight=float("nan"))
+    for weight in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(UsageError, match=r"must be a number of at least 0, found.*--weight 14"):
+            fit(weight=weight)
+
+
+def test_the_composite_weighs_as_the_papers_table_does() -> None:
+    """Table 1 holds -11.79 at 1.778 rounds, and what the weight multiplies lies in [-1, 1]."""
+    with pytest.warns(
+        SufficeWarning, match=r"by objective composite.*--objective rounds, or a lower"
+    ):
+        policy = fit_method("micp", TRACES, "corrected", "tune")
+    assert isinstance(policy, MiCPPolicy)
+    assert policy.budget["weight"] == policy.weight == 14.0 >= 11.79 + 1.778
+    assert all(stop == NEVER for stop in policy.stops)
+    assert policy.budget["on_optimize"] < fit().budget["on_optimize"]
+    assert any(stop != NEVER for stop in fit().stops)
 
 
 def test_neither_split_is_refused_with_what_to_type() -> None:
@@ -221,7 +239,7 @@ def test_parts_of_ones_own() -> None:
     parts = FitParts(optimize=Measures(TRACES.take(half)), calibrate=Measures(TRACES.take(~half)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        policy = fit_on(parts, "corrected", MiCPSettings(alpha=0.2))
+        policy = fit_on(parts, "corrected", MiCPSettings(alpha=0.2, weight=1.0))
     assert policy.fitted_on["calibration_questions"] == 150
 
 

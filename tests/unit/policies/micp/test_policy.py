@@ -193,10 +193,24 @@ def test_the_file_gives_the_policy_back(tmp_path: Path) -> None:
     assert policy_hash(policy) != policy_hash(replace(policy, seed=8))
 
 
+def test_a_file_that_states_no_weight_was_fitted_with_one(tmp_path: Path) -> None:
+    path = save_policy(replace(POLICY, budget={"weight": 14.0}), tmp_path / "policy.json")
+    policy = load_policy(path).policy
+    assert isinstance(policy, MiCPPolicy)
+    assert policy.weight == 14.0
+    document = json.loads(path.read_text())
+    del document["budget"]
+    path.write_text(json.dumps(document))
+    policy = load_policy(path).policy
+    assert isinstance(policy, MiCPPolicy)
+    assert policy.weight == 1.0
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
         ("alpha", "much", "alpha"),
+        ("budget", {"weight": "heavy"}, "weight"),
         ("stops", [{"tied_share": 0.1}], "stops"),
         ("stops", [], "stops"),
         ("rounds", True, "rounds"),

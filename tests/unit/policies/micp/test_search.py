@@ -26,6 +26,7 @@ from suffice.policies.micp.stage2 import (
 
 PRESETS: tuple[Preset, ...] = ("published", "corrected")
 ALPHA = Fraction("0.2")
+WEIGHT = 14.0
 
 
 def sampled(n: int = 200, rounds: int = 3, seed: int = 0) -> Sampled:
@@ -69,24 +70,24 @@ def test_a_level_never_exceeds_one_and_no_group_costs_nothing() -> None:
 def test_the_winner_is_the_best_and_reproducible(preset: Preset) -> None:
     data = sampled()
     for name in OBJECTIVES:
-        found = search_allocation(data, ALPHA, preset, steps=5, objective=name)
+        found = search_allocation(data, ALPHA, preset, weight=WEIGHT, steps=5, objective=name)
         again = evaluate(data, calibrate(data, ALPHA, found.levels, preset))
-        assert again.objective(name) == found.objective
+        assert again.objective(name, WEIGHT) == found.objective
         assert found.levels == levels_of_shares(data, ALPHA, found.shares, preset)
         baseline = evaluate(data, calibrate_without_stopping(data, ALPHA, preset))
-        assert found.objective <= baseline.objective(name)
+        assert found.objective <= baseline.objective(name, WEIGHT)
         assert found.tried == 21
         for shares in divisions(2, 5):
             levels = levels_of_shares(data, ALPHA, shares, preset)
             scored = evaluate(data, calibrate(data, ALPHA, levels, preset))
-            assert scored.objective(name) >= found.objective
+            assert scored.objective(name, WEIGHT) >= found.objective
 
 
 def test_several_objectives_in_one_pass() -> None:
     data = sampled()
-    together = search_allocations(data, ALPHA, "corrected", OBJECTIVES, steps=5)
+    together = search_allocations(data, ALPHA, "corrected", OBJECTIVES, weight=WEIGHT, steps=5)
     for name in OBJECTIVES:
-        alone = search_allocation(data, ALPHA, "corrected", steps=5, objective=name)
+        alone = search_allocation(data, ALPHA, "corrected", weight=WEIGHT, steps=5, objective=name)
         assert together[name] == alone
     assert together["rounds"].objective < 3.0  # something is stopped
 
@@ -97,14 +98,14 @@ def test_of_equals_the_first_wins() -> None:
     undefined = Sampled(
         score=np.full_like(data.score, math.nan), best_gold=data.best_gold, draws=data.draws
     )
-    found = search_allocation(undefined, ALPHA, "corrected", objective="rounds")
+    found = search_allocation(undefined, ALPHA, "corrected", weight=WEIGHT, objective="rounds")
     assert found.shares == (Fraction(0), Fraction(0))
     assert found.objective == 3.0
 
 
 def test_the_weight_of_the_composite_matters() -> None:
     data = sampled()
-    by_rounds = search_allocation(data, ALPHA, "corrected", objective="rounds")
+    by_rounds = search_allocation(data, ALPHA, "corrected", weight=WEIGHT, objective="rounds")
     without = search_allocation(data, ALPHA, "corrected", weight=0.0)
     assert without.shares == by_rounds.shares
     heavy = search_allocation(data, ALPHA, "corrected", weight=50.0)

@@ -175,10 +175,10 @@ def test_the_composite_by_hand() -> None:
         answerable=np.array([[True, True], [False, False], [True, True], [False, False]]),
     )
     # round 1: 1 * 1/2 - 1 * 1/2 = 0; round 2: 2 * 1/2 = 1; 1.5 - 1/4
-    assert found.composite() == 1.25
+    assert found.composite(1.0) == 1.25
     assert found.composite(2.0) == 1.0
-    assert found.objective("rounds") == 1.5
-    assert found.objective("answer-rate") == -0.5
+    assert found.objective("rounds", 1.0) == 1.5
+    assert found.objective("answer-rate", 1.0) == -0.5
     assert found.objective("composite", 0.0) == 1.5
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from suffice.policies.stop_rag.training import TrainingProgress
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 
 QUICK = StopRAGSettings(features="signals", min_steps=20, epochs=0.1)
 
@@ -67,6 +69,47 @@ def test_text_is_learned_from_and_survives_its_file(tiny: Path, tmp_path: Path) 
     assert not (tmp_path / "p" / "checkpoint.safetensors").exists()  # done with
     loaded = load_policy(save_policy(policy, tmp_path / "p")).policy
     assert policy_hash(loaded) == policy_hash(policy)
+
+
+def searched(**run: Any) -> TraceSet:
+    return replace(single_world(), origin=TraceSetOrigin(run=run))
+
+
+def test_published_says_what_stands_in_for_the_papers_parts(tmp_path: Path) -> None:
+    """In the file, and wherever the policy's notes are told."""
+    few = replace(QUICK, features="text", min_steps=1, layers=0, mode="separate")
+    policy = fit_stop_rag(single_world(), "published", "tune", few)
+    said = [note for note in policy.facts.notes if "stands in" in note]
+    assert said == [
+        "MiniLM stands in for the paper's encoder; name that with --encoder microsoft/deberta-v3-large, or "
+        "its folder"
+    ]
+    document = json.loads((save_policy(policy, tmp_path / "p")).read_text())
+    assert said[0] in document["notes"]
+    corrected = fit_stop_rag(searched(retriever="bm25"), "corrected", "tune", QUICK)
+    assert not [note for note in corrected.notes if "paper" in note]
+
+
+@pytest.mark.parametrize(
+    ("run", "part"),
+    [
+        ({}, None),
+        ({"retriever": "bm25"}, "searched with bm25; the paper reranks the 10 passages"),
+        ({"retriever": "dense+rerank"}, "--retriever dense+rerank --pool 10"),
+        ({"retriever": "dense+rerank", "pool": 20}, "with dense+rerank over a pool of 20;"),
+        ({"retriever": "dense+rerank", "pool": 10}, None),
+    ],
+)
+def test_published_says_where_the_rounds_were_not_searched_as_the_papers(
+    run: dict[str, Any], part: str | None
+) -> None:
+    policy = fit_stop_rag(searched(**run), "published", "tune", QUICK)
+    said = [note for note in policy.notes if "were searched with" in note]
+    assert len(said) == (part is not None)
+    assert all(part is not None and part in note for note in said)
+    assert "signals stand in for the text that the paper's microsoft/deberta-v3-large reads" in (
+        policy.notes
+    )
 
 
 @pytest.mark.parametrize("target", ["mc", "q0", "binary"])

@@ -19,8 +19,10 @@ from suffice.policies.stop_rag.learning import (
     train_network,
 )
 from suffice.policies.stop_rag.network import build_network
-from suffice.policies.stop_rag.settings import TrainSettings
+from suffice.policies.stop_rag.settings import SignalTrainSettings, TrainSettings
+from suffice.policies.stop_rag.signal_learner import SignalTrajectories, train_signal_network
 from suffice.policies.stop_rag.states import REWARDS, read_rewards, texts_of_traces
+from suffice.policies.stop_rag.targets import q_lambda
 from suffice.policies.stop_rag.text_model import TextScorer
 from suffice.policies.stop_rag.threshold import stop_rounds
 from suffice.policies.stop_rag.training import TrainingProgress
@@ -117,6 +119,38 @@ def test_every_target_and_mode_trains(short: TrainSettings, target: Any, mode: A
     found = train_network(TRAINING, VALIDATION, settings)
     assert np.isfinite(found.fitted.best.choice.threshold)
     assert 1.0 <= found.fitted.best.choice.mean_rounds <= 6.0
+
+
+@pytest.mark.parametrize("reads", ["text", "signals"])
+def test_targets_bootstrap_from_values_without_dropout(
+    short: TrainSettings, monkeypatch: pytest.MonkeyPatch, reads: str
+) -> None:
+    """The first step's weights do not depend on dropout, and so neither do its estimates."""
+    seen: list[np.ndarray[Any, Any]] = []
+
+    def listening(*given: Any) -> Any:
+        seen.append(np.stack(given[2:4]))
+        return q_lambda(*given)
+
+    monkeypatch.setattr("suffice.policies.stop_rag.training.q_lambda", listening)
+    for dropout in (0.0, 0.5):
+        if reads == "text":
+            once = dataclasses.replace(short, dropout=dropout, min_steps=1, epochs=0.1)
+            train_network(TRAINING, VALIDATION, once)
+            continue
+        parts = [
+            SignalTrajectories(
+                signals=np.random.default_rng(3).normal(size=(*part.rewards.shape, 2)),
+                rewards=part.rewards,
+                lengths=part.lengths,
+            )
+            for part in (TRAINING, VALIDATION)
+        ]
+        settings = SignalTrainSettings(dropout=dropout, min_steps=1, epochs=0.1)
+        train_signal_network(("a", "b"), parts[0], parts[1], settings)
+    without, with_dropout = seen
+    assert np.ptp(without) > 0.0
+    np.testing.assert_array_equal(with_dropout, without)
 
 
 class KilledError(Exception):

@@ -25,7 +25,7 @@ TRACES = to_trace_set(RECORDS)
 
 
 def fitted(**options: Any) -> MiCPPolicy:
-    policy = fit_method("micp", TRACES, "corrected", "tune", alpha=0.2, **options)
+    policy = fit_method("micp", TRACES, "corrected", "tune", alpha=0.2, weight=1.0, **options)
     assert isinstance(policy, MiCPPolicy)
     return policy
 
@@ -161,7 +161,7 @@ def test_retention_is_not_measured_where_passages_were_dropped(tmp_path: Path) -
 
 
 def test_ties_that_prevent_stops_are_counted(tmp_path: Path) -> None:
-    published = fit_method("micp", TRACES, "published", "tune", alpha=0.2)
+    published = fit_method("micp", TRACES, "published", "tune", alpha=0.2, weight=1.0)
     assert isinstance(published, MiCPPolicy)
     found = replayed(published, tmp_path).sets
     assert found is not None
