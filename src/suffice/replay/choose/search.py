@@ -132,10 +132,11 @@ def _choose(
     best = int(np.round(objective, _DIGITS).argmax())
     if objective[best] == -np.inf or not operand.can_hold(tried[best]):
         return _never(operand, budget, tuple(tried))
+    threshold = operand.shortest(tried[best], tune.columns)
     return ChosenThreshold(
         signal=operand.text,
-        condition=operand.condition(tried[best]),
-        threshold=tried[best],
+        condition=operand.condition(threshold),
+        threshold=threshold,
         tried=len(tried),
         grid=tuple(tried),
     )

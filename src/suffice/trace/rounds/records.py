@@ -6,6 +6,7 @@ the same round read back from Parquet carry the same bits.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 
 MOST_INT16 = int(np.iinfo(np.int16).max)
 MOST_INT32 = int(np.iinfo(np.int32).max)
@@ -287,6 +288,26 @@ class Question:
     text: str
     type: str | None = None
     split: str | None = None
+
+
+def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]:
+    """``count`` of the question ids, drawn by the seed; all of them where there are no more.
+
+    In the order of the SHA-256 of ``seed:id``, whatever order they come in: a larger sample with the same
+    seed begins with the smaller one.
+
+    Raises
+    ------
+    UsageError
+        For a count below 1.
+
+    >>> sampled_ids(["a", "b", "c", "d"], 2, seed=42)
+    ('c', 'b')
+    """
+    if count < 1:
+        raise UsageError(f"a sample holds at least 1 question, found {count}")
+    drawn = sorted(set(ids), key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).digest())
+    return tuple(drawn[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

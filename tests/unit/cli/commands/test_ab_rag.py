@@ -66,7 +66,7 @@ def test_a_threshold_out_of_reach_is_told(
     [
         (
             ["fit", "tasr", "--certainty", "self_consistency"],
-            "takes calibrator; leave certainty out",
+            "takes calibrator, f1; leave certainty out",
         ),
         (["fit", "ab-rag", "--calibrator", "platt"], "leave calibrator out"),
         (["fit", "ab-rag", "--certainty", "token_probability"], "needs column tokens"),

@@ -74,6 +74,10 @@ class Twin:
             return not math.isnan(value) and value != 0.0
         return value < threshold if name in LOW else value > threshold
 
+    def fires(self, name: str, threshold: float) -> list[bool]:
+        questions, rounds = self.values[name].shape
+        return [self.holds(name, q, t, threshold) for q in range(questions) for t in range(rounds)]
+
     def stops(self, fires: Any) -> list[int]:
         found = []
         for question, last in enumerate(self.last.tolist()):
@@ -206,7 +210,13 @@ def test_a_search_is_what_loops_find(
         if expected is None:
             conditions[found.condition] = ("round", None)
         else:
-            assert found.threshold == pytest.approx(expected, abs=1e-12)
+            assert found.threshold is not None
+            written = found.condition.split()[-1]
+            assert float(written) == found.threshold
+            assert len(written) <= len(repr(expected))
+            assert sides[0].fires(found.signal, found.threshold) == sides[0].fires(
+                found.signal, expected
+            )
             conditions[found.condition] = (found.signal, found.threshold)
     assert result.evaluated == EXPECTED[form]
     for each in result.rules:
