@@ -102,7 +102,12 @@ class CostBook:
         return np.minimum(rounds, self._traces.last_rounds[:, None]).astype(np.int64)
 
     def axis(
-        self, wanted: str | None, readers: Mapping[str, CostReads], *, capped: bool = False
+        self,
+        wanted: str | None,
+        readers: Mapping[str, CostReads],
+        *,
+        capped: bool = False,
+        beside: CostBook | None = None,
     ) -> CostAxis:
         """The cost asked for; by default the first of :data:`USUAL_COSTS` that tells fixed-k apart.
 
@@ -114,6 +119,8 @@ class CostBook:
             What each policy reads, by the policy's name.
         capped
             Whether a number caps it: where no cost is named that is one of model calls, or of rounds.
+        beside
+            Costs of another record that is compared, as the closed book's.
 
         Raises
         ------
@@ -123,21 +130,27 @@ class CostBook:
         everyone = {"fixed-k": CostReads(), **readers}
         reason = ""
         if wanted is None:
-            wanted, reason = self._usual(tuple(everyone.values()), capped=capped)
+            books = ((self, tuple(everyone.values())), (beside, (CostReads(),)))
+            known = [
+                name
+                for name in USUAL_COSTS
+                if all(
+                    book.at_stops(reads)[name] is not None
+                    for book, readings in books
+                    if book is not None
+                    for reads in readings
+                )
+            ]
+            wanted, reason = self._usual(known, capped=capped)
         cost = find_cost(wanted)
         for policy, reads in everyone.items():
             if self.at_stops(reads)[wanted] is None:
                 self._refuse(wanted, policy, reads)
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit, reason=reason)
 
-    def _usual(self, readers: Sequence[CostReads], *, capped: bool) -> tuple[str, str]:
-        """The first usual cost that all know and that fixed budgets differ in, and why no earlier one."""
+    def _usual(self, known: Sequence[str], *, capped: bool) -> tuple[str, str]:
+        """The first of the known that fixed budgets differ in, and why no earlier one of the usual."""
         usual = COSTS[USUAL_COSTS[0]]
-        known = [
-            name
-            for name in USUAL_COSTS
-            if all(self.at_stops(reads)[name] is not None for reads in readers)
-        ]
         chosen = next((name for name in known if self._tells_apart(name)), known[0])
         if capped:
             chosen = usual.name if usual.name in known else "rounds"

@@ -125,7 +125,13 @@ def replay(
     _measure_usual_signals(measures, candidates)
     scored = measures.scores(settings.f1_kind)
     book = measures.costs(settings.cost_model)
-    axis = book.axis(settings.cost, {candidate.name: _reads(candidate) for candidate in candidates})
+    axis = book.axis(
+        settings.cost,
+        {candidate.name: _reads(candidate) for candidate in candidates},
+        beside=closed_book_rounds(measures).costs(settings.cost_model)
+        if any(candidate.kind == CLOSED_BOOK for candidate in candidates)
+        else None,
+    )
     runs = [
         _closed_book_run(measures, candidate, settings, axis)
         if candidate.kind == CLOSED_BOOK
