@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,13 @@ def test_members_stop_where_their_rules_do() -> None:
         "tune",
         FamilySettings(signals=("own", "answer_stable", f"calibrated({MARGIN})"), levels=3),
     )
+    learn_own = signal_table(learn, ["own"]).signal("own")
+    quantiles = np.nanquantile(learn_own, (0.25, 0.5, 0.75))
+    alone = [rule for rule in family.rules if re.fullmatch(r"own > \S+", rule)]
+    for rule, quantile in zip(alone, quantiles, strict=True):
+        written = rule.removeprefix("own > ")
+        assert len(written) <= len(repr(float(quantile)))
+        np.testing.assert_array_equal(learn_own > float(written), learn_own > quantile)
     counts = [len([r for r in family.rules if "own" in r and " " not in r.replace(" > ", ">")])]
     assert counts == [3]
     named = named_policies(test, [], [rule for rule in family.rules if "calibrated" not in rule])
