@@ -544,7 +544,7 @@ class SetPolicy(StopPolicy, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What a passage filter does to recorded passages.
+    """What a passage filter does to recorded passages: one stays if the best of its rounds passes.
 
     ``passages`` is the mean share of right passages kept, over questions that retrieved one; ``all``
     the share of those questions that keep every one; ``shown`` the share of all passages kept.

@@ -26,7 +26,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_loads_and_runs_nothing(chromium: Any, study: Path) -> None:
     visit = Visit(chromium, study, viewport=DESK)
-    assert visit.page.locator("svg").count() == 18
+    assert visit.page.locator("svg").count() == 20
     assert visit.page.locator("img, script").count() == 0
     assert visit.page.locator("li").inner_text().startswith("<script>")
     check_it_runs_nothing(visit, study)

@@ -92,8 +92,10 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_traces(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """TRACES and ``--skip-invalid``."""
+def add_traces(
+    parser: argparse.ArgumentParser, *, several: bool = False, sampled: bool = False
+) -> None:
+    """TRACES, ``--skip-invalid`` and, of a command that has ``--seed``, ``--sample``."""
     if several:
         meaning = "Parquet files or directories of them, each evaluated by itself"
         parser.add_argument("traces", metavar="TRACES", nargs="+", help=meaning)
@@ -106,13 +108,36 @@ def add_traces(parser: argparse.ArgumentParser, *, several: bool = False) -> Non
         action="store_true",
         help="leave out what is invalid, count it, and go on with the rest",
     )
+    if sampled:
+        parser.add_argument(
+            "--sample",
+            type=positive,
+            metavar="N",
+            help="only N questions, drawn by --seed; the same whatever else is asked, and part of those of a "
+            "larger N",
+        )
 
 
 def open_traces(
     arguments: argparse.Namespace, say: Callable[[str], None], *, keep_unknown: bool = False
 ) -> TraceSet:
-    """Read TRACES as asked, and say what was skipped."""
-    return open_more(arguments.traces, arguments, say, keep_unknown=keep_unknown)
+    """Read TRACES as asked, and say what was skipped and what of them is a sample."""
+    traces = open_more(arguments.traces, arguments, say, keep_unknown=keep_unknown)
+    return sampled(traces, arguments, say)
+
+
+def sampled(
+    traces: TraceSet, arguments: argparse.Namespace, say: Callable[[str], None]
+) -> TraceSet:
+    """What ``--sample`` leaves of the traces, said; all of them without it."""
+    count = getattr(arguments, "sample", None)
+    if count is None:
+        return traces
+    drawn = traces.sample(count, seed=arguments.seed)
+    say(
+        f"a sample: {drawn.n_questions:,} of {traces.n_questions:,} questions, seed {arguments.seed}"
+    )
+    return drawn
 
 
 def open_more(
@@ -200,7 +225,15 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def add_prices_and_energy(group: argparse._ActionsContainer) -> None:
-    """What prices usage: ``--price-model``, ``--prices`` and ``--energy``."""
+    """What is charged and what prices it: ``--charge``, ``--price-model``, ``--prices``, ``--energy``."""
+    group.add_argument(
+        "--charge",
+        choices=("as-run", "published"),
+        default="as-run",
+        help="what a policy pays: as-run, what it would cost where it runs (one that reads no answers asks "
+        "for one, at its stop); published, every round's answer up to the stop, as the papers charge "
+        "(default: as-run)",
+    )
     add_prices(group)
     group.add_argument(
         "--energy",
@@ -242,7 +275,7 @@ def cost_model(arguments: argparse.Namespace) -> CostModel:
     from suffice.costs.usage import CostModel
 
     energy = EnergyModel() if arguments.energy is None else parse_energy(arguments.energy)
-    return CostModel(prices=given_prices(arguments), energy=energy)
+    return CostModel(prices=given_prices(arguments), energy=energy, charge=arguments.charge)
 
 
 def comparison_settings(arguments: argparse.Namespace) -> ComparisonSettings:

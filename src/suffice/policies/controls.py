@@ -2,15 +2,16 @@
 
 ``published`` sets thresholds as the paper's search did (fixed 0.25, or best tune F1 of 40 evenly
 spaced ones at no more than 3 rounds); ``corrected`` takes the cheapest threshold within one standard
-error of the best out-of-fold tune F1. The fifth control, a random mix of the neighbouring fixed
-budgets at equal cost, needs no fitting: it is what ``frontier_gain`` of a replay compares with.
+error of the best out-of-fold tune F1. An undefined margin counts as the preset's TASR has it. The
+fifth control, a random mix of the neighbouring fixed budgets at equal cost, needs no fitting: it is what
+``frontier_gain`` of a replay compares with.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +22,24 @@ from suffice.policies.defaults import (
     MARGIN,
     PUBLISHED_FLOOR,
     PUBLISHED_RULE,
+    PUBLISHED_UNDEFINED,
     TEMPLATE,
-    CalibratorKind,
 )
-from suffice.policies.fitting import FitData, fit_data, fit_rule
-from suffice.policies.method import Preset, RuleMethod
+from suffice.policies.fitting import (
+    FitData,
+    abstention_of,
+    fit_data,
+    fit_rule,
+    gold_of,
+    meant_signals,
+)
+from suffice.policies.method import PRESETS, Preset, RuleFit, RuleMethod
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+from suffice.policies.thresholds import (
+    cheapest_within_one_error,
+    fill,
+    open_rule,
+)
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -44,27 +56,36 @@ class Control(RuleMethod):
     name: str
     summary: str
     signals: tuple[str, ...]
-    rule: Callable[[FitData, Preset, CalibratorKind], str]
+    rule: Callable[[FitData, RuleFit], str]
+    chosen_by_f1: frozenset[Preset] = frozenset()
     source = "paper 0"
 
-    def fit_calibrated(
-        self, measures: Measures, preset: Preset, split: str, calibrator: CalibratorKind
-    ) -> RulePolicy:
+    def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
         """The control's rule with its maps fitted."""
-        data = fit_data(measures, self.signals, split=split)
-        return fit_rule(self.rule(data, preset, calibrator), data, calibrator=calibrator)
+        gold = gold_of(measures.only_split(how.split).traces)
+        data = fit_data(
+            measures, meant_signals(self.signals, gold), split=how.split, f1_kind=how.f1_kind
+        )
+        fitted = fit_rule(
+            self.rule(data, how), data, calibrator=how.calibrator, undefined=_undefined(how.preset)
+        )
+        if "abstained" in fitted.signals:
+            fitted = replace(fitted, abstention=abstention_of(gold))
+        if how.preset in self.chosen_by_f1:
+            return replace(fitted, fitted_on={**data.chosen_by, **fitted.fitted_on})
+        return fitted
 
 
-def _choose(
-    template: str,
-    data: FitData,
-    thresholds: tuple[float, ...],
-    preset: Preset,
-    calibrator: CalibratorKind,
-) -> str:
-    scores = sweep_rule(template, data, thresholds, calibrator=calibrator)
-    if preset == "corrected":
-        return fill(template, cheapest_within_one_error(scores).threshold)
+def _undefined(preset: Preset) -> float | None:
+    """What an undefined margin counts as, calibrated."""
+    return PUBLISHED_UNDEFINED if preset == "published" else None
+
+
+def _choose(template: str, data: FitData, thresholds: tuple[float, ...], how: RuleFit) -> str:
+    swept = open_rule(template, data, calibrator=how.calibrator, undefined=_undefined(how.preset))
+    if how.preset == "corrected":
+        return fill(template, swept.chosen(thresholds, cheapest_within_one_error).threshold)
+    scores = swept.scores(thresholds)
     under = [score for score in scores if score.mean_rounds <= _COST_CAP]
     if not under:
         budget = data.table.n_rounds
@@ -75,17 +96,18 @@ def _choose(
             stacklevel=2,
         )
         return f"round >= {budget}"
-    return fill(template, max(under, key=lambda score: (score.f1, -score.threshold)).threshold)
+    best = max(under, key=lambda score: (score.f1, -score.threshold))
+    return fill(template, swept.shortest(best.threshold))
 
 
-def _margin_alone(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:
+def _margin_alone(data: FitData, how: RuleFit) -> str:
     template = f"calibrated({MARGIN}) > ?"
-    if preset == "published":
+    if how.preset == "published":
         return fill(template, PUBLISHED_FLOOR)
-    return _choose(template, data, FLOORS, preset, calibrator)
+    return _choose(template, data, FLOORS, how)
 
 
-def _overlap_alone(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:
+def _overlap_alone(data: FitData, how: RuleFit) -> str:
     values = data.table.signal("overlap")
     finite = values[np.isfinite(values)]
     if not finite.size or finite.min() == finite.max():
@@ -94,21 +116,21 @@ def _overlap_alone(data: FitData, preset: Preset, calibrator: CalibratorKind) ->
             "be chosen"
         )
     grid = np.linspace(finite.min(), finite.max(), _GRID)[:-1]  # nothing passes the greatest
-    return _choose("overlap > ?", data, tuple(grid.tolist()), preset, calibrator)
+    return _choose("overlap > ?", data, tuple(grid.tolist()), how)
 
 
-def _stable_base_rate(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:
-    del data, calibrator  # the gate is the paper's, the rates are fitted with the rule
-    stable = "answer_stable_published" if preset == "published" else "answer_stable"
+def _stable_base_rate(data: FitData, how: RuleFit) -> str:
+    del data  # the gate is the paper's, the rates are fitted with the rule
+    stable = "answer_stable_published" if how.preset == "published" else "answer_stable"
     return f"{stable} and base_rate() > {PUBLISHED_FLOOR}"
 
 
-def _early_stop(data: FitData, preset: Preset, calibrator: CalibratorKind) -> str:
+def _early_stop(data: FitData, how: RuleFit) -> str:
     base = PUBLISHED_RULE
-    if preset == "corrected":
-        base = _choose(TEMPLATE, data, FLOORS, preset, calibrator)
+    if how.preset == "corrected":
+        base = _choose(TEMPLATE, data, FLOORS, how)
     template = f"(round == 1 and calibrated({MARGIN}) > ?) or ({base})"
-    return _choose(template, data, _FIRST_ROUND, preset, calibrator)
+    return _choose(template, data, _FIRST_ROUND, how)
 
 
 _STABLE = ("answer_stable", "answer_stable_published")
@@ -117,12 +139,14 @@ MARGIN_ALONE = Control(
     summary="stop when the calibrated margin clears a floor, stable or not",
     signals=(MARGIN,),
     rule=_margin_alone,
+    chosen_by_f1=frozenset({"corrected"}),
 )
 OVERLAP_ALONE = Control(
     name="overlap-alone",
     summary="stop when the new passage repeats the earlier ones",
     signals=("overlap",),
     rule=_overlap_alone,
+    chosen_by_f1=frozenset(PRESETS),
 )
 STABLE_BASE_RATE = Control(
     name="stable-base-rate",
@@ -135,4 +159,5 @@ EARLY_STOP = Control(
     summary="TASR that may also stop in round 1 at a high calibrated margin",
     signals=(*_STABLE, "abstained", MARGIN),
     rule=_early_stop,
+    chosen_by_f1=frozenset(PRESETS),
 )

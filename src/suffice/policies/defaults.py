@@ -15,3 +15,5 @@ FLOORS = tuple(round(0.20 + 0.01 * step, 2) for step in range(16))
 PUBLISHED_FLOOR = 0.25
 PUBLISHED_RULE = f"answer_stable_published and calibrated({MARGIN}) > {PUBLISHED_FLOOR}"
 """TASR's as its paper's code ran it."""
+PUBLISHED_UNDEFINED = 0.5
+"""What an undefined margin counts as there, calibrated."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,9 +22,11 @@ from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.protocols import Signal
+from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1Kind, normalize_answer
-from suffice.signals.abstained import ABSTENTION_PHRASES
+from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
+from suffice.signals.available import remedy
+from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
@@ -34,12 +37,18 @@ N_FOLDS = 5
 class FitData:
     """Signals and outcomes of the fitting questions.
 
-    ``provenance`` is what the policy file says of them.
+    ``provenance`` is what the policy file says of them; ``f1_kind`` the F1 of the outcomes.
     """
 
     table: SignalTable
     outcomes: Outcomes
     provenance: Mapping[str, Any]
+    f1_kind: F1Kind = "hotpotqa"
+
+    @property
+    def chosen_by(self) -> Mapping[str, Any]:
+        """The same of a number that was chosen by their F1."""
+        return {**self.provenance, "f1_kind": self.f1_kind}
 
     @property
     def base_rates(self) -> tuple[float, ...]:
@@ -84,7 +93,9 @@ def fit_data(
         "labelled": int(scored.labelled.sum()),
         "rounds": record.n_rounds,
     }
-    return FitData(table=chosen.signals(signals), outcomes=scored, provenance=provenance)
+    return FitData(
+        table=chosen.signals(signals), outcomes=scored, provenance=provenance, f1_kind=f1_kind
+    )
 
 
 def gold_of(traces: TraceSet) -> tuple[str, ...]:
@@ -98,6 +109,15 @@ def abstention_of(gold: Iterable[str]) -> tuple[str, ...] | None:
     if "none" not in accepted:
         return None
     return tuple(phrase for phrase in ABSTENTION_PHRASES if phrase != "none")
+
+
+def meant_signals(names: Iterable[str], gold: Iterable[str]) -> tuple[Signal, ...]:
+    """Signals by name, ``abstained`` as a policy fitted on these gold answers means it."""
+    phrases = abstention_of(gold)
+    return tuple(
+        abstained_signal(phrases) if name == "abstained" and phrases is not None else resolve(name)
+        for name in names
+    )
 
 
 _Fit = Callable[[NDArray[np.float64], NDArray[np.float64], float | None], PerRoundCalibrator]
@@ -236,11 +256,12 @@ def fit_rule(
     *,
     own_signals: tuple[str, ...] = (),
     calibrator: CalibratorKind = "isotonic",
+    undefined: float | None = None,
 ) -> RulePolicy:
     """A rule text with whatever it needs fitted; ``data`` may be ``None`` when it needs nothing.
 
     ``calibrator`` is the kind of every ``calibrated(signal)``; another than isotonic is named in the
-    policy's ``fitted_on``.
+    policy's ``fitted_on``. ``undefined`` is what an undefined signal counts as in it.
     """
     needs = rule_needs(rule)
     if data is None or not needs.fitting:
@@ -249,7 +270,8 @@ def fit_rule(
     return RulePolicy(
         rule=rule,
         calibrators={
-            name: fit_calibrator(data, name, kind=calibrator) for name in needs.calibrated
+            name: fit_calibrator(data, name, kind=calibrator, undefined=undefined)
+            for name in needs.calibrated
         },
         base_rates=data.base_rates if needs.base_rate else (),
         own_signals=own_signals,
@@ -264,11 +286,17 @@ def folds(n_questions: int, seed: int = 42) -> NDArray[np.int64]:
 
 
 def out_of_fold(
-    data: FitData, signal: str, *, kind: CalibratorKind = "isotonic", seed: int = 42
+    data: FitData,
+    signal: str,
+    *,
+    kind: CalibratorKind = "isotonic",
+    undefined: float | None = None,
+    seed: int = 42,
 ) -> NDArray[np.float64]:
     """Calibrated values of the fitting questions, each from maps fitted without its own fold.
 
-    Shape (n_questions, n_rounds). With a single question there is no other fold: its own fit is used.
+    Shape (n_questions, n_rounds); ``undefined`` is what an undefined signal maps to. With a single
+    question there is no other fold: its own fit is used.
 
     Raises
     ------
@@ -296,7 +324,7 @@ def out_of_fold(
     for number in np.unique(fold):
         held_out = fold == number
         others = ~held_out if n_questions > 1 else held_out
-        calibrator = fit_calibrator(data, signal, kind=kind, rows=others)
+        calibrator = fit_calibrator(data, signal, kind=kind, undefined=undefined, rows=others)
         calibrated[held_out] = calibrator.predict_rounds(values[held_out])
     return calibrated
 
@@ -310,3 +338,61 @@ def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float
         held_out = fold == number
         rates[held_out] = _mean_by_round(em if held_out.all() else em[~held_out])
     return rates
+
+
+# --- what a record does not give -----------------------------------------------------------------
+_MOST = 0.5
+"""Share of the rounds, above which a signal that is undefined there makes a poor policy."""
+
+
+def warn_of_undefined(
+    policy: StopPolicy, measures: Measures, name: str, consequence: Callable[[str], str]
+) -> None:
+    """Say which signals of a policy are undefined in most of the rounds it was fitted on.
+
+    Round 1, in which nothing can repeat yet, does not count where there are later ones.
+
+    Parameters
+    ----------
+    policy, name
+        What was fitted, and what it is called.
+    measures
+        The questions it was fitted on.
+    consequence
+        What follows of a signal's being undefined, by its name.
+
+    Warns
+    -----
+    SufficeWarning
+        For every such signal, with the share, what is missing and what to type.
+    """
+    traces = measures.traces
+    counted = traces.exists.copy()
+    if counted[:, 1:].any():
+        counted[:, 0] = False
+    for spec in policy.specs:
+        absent = counted & np.isnan(measures.signals([spec]).signal(spec.name))
+        share = absent.sum() / counted.sum()
+        if share <= _MOST:
+            continue
+        warnings.warn(
+            f"{name} reads {spec.name!r}, which is undefined in {share:.1%} of the "
+            f"{'rounds after the first' if not counted[:, 0].any() else 'rounds'} of "
+            f"{traces.origin.source}{_missing_input(spec, traces, absent)}; {consequence(spec.name)}",
+            SufficeWarning,
+            stacklevel=3,
+        )
+
+
+def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
+    """What most often lacks where a signal is undefined, and what to type; may be empty."""
+    declared = SIGNALS.get(spec.name)
+    if declared is None or declared.why_undefined is None:
+        return remedy(spec)
+    reasons = Counter(
+        reason
+        for views, rows in zip(traces.views([*declared.needs, "passages"]), absent, strict=True)
+        for view, counts in zip(views, rows, strict=False)
+        if counts and (reason := declared.why_undefined(view))
+    )
+    return f": {reasons.most_common(1)[0][0]}" if reasons else ""

@@ -13,6 +13,7 @@ from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.kind import PolicyKind
 from suffice.protocols import Certainty, StopPolicy
+from suffice.scoring import F1Kind
 
 if TYPE_CHECKING:  # deciding live loads this module, and must not load pyarrow
     from suffice.measures.measures import Measures
@@ -182,13 +183,55 @@ class CalibratedSettings:
     ] = "isotonic"
 
 
+F1ToChooseBy = Annotated[
+    F1Kind,
+    Option(
+        name="f1",
+        help="which F1 its number is chosen by: hotpotqa, where a wrong yes or no scores 0, or plain squad",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenSettings:
+    """Of methods that choose a number by F1."""
+
+    f1_kind: F1ToChooseBy = "hotpotqa"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedChoiceSettings(CalibratedSettings):
+    """Of those of them whose rule holds ``calibrated(...)``."""
+
+    f1_kind: F1ToChooseBy = "hotpotqa"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFit:
+    """How a rule is fitted, on which questions."""
+
+    preset: Preset
+    split: str = FIT_SPLIT
+    calibrator: CalibratorKind = "isotonic"
+    f1_kind: F1Kind = "hotpotqa"
+
+
 class RuleMethod(Method):
-    """A method whose policies are rules; how their maps are fitted is a choice of the corrected preset."""
+    """A method whose policies are rules; how their maps are fitted is a choice of the corrected preset.
+
+    Attributes
+    ----------
+    chosen_by_f1
+        Presets that choose a number by F1.
+    """
 
     main_field = "rule"
+    chosen_by_f1: frozenset[Preset] = frozenset()
 
     def settings(self, preset: Preset) -> type[Any]:
-        """How its maps are fitted, which the published preset settles."""
+        """How its maps are fitted, which the published preset settles, and by which F1 it chooses."""
+        if preset in self.chosen_by_f1:
+            return CalibratedChoiceSettings if preset == "corrected" else ChosenSettings
         return CalibratedSettings if preset == "corrected" else NoSettings
 
     def fit(
@@ -199,16 +242,23 @@ class RuleMethod(Method):
         split: str,
         run: FitRun | None = None,
     ) -> RulePolicy:
-        """See :meth:`fit_calibrated`."""
+        """See :meth:`fit_rule`; a signal that the record seldom gives is warned of."""
+        from suffice.policies.fitting import warn_of_undefined
+
         del run
-        calibrator: CalibratorKind = settings.calibrator if preset == "corrected" else "isotonic"
-        return self.fit_calibrated(measures, preset, split, calibrator)
+        how = RuleFit(
+            preset=preset,
+            split=split,
+            calibrator=settings.calibrator if preset == "corrected" else "isotonic",
+            f1_kind=settings.f1_kind if preset in self.chosen_by_f1 else "hotpotqa",
+        )
+        policy = self.fit_rule(measures, how)
+        warn_of_undefined(policy, measures.only_split(split), self.name, policy.where_undefined)
+        return policy
 
     @abstractmethod
-    def fit_calibrated(
-        self, measures: Measures, preset: Preset, split: str, calibrator: CalibratorKind
-    ) -> RulePolicy:
-        """Fit on the questions of ``split``, with maps of this kind."""
+    def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
+        """The rule with its maps."""
 
     def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
         """A rule."""

@@ -1,24 +1,37 @@
-"""Sweep the one open number of a rule over a grid, on fitting questions and out of fold."""
+"""The one open number of a rule: swept over a grid, out of fold, chosen, and written as short as can be."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.fitting import FitData, base_rates_out_of_fold, out_of_fold
-from suffice.policies.rules.meaning import RuleColumns, rule_fires
+from suffice.policies.rules.meaning import RuleColumns, comparisons, rule_fires
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.rules.syntax import Number
+from suffice.policies.rules.syntax import (
+    BaseRate,
+    Calibrated,
+    Compare,
+    Number,
+    Operand,
+    SignalRef,
+    parse,
+)
 from suffice.signals.registry import resolve
+from suffice.signals.spec import SignalSpec
 
 PLACEHOLDER = "?"
+_STAND_IN = 0.1234567890123457  # for the open number, where a rule is read before it is chosen
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +67,83 @@ def fill(template: str, threshold: float) -> str:
     return template.replace(PLACEHOLDER, str(Number(float(threshold))))
 
 
-def sweep_rule(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRule:
+    """A rule with one open number over the fitting questions; see :func:`open_rule`."""
+
+    template: str
+    data: FitData
+    specs: Mapping[str, SignalSpec]
+    columns: RuleColumns
+
+    def scores(self, thresholds: Sequence[float]) -> tuple[ThresholdScore, ...]:
+        """What every threshold scores.
+
+        Raises
+        ------
+        UsageError
+            For a threshold that no value can pass.
+        """
+        data, scores = self.data, []
+        for threshold in thresholds:
+            fires = rule_fires(fill(self.template, threshold), self.specs, self.columns)
+            stops = first_stops(fires, data.table.exists)
+            scores.append(score_stops(threshold, stops, data.outcomes))
+        return tuple(scores)
+
+    def shortest(self, threshold: float) -> float:
+        """The shortest number under which the rule decides every recorded round as under this one."""
+        rule = parse(fill(self.template, _STAND_IN))
+        open_one = [
+            comparison
+            for comparison in comparisons(rule)
+            if Number(_STAND_IN) in (comparison.left, comparison.right)
+        ]
+        for comparison in open_one:  # one, or none where '?' stands elsewhere
+            operand, symbol = _turned(comparison)
+            if (values := self._values(operand)) is not None:
+                return shortest_threshold(threshold, values, symbol)
+        return threshold
+
+    def chosen(
+        self,
+        thresholds: Sequence[float],
+        choose: Callable[[Sequence[ThresholdScore]], ThresholdScore],
+    ) -> ThresholdScore:
+        """The score chosen among the thresholds', its threshold written as short as can be."""
+        score = choose(self.scores(thresholds))
+        return replace(score, threshold=self.shortest(score.threshold))
+
+    def _values(self, operand: Operand) -> NDArray[np.float64] | None:
+        """What the open number is compared with in recorded rounds, and its bounds, which it keeps to."""
+        exists = self.data.table.exists
+        match operand:
+            case SignalRef(name):
+                spec = self.specs[name]
+                return np.append(self.columns.signals[name][exists], (spec.low, spec.high))
+            case Calibrated(name):
+                return np.append(self.columns.calibrations[name][exists], (0.0, 1.0))
+            case BaseRate() if self.columns.base_rates is not None:
+                return np.append(self.columns.base_rates[exists], (0.0, 1.0))
+            case _:
+                return None
+
+
+def _turned(comparison: Compare) -> tuple[Operand, str]:
+    """What the open number is compared with, and how, the number on the right."""
+    if comparison.right == Number(_STAND_IN):
+        return comparison.left, comparison.operator
+    return comparison.right, _TURNED[comparison.operator]
+
+
+def open_rule(
     template: str,
     data: FitData,
-    thresholds: Sequence[float],
     *,
     calibrator: CalibratorKind = "isotonic",
-) -> tuple[ThresholdScore, ...]:
-    """Score every threshold on the fitting questions.
+    undefined: float | None = None,
+) -> OpenRule:
+    """A rule whose swept number is written ``?``.
 
     ``calibrated(signal)`` and ``base_rate()`` are out of fold: a question's values come from maps
     fitted without its own fold.
@@ -69,32 +151,51 @@ def sweep_rule(
     Parameters
     ----------
     template
-        A rule whose swept number is written ``?``.
+        Its text.
     data
         Signals and outcomes of the fitting split, with every signal of the rule.
-    thresholds
-        The grid.
     calibrator
         Kind of the calibration maps.
+    undefined
+        What an undefined signal counts as, calibrated; ``None``: it stays undefined.
+
+    Raises
+    ------
+    UsageError
+        For a template without exactly one ``?``.
+    """
+    needs = rule_needs(fill(template, 0.0))
+    return OpenRule(
+        template=template,
+        data=data,
+        specs={name: resolve(name, also=data.table.values) for name in needs.signals},
+        columns=RuleColumns(
+            shape=(data.table.n_questions, data.table.n_rounds),
+            signals={name: data.table.signal(name) for name in needs.signals},
+            calibrations={
+                name: out_of_fold(data, name, kind=calibrator, undefined=undefined)
+                for name in needs.calibrated
+            },
+            base_rates=base_rates_out_of_fold(data) if needs.base_rate else None,
+        ),
+    )
+
+
+def sweep_rule(
+    template: str,
+    data: FitData,
+    thresholds: Sequence[float],
+    *,
+    calibrator: CalibratorKind = "isotonic",
+) -> tuple[ThresholdScore, ...]:
+    """Score every threshold of an :func:`open_rule` on the fitting questions.
 
     Raises
     ------
     UsageError
         For a template without exactly one ``?``, and a threshold that no value can pass.
     """
-    needs = rule_needs(fill(template, 0.0))
-    specs = {name: resolve(name, also=data.table.values) for name in needs.signals}
-    columns = RuleColumns(
-        shape=(data.table.n_questions, data.table.n_rounds),
-        signals={name: data.table.signal(name) for name in needs.signals},
-        calibrations={name: out_of_fold(data, name, kind=calibrator) for name in needs.calibrated},
-        base_rates=base_rates_out_of_fold(data) if needs.base_rate else None,
-    )
-    scores = []
-    for threshold in thresholds:
-        fires = rule_fires(fill(template, threshold), specs, columns)
-        scores.append(score_stops(threshold, first_stops(fires, data.table.exists), data.outcomes))
-    return tuple(scores)
+    return open_rule(template, data, calibrator=calibrator).scores(thresholds)
 
 
 def first_stops(fires: NDArray[np.bool_], exists: NDArray[np.bool_]) -> NDArray[np.int16]:
@@ -125,3 +226,94 @@ def cheapest_within_one_error(scores: Sequence[ThresholdScore]) -> ThresholdScor
     best = max(scores, key=lambda score: score.f1)
     close = [score for score in scores if score.f1 >= best.f1 - best.standard_error]
     return min(close, key=lambda score: (score.mean_rounds, -score.f1, score.threshold))
+
+
+# --- as short as can be --------------------------------------------------------------------------
+def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">") -> float:
+    """The shortest decimal number with which every value compares as with the threshold.
+
+    Of equally short ones the nearest, then the lower. What lies on which side of the threshold is
+    kept, and nothing observed is crossed: after ``>`` and ``<=`` a threshold may equal the value below
+    it, after ``<`` and ``>=`` the one above it.
+
+    Parameters
+    ----------
+    threshold
+        Finite.
+    values
+        What it is compared with, of any shape; NaN compares with nothing.
+    comparison
+        As in ``value > threshold``; after ``==`` and ``!=`` nothing is shortened.
+
+    >>> shortest_threshold(0.3066759266746899, [0.21, 0.3, 0.35])
+    0.3
+    >>> shortest_threshold(0.3066759266746899, [0.21, 0.305, 0.35])
+    0.31
+    >>> shortest_threshold(0.3066759266746899, [0.21, 0.3, 0.35], "<")
+    0.31
+    """
+    if comparison not in ("<", "<=", ">", ">="):
+        return threshold
+    known = np.asarray(values, np.float64).ravel()
+    above = comparison in (">", "<=")  # a value equal to the threshold lies below the gap
+    low = known[known <= threshold if above else known < threshold]
+    high = known[known > threshold if above else known >= threshold]
+    gap = _Gap(
+        low=float(low.max()) if low.size else -math.inf,
+        high=float(high.min()) if high.size else math.inf,
+        holds_low=above,
+    )
+    exact = _exact(threshold)
+    for length in range(1, _written(threshold)):
+        fitting = [number for number in _nearest(exact, length, gap) if number in gap]
+        if fitting:
+            return min(fitting, key=lambda number: (abs(_exact(number) - exact), number))
+    return threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gap:
+    """Thresholds between two neighbouring values; one of the ends belongs to it."""
+
+    low: float
+    high: float
+    holds_low: bool
+
+    def __contains__(self, number: float) -> bool:
+        if self.holds_low:
+            return self.low <= number < self.high
+        return self.low < number <= self.high
+
+
+def _exact(number: float) -> Fraction:
+    """The decimal number that is written, not the binary one nearest to it."""
+    return Fraction(repr(float(number)))
+
+
+def _written(number: float) -> int:
+    """How many characters a number takes without exponent."""
+    return len(format(Decimal(repr(float(number))), "f"))
+
+
+def _nearest(wanted: Fraction, length: int, gap: _Gap) -> list[float]:
+    """Numbers of so many characters, without exponent: by sign and decimals those nearest in the gap."""
+    nearest = []
+    for sign in (1, -1):
+        for decimals in range(length):
+            digits = length - (sign < 0) - (decimals + 1 if decimals else 0)
+            if digits < 1:
+                continue
+            unit = 10**decimals
+            least = 0 if digits == 1 else 10 ** (digits - 1) * unit
+            most = 10**digits * unit - 1
+            low, high = sorted((sign * least, sign * most))
+            if math.isfinite(gap.low):
+                low = max(low, math.ceil(_exact(gap.low) * unit))
+            if math.isfinite(gap.high):
+                high = min(high, math.floor(_exact(gap.high) * unit))
+            if low > high:
+                continue
+            number = min(max(round(wanted * unit), low), high)
+            around = (number - 1, number, number + 1)
+            nearest += [near / unit for near in around if low <= near <= high]
+    return nearest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from suffice.scoring import normalize_answer
+from suffice.signals.answer_stability import published_normalizer
 from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
@@ -48,4 +49,40 @@ ANSWER_IN_EVIDENCE = SignalSpec(
     high=1.0,
     compute=answer_in_evidence,
     binary=True,
+)
+
+
+@lru_cache(maxsize=1024)
+def _published(text: str) -> str:
+    return published_normalizer(text)
+
+
+def answer_in_evidence_published(view: LoopView) -> float:
+    """Answer in evidence as the published code computes it (paper 0; published).
+
+    1.0 when the answer is a substring of the texts of rounds 1..t put together, both in the published
+    normal form: "no" hits "know", and a match may run from one passage into the next. 0.0 for an answer
+    that normalises to nothing. Undefined when it is not found but some passage was recorded without its
+    text or a round without its passages.
+    """
+    answer = published_normalizer(view.current.answer)
+    passages = [passage for round_ in view.rounds for passage in round_.passages or ()]
+    texts = [passage.text for passage in passages if passage.text is not None]
+    if answer and answer in " ".join(filter(None, map(_published, texts))):
+        return 1.0
+    complete = len(texts) == len(passages) and all(
+        round_.passages is not None for round_ in view.rounds
+    )
+    return 0.0 if complete else UNDEFINED
+
+
+ANSWER_IN_EVIDENCE_PUBLISHED = SignalSpec(
+    name="answer_in_evidence_published",
+    summary="1 when the answer is a substring of the passages, as published",
+    needs=("passages",),
+    low=0.0,
+    high=1.0,
+    compute=answer_in_evidence_published,
+    binary=True,
+    variant_of="answer_in_evidence",
 )

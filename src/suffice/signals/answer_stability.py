@@ -40,7 +40,13 @@ def answer_stable(view: LoopView) -> float:
     return UNDEFINED if pair is None else float(len(set(map(normalize_answer, pair))) == 1)
 
 
-def _published_normalizer(text: str) -> str:
+def _why_not_compared(view: LoopView) -> str:
+    if view.previous is None:
+        return "there is no earlier answer to repeat; record with --rounds 2 or more"
+    return "the round added no new passage, so its answer repeats by itself; record with --corpus pooled"
+
+
+def published_normalizer(text: str) -> str:
     """The published code's normaliser: articles go before punctuation, so "A-ha" becomes "ha"."""
     text = _ARTICLES.sub(" ", text.lower())
     return " ".join(text.translate(_DELETE_PUNCTUATION).split())
@@ -54,8 +60,8 @@ def answer_stable_published(view: LoopView) -> float:
     previous = view.previous
     if previous is None:
         return UNDEFINED
-    current = _published_normalizer(view.current.answer)
-    return float(current == _published_normalizer(previous.answer))
+    current = published_normalizer(view.current.answer)
+    return float(current == published_normalizer(previous.answer))
 
 
 ANSWER_STABLE = SignalSpec(
@@ -64,6 +70,7 @@ ANSWER_STABLE = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_stable,
+    why_undefined=_why_not_compared,
     binary=True,
 )
 ANSWER_STABLE_PUBLISHED = SignalSpec(
@@ -72,6 +79,7 @@ ANSWER_STABLE_PUBLISHED = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_stable_published,
+    why_undefined=_why_not_compared,
     binary=True,
     variant_of="answer_stable",
 )
@@ -106,6 +114,7 @@ ANSWER_SIMILARITY_F1 = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_similarity_f1,
+    why_undefined=_why_not_compared,
 )
 ANSWER_SIMILARITY_SEQ = SignalSpec(
     name="answer_similarity_seq",
@@ -113,4 +122,5 @@ ANSWER_SIMILARITY_SEQ = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_similarity_seq,
+    why_undefined=_why_not_compared,
 )

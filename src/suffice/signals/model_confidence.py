@@ -70,6 +70,31 @@ def answer_token_margin(view: LoopView) -> float:
     return margins[0] if margins else UNDEFINED
 
 
+def _why_no_tokens(view: LoopView) -> str:
+    return (
+        "its tokens were not recorded; record with a model that gives log-probabilities"
+        if view.current.tokens is None
+        else ""
+    )
+
+
+def _why_no_margin(view: LoopView) -> str:
+    if view.current.tokens is None:
+        return _why_no_tokens(view)
+    text = "".join(token.token for token in view.current.tokens)
+    if _MARKER not in text:
+        return (
+            f"the reply holds no {_MARKER!r}, after which the answer's tokens are looked for; record with "
+            "--prompt answer-first or no-confidence"
+        )
+    if not answer_tokens(view.current.tokens):
+        return f"nothing follows {_MARKER!r} on its line"
+    return (
+        "fewer than two alternatives of a token were recorded; record with a server that gives at least "
+        "two (top_logprobs)"
+    )
+
+
 def _p10(margins: Sequence[float]) -> float:
     return float(np.percentile(margins, 10))
 
@@ -80,7 +105,7 @@ def _aggregate(name: str, how: str, statistic: Callable[[Sequence[float]], float
         return statistic(margins) if margins else UNDEFINED
 
     summary = f"{how} margin of the answer's tokens, nats"
-    return _of_tokens(name=name, summary=summary, compute=compute)
+    return _of_tokens(name=name, summary=summary, compute=compute, why_undefined=_why_no_margin)
 
 
 _of_tokens = partial(
@@ -90,6 +115,7 @@ ANSWER_TOKEN_MARGIN = _of_tokens(
     name="answer_token_margin",
     summary="margin of the answer's first token, nats",
     compute=answer_token_margin,
+    why_undefined=_why_no_margin,
 )
 MARGIN_MIN = _aggregate("margin_min", "smallest", min)
 MARGIN_P10 = _aggregate("margin_p10", "10th percentile (linear) of the", _p10)
@@ -116,6 +142,7 @@ TOKEN_PROBABILITY = _of_tokens(
     summary="mean probability of the generated tokens",
     high=1.0,
     compute=token_probability,
+    why_undefined=_why_no_tokens,
 )
 
 
@@ -132,5 +159,8 @@ VERBALIZED_CONFIDENCE = SignalSpec(
     low=1.0,
     high=5.0,
     compute=verbalized_confidence,
+    why_undefined=lambda _: (
+        "the reply holds no rating from 1 to 5; record with --prompt answer-first or confidence-first"
+    ),
     instead="self_consistency (from samples)",
 )

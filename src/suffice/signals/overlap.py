@@ -60,6 +60,15 @@ def overlap_idf(view: LoopView) -> float:
     return math.fsum(weight[token] for token in in_new & in_earlier) / math.fsum(weight.values())
 
 
+def _why_not_compared(view: LoopView) -> str:
+    seen = seen_passages(view.rounds)
+    if seen is None:
+        return "a round's passages were not recorded"
+    if any(passage.text is None for passage in seen.values()):
+        return "a passage was recorded without its text"
+    return "the round added no new passage, or there is no earlier one; record with --corpus pooled"
+
+
 OVERLAP = SignalSpec(
     name="overlap",
     summary="token-set Jaccard of new and earlier passages",
@@ -68,6 +77,7 @@ OVERLAP = SignalSpec(
     low=0.0,
     high=1.0,
     compute=overlap,
+    why_undefined=_why_not_compared,
 )
 OVERLAP_IDF = SignalSpec(
     name="overlap_idf",
@@ -77,4 +87,5 @@ OVERLAP_IDF = SignalSpec(
     low=0.0,
     high=1.0,
     compute=overlap_idf,
+    why_undefined=_why_not_compared,
 )

@@ -48,6 +48,7 @@ _MODULES: dict[str, str] = {
     "rerank_variance_raw": "suffice.signals.asking.reranking",
     "evidence_entailment": "suffice.signals.asking.evidence_models",
     "answer_stable_published": "suffice.signals.answer_stability",
+    "answer_in_evidence_published": "suffice.signals.answer_in_evidence",
     "candidate_agreement": "suffice.signals.candidates",
     "contradiction": "suffice.signals.candidates",
     "remaining_share": "suffice.signals.recorded",

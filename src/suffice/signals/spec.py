@@ -57,6 +57,9 @@ class SignalSpec:
         What to use where its inputs are missing.
     asking
         How a model is asked for it, or for what it is computed of; ``None``: no model is.
+    why_undefined
+        What is missing at a view's last round, where it is undefined, and what to type; ``None``: nothing
+        is known of that.
     variant_of
         The signal that it repeats as a publication computes it; a search over all signals leaves it out.
     own_settings
@@ -76,6 +79,7 @@ class SignalSpec:
     binary: bool = False
     instead: str = ""
     asking: Asking[Any] | None = field(default=None, repr=False)
+    why_undefined: Callable[[LoopView], str] | None = field(default=None, repr=False)
     variant_of: str = ""
     own_settings: bool = False
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from suffice.errors import UsageError
 from suffice.policies.fitting import base_rates_out_of_fold, fit_data, folds, out_of_fold
@@ -13,6 +16,8 @@ from suffice.policies.thresholds import (
     ThresholdScore,
     cheapest_within_one_error,
     fill,
+    open_rule,
+    shortest_threshold,
     sweep_rule,
 )
 from suffice.testing.traces import make_record, to_trace_set
@@ -113,3 +118,104 @@ def test_ties_go_to_the_better_then_to_the_lower_threshold() -> None:
     close = scored((0.60, 0.1, 2.5), (0.62, 0.1, 2.5), (0.61, 0.1, 2.5))
     assert cheapest_within_one_error(close).threshold == 0.21
     assert cheapest_within_one_error(scored((0.6, 0.0, 2.5), (0.6, 0.0, 2.5))).threshold == 0.2
+
+
+# --- as short as can be --------------------------------------------------------------------------
+COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+HUNDREDTHS = st.integers(-2_000, 2_000).map(lambda whole: whole / 100)
+OBSERVED = st.lists(st.one_of(HUNDREDTHS, st.just(math.nan), st.just(math.inf)), max_size=8)
+
+
+def written(number: float) -> str:
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+def of_length(length: int) -> list[float]:
+    """Every number of so many characters without exponent, by writing them all down."""
+    digits = "0123456789"
+    texts = [*digits, "-"]
+    for _ in range(length - 1):
+        texts = [
+            text + more for text in texts for more in (digits if "." in text else f"{digits}.")
+        ]
+    return [float(text) for text in texts if text[-1] in digits and text not in ("-0", "-0.0")]
+
+
+WRITTEN = {length: np.array(of_length(length)) for length in (1, 2, 3, 4)}
+
+
+@given(
+    threshold=st.one_of(HUNDREDTHS, st.floats(-20, 20)),
+    values=OBSERVED,
+    symbol=st.sampled_from(list(COMPARISONS)),
+)
+def test_nothing_shorter_decides_the_same(
+    threshold: float, values: list[float], symbol: str
+) -> None:
+    short = shortest_threshold(threshold, values, symbol)
+    compare = COMPARISONS[symbol]
+
+    def sides(number: float) -> list[bool]:
+        return [bool(compare(value, number)) for value in values]
+
+    assert sides(short) == sides(threshold)
+    assert len(written(short)) <= len(written(threshold)) or short == threshold
+    assert shortest_threshold(threshold, values[::-1], symbol) == short
+    for length, numbers in WRITTEN.items():
+        same = (
+            [number for number in numbers.tolist() if sides(number) == sides(threshold)]
+            if length <= len(written(short))
+            else []
+        )
+        if length < len(written(short)):
+            assert not same
+        elif length == len(written(short)):
+            nearest = min(abs(number - threshold) for number in same)
+            assert abs(short - threshold) == pytest.approx(nearest, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "values", "symbol", "short"),
+    [
+        (0.3066759266746899, [0.2, 0.305, 0.35], ">", 0.31),
+        (0.305, [0.305, 0.35], ">", 0.31),  # equal to the value below: nothing is lost by going up
+        (0.305, [0.3, 0.305, 0.35], "<", 0.305),  # it may not be passed
+        (0.30101, [0.3, 0.305, 0.35], "<", 0.301),
+        (0.6, [0.4, 0.6, 0.8], ">", 0.6),
+        (1 / 3, [1 / 3, 2 / 3], ">", 0.4),
+        (1e-7, [2e-8, 3e-7], ">", 1e-7),
+        (-0.123, [-0.2, -0.11], ">", -0.2),
+        (-0.123, [-0.2, -0.11], "<", -0.12),
+        (57.3, [55.1, 58.9], ">", 57.0),
+        (0.25, [0.25], "==", 0.25),
+        (0.25, [], ">", 0.0),
+    ],
+)
+def test_short_numbers(threshold: float, values: list[float], symbol: str, short: float) -> None:
+    assert shortest_threshold(threshold, values, symbol) == short
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        f"answer_stable and calibrated({MARGIN}) > ?",
+        f"? < calibrated({MARGIN})",
+        f"not ({MARGIN} <= ?) or round == 3",
+        f"at_least(2, answer_stable, {MARGIN} >= ?, base_rate() > 0.4)",
+        "answer_stable and base_rate() > ?",
+    ],
+)
+def test_a_shortened_rule_fires_where_it_did(template: str) -> None:
+    rule = open_rule(template, fit_data(uneven_traces(), ["answer_stable", MARGIN]))
+    shorter = 0
+    for threshold in np.random.default_rng(2).uniform(0.05, 0.95, 40).tolist():
+        short = rule.shortest(threshold)
+        before, after = rule.scores((threshold, short))
+        assert after.stops.tolist() == before.stops.tolist()
+        shorter += len(repr(short)) < len(repr(threshold))
+    assert shorter == 40
+
+
+def test_what_no_value_is_compared_with_stays() -> None:
+    rule = open_rule("round >= ?", fit_data(uneven_traces(), []))
+    assert rule.shortest(2.5) == 2.5

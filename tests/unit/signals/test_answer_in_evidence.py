@@ -6,11 +6,14 @@ import math
 
 import pytest
 
-from suffice.signals.answer_in_evidence import ANSWER_IN_EVIDENCE
+from suffice.signals.answer_in_evidence import ANSWER_IN_EVIDENCE, ANSWER_IN_EVIDENCE_PUBLISHED
+from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 
-def value(answer: str, *rounds: tuple[str | None, ...] | None) -> float:
+def value(
+    answer: str, *rounds: tuple[str | None, ...] | None, of: SignalSpec = ANSWER_IN_EVIDENCE
+) -> float:
     records = [
         Round(
             answer="",
@@ -21,7 +24,7 @@ def value(answer: str, *rounds: tuple[str | None, ...] | None) -> float:
         for number, texts in enumerate(rounds)
     ]
     records[-1] = Round(answer=answer, passages=records[-1].passages)
-    return ANSWER_IN_EVIDENCE(LoopView("q", tuple(records)))
+    return of(LoopView("q", tuple(records)))
 
 
 @pytest.mark.parametrize(
@@ -59,3 +62,42 @@ def test_undefined_when_not_found_in_an_incomplete_record() -> None:
     assert value("oslo", (None, "in oslo")) == 1.0
     assert value("oslo", None, ("in oslo",)) == 1.0
     assert value("oslo", ()) == 0.0
+
+
+def published(answer: str, *rounds: tuple[str | None, ...] | None) -> float:
+    return value(answer, *rounds, of=ANSWER_IN_EVIDENCE_PUBLISHED)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "expected"),
+    [
+        ("no", "Nobody can know", 1.0),  # no word ends
+        ("yes", "Nobody can know", 0.0),
+        ("", "Nobody can know", 0.0),
+        ("the", "the end", 0.0),  # an article alone is nothing
+        ("A-ha", "the band Aha", 1.0),  # "ha": articles go before punctuation, and "aha" has it
+        ("1983", "founded in 19834", 1.0),
+        ("New York", "York is new", 0.0),
+    ],
+)
+def test_published_is_a_substring_in_its_own_normal_form(
+    answer: str, text: str, expected: float
+) -> None:
+    assert published(answer, (text,)) == expected
+
+
+def test_published_reads_all_passages_as_one_text() -> None:
+    assert published("new york", ("all new",), ("york",)) == 1.0
+    assert published("oslo", ("in Oslo",), ("nothing",)) == 1.0
+    assert published("oslo", ()) == 0.0
+
+
+def test_published_is_undefined_when_not_found_in_an_incomplete_record() -> None:
+    assert math.isnan(published("oslo", ("rome", None)))
+    assert math.isnan(published("oslo", None, ("rome",)))
+    assert published("oslo", None, ("in oslo",)) == 1.0
+    assert math.isnan(published("", None))
+
+
+def test_published_is_a_variant_that_searches_leave_out() -> None:
+    assert ANSWER_IN_EVIDENCE_PUBLISHED.variant_of == ANSWER_IN_EVIDENCE.name

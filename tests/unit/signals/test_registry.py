@@ -50,6 +50,7 @@ NAMES = [
     "rerank_variance_raw",
     "evidence_entailment",
     "answer_stable_published",
+    "answer_in_evidence_published",
     "candidate_agreement",
     "contradiction",
     "remaining_share",
@@ -67,7 +68,14 @@ RECORDED = [
     "remaining_share",
     "malformed_actions",
 ]
-BINARY = {"answer_stable", "answer_stable_published", "answer_in_evidence", "abstained", "llm_stop"}
+BINARY = {
+    "answer_stable",
+    "answer_stable_published",
+    "answer_in_evidence",
+    "answer_in_evidence_published",
+    "abstained",
+    "llm_stop",
+}
 
 texts = st.sampled_from(
     ["", " ", "Answer:", "Answer: Oslo\n", "the", "no", "Oslo", "\n", "é́", "\x00"]

@@ -27,6 +27,7 @@ from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
+from suffice.scoring import F1Kind
 from suffice.signals.available import lack
 from suffice.signals.registry import resolve
 from suffice.trace.rounds.table import TraceSet
@@ -50,10 +51,17 @@ FORMS: tuple[SignalForm, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ABRagComparison(ComparisonSettings):
+    """A comparison scored as the paper scores: by plain SQuAD F1."""
+
+    f1_kind: F1Kind = "squad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ABRagStudySettings:
     """What to compare; ``comparison.policies`` come after AB-RAG's presets and every fixed-K."""
 
-    comparison: ComparisonSettings = field(default_factory=ComparisonSettings)
+    comparison: ComparisonSettings = field(default_factory=ABRagComparison)
     taus: Annotated[
         Sequence[float],
         Option(
@@ -180,7 +188,7 @@ def _auroc(
 def _run(request: Request) -> ABRagStudy:
     elsewhere = request.read(FittedElsewhere).fit_on
     comparison = request.read(
-        ComparisonSettings, fit_on=None if elsewhere is None else request.open_traces(elsewhere)
+        ABRagComparison, fit_on=None if elsewhere is None else request.open_traces(elsewhere)
     )
     settings: ABRagStudySettings = request.read(ABRagStudySettings, comparison=comparison)
     return ab_rag_study(request.open_traces(request.paths[0]), settings)
@@ -192,7 +200,7 @@ STUDY = Study(
     "thresholds, and every single signal with its alternative forms.",
     options=(
         Options(settings=ABRagStudySettings),
-        Options(settings=ComparisonSettings),
+        Options(settings=ABRagComparison),
         Options(settings=FittedElsewhere),
     ),
     run=_run,

@@ -89,7 +89,7 @@ class StopRAGStudySettings:
     f1_kind: Annotated[
         F1Kind,
         Option(name="f1", help="which F1, of answers and of rewards; the paper's is squad"),
-    ] = "hotpotqa"
+    ] = "squad"
     resamples: Annotated[
         int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
     ] = 1000

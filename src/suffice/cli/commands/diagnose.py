@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "and look-ahead values; at policies by question type and by their confidence; and, where both "
         "splits hold token margins, at which calibrator is better."
     )
-    add_traces(parser)
+    add_traces(parser, sampled=True)
     add_settings(parser, DiagnosisSettings)
     add_format(parser)
     parser.set_defaults(run=run)

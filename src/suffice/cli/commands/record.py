@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from suffice.pipelines.record.dataset_run import Recording, parse_splits, record
 from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.policies.file import load_filter
 from suffice.retrieval.pairs.training_record import trained_on
+from suffice.trace.rounds.records import sampled_ids
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +46,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="TRACES", help="a directory, or a .parquet file"
     )
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
+    which.add_argument(
+        "--sample",
+        type=positive,
+        metavar="N",
+        help="only N questions, drawn by --seed; a larger N later adds to them",
+    )
     parser.add_argument(
         "--corpus",
         choices=("own", "pooled"),
@@ -90,10 +98,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.filter} does not name the questions its filter was calibrated on, so none is left "
             "out; name the policy file that the filter was fitted for, unless these are other questions"
         )
-    examples = _examples(arguments, frozenset() if chosen is None else chosen.question_ids)
+    examples, sample = _sampled(
+        _examples(arguments, frozenset() if chosen is None else chosen.question_ids), arguments
+    )
     pool = None
     if arguments.corpus == "pooled" and arguments.data is not None:
-        # --limit chooses questions, not what they are asked over
+        # --limit and --sample choose questions, not what they are asked over
         pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
     model = connect_model(arguments)
     settings = _settings(arguments)
@@ -110,6 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         filter_document=None if chosen is None else chosen.stated(),
         corpus=arguments.corpus,
         pool=pool,
+        sample=sample,
         source=arguments.data,
         splits=parse_splits(arguments.splits),
         skip_invalid=arguments.skip_invalid,
@@ -140,6 +151,19 @@ def _examples(arguments: argparse.Namespace, filtered_by: Collection[str]) -> Se
         if len(fresh) < before:
             say(f"{before - len(fresh)} questions {why} are left out")
     return fresh[: arguments.limit]
+
+
+def _sampled(
+    examples: Sequence[Example], arguments: argparse.Namespace
+) -> tuple[Sequence[Example], Mapping[str, int] | None]:
+    """The questions that ``--sample`` draws, in the order drawn, and what a run document says of them."""
+    if arguments.sample is None:
+        return examples, None
+    by_id = {example.question.id: example for example in examples}
+    drawn = sampled_ids(by_id, arguments.sample, seed=arguments.seed)
+    say(f"a sample: {len(drawn):,} of {len(by_id):,} questions, seed {arguments.seed}")
+    stated = {"questions": len(drawn), "of": len(by_id), "seed": arguments.seed}
+    return [by_id[name] for name in drawn], stated
 
 
 def _settings(arguments: argparse.Namespace) -> LoopSettings:

@@ -12,6 +12,7 @@ from suffice.cli.options import (
     comparison_settings,
     open_more,
     open_traces,
+    sampled,
 )
 from suffice.cli.output import add_format, print_result, say
 
@@ -22,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Scores policies on recorded rounds: what each would have cost and scored, with "
         "paired intervals."
     )
-    add_traces(parser)
+    add_traces(parser, sampled=True)
     add_replay(parser)
     parser.add_argument(
         "--macro",
@@ -58,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.write_signals is not None:
         written = write_trace_set(with_q_values(measures, comparison), arguments.write_signals)
         say(f"wrote {written}")
-    others = [compare(open_more(path, arguments, say), settings) for path in arguments.macro]
+    more = (sampled(open_more(path, arguments, say), arguments, say) for path in arguments.macro)
+    others = [compare(traces, settings) for traces in more]
     macro = macro_means([comparison, *others]) if others else None
     comparisons = [comparison, *others]
     tables = [

@@ -36,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "and the report says why. Without --policy it shows every fixed-K, the oracles and, where the "
         "trace allows, TASR."
     )
-    add_traces(parser)
+    add_traces(parser, sampled=True)
     add_replay(parser)
     _add_parts(parser)
     parser.add_argument("--out", required=True, metavar="FILE.html", help="where to write it")

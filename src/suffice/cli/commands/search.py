@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "the tune split, figures from the eval split, with intervals that hold for all rules together. "
         "Every rule is one line that 'replay --stop-when' accepts."
     )
-    add_traces(parser)
+    add_traces(parser, sampled=True)
     add_settings(parser, SearchSettings)
     parser.add_argument(
         "--max-calls", type=number, metavar="C", help="the cap of --max-cost, on model calls"

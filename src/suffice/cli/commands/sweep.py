@@ -16,7 +16,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Tries a grid of numbers in place of the '?' in a rule: out of fold on tune, then on "
         "eval, with the knee of the curve and a five-fold cross-validation of the choice."
     )
-    add_traces(parser)
+    add_traces(parser, sampled=True)
     add_settings(parser, SweepSettings)
     add_format(parser)
     parser.set_defaults(run=run)

@@ -206,6 +206,30 @@ class QueryLoopSettings(LoopSettings):
         return number * self.step
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What a query found, in rank order, down to the last passage that it adds.
+
+    Parameters
+    ----------
+    new
+        Not found before.
+    offered
+        Those and what was dropped before: its score for this query may be better.
+    again
+        Shown before.
+    """
+
+    new: tuple[Passage, ...]
+    offered: tuple[Passage, ...]
+    again: tuple[Passage, ...]
+
+
+def _scores(passage: Passage) -> Passage:
+    """Without what stands in the round that added it."""
+    return Passage(id=passage.id, score=passage.score, rerank_score=passage.rerank_score)
+
+
 @dataclass(slots=True)
 class _Trail:
     """What one question's searches have found: all of it, and what of it the answerer was shown.
@@ -218,29 +242,25 @@ class _Trail:
     unread: int = 0
     _found: set[str] = field(default_factory=set)
 
-    def look(
-        self, ranked: Sequence[Passage], most: int
-    ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-        """The first ``most`` passages not found before, and what may be shown, in rank order.
-
-        That is those, and what was dropped before and ranks among them now: its score for this query
-        may be better.
-        """
+    def look(self, ranked: Sequence[Passage], most: int) -> _Look:
+        """The first ``most`` passages not found before, and what else ranks among them."""
         shown = {passage.id for passage in self.shown}
         new: list[Passage] = []
         offered: list[Passage] = []
+        again: list[Passage] = []
         for passage in ranked:
             if len(new) == most:
                 break
-            if any(passage.id == other.id for other in offered):
+            if any(passage.id == other.id for other in (*offered, *again)):
                 continue  # a retriever may return a passage twice
+            if passage.id in shown:
+                again.append(_scores(passage))
+                continue
+            offered.append(passage)
             if passage.id not in self._found:
                 new.append(passage)
-                offered.append(passage)
-            elif passage.id not in shown:
-                offered.append(passage)
         self._found.update(passage.id for passage in new)
-        return tuple(new), tuple(offered)
+        return _Look(new=tuple(new), offered=tuple(offered), again=tuple(again))
 
     def add(self, step: SearchStep) -> None:
         """Take in a step."""
@@ -253,7 +273,8 @@ class QueryLoop:
 
     A round sends the query the chooser wants, adds at most ``step`` passages, has them read where there
     is a reader, and answers over everything so far. ``candidate_scores`` are those of everything the
-    query found, ``action`` is what the chooser generated and, after a blank line, what an asker said.
+    query found, ``refound`` the passages shown before that rank among those it adds, ``action`` is what
+    the chooser generated and, after a blank line, what an asker said.
     The calls and tokens of chooser and reader count with the round that they made, those of a verdict
     as a judge's.
 
@@ -320,18 +341,18 @@ class QueryLoop:
         loop, number = self.settings, len(trail.steps) + 1
         started = time.perf_counter()
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
-        new, offered = trail.look(ranked, loop.step)
-        shown = self._answerer.kept(offered)
+        look = trail.look(ranked, loop.step)
+        shown = self._answerer.kept(look.offered)
         spent, reading = choice.usage, None
         if self._roles.reader is not None:
-            reading = self._roles.reader.read(choice.query, new)
+            reading = self._roles.reader.read(choice.query, look.new)
             spent = usage_sum(spent, _untimed(reading.usage))
         trail.unread += choice.unread
         trail.add(
             SearchStep(
                 said=choice.said,
                 query=choice.query,
-                found=new,
+                found=look.new,
                 shown=shown,
                 answer="" if reading is None else reading.answer,
             )
@@ -341,6 +362,7 @@ class QueryLoop:
             replace(
                 answered,
                 passages=shown,
+                refound=look.again,
                 action=choice.action,
                 intermediate_answer=None if reading is None else reading.answer,
                 usage=usage_sum(_untimed(answered.usage), spent),
@@ -423,8 +445,9 @@ def _with_wish(finished: Round, choice: QueryChoice, *, last: bool) -> Round:
 
 def _with_asked(finished: Round, verdict: StopVerdict) -> Round:
     """The round with the verdict that was asked for after it, whose seconds count with it."""
-    usage = _judged(finished.usage, verdict.usage)
-    latency = (usage.latency_s or 0.0) + (verdict.usage.latency_s or 0.0)
+    seconds = verdict.usage.latency_s
+    usage = _judged(finished.usage, replace(verdict.usage, judge_latency_s=seconds))
+    latency = (usage.latency_s or 0.0) + (seconds or 0.0)
     return replace(
         finished,
         action=f"{finished.action}\n\n{verdict.said}",
@@ -442,5 +465,6 @@ def _judged(usage: Usage, verdict: Usage) -> Usage:
             judge_prompt_tokens=verdict.prompt_tokens,
             judge_cached_tokens=verdict.cached_tokens,
             judge_completion_tokens=verdict.completion_tokens,
+            judge_latency_s=verdict.judge_latency_s,
         ),
     )

@@ -32,7 +32,7 @@ from suffice.trace.rounds.records import Passage
 _STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine")
 # said of a run, and no part of what was recorded
 _MAY_DIFFER = frozenset(
-    {"version", *(f"{name}_reason" for loop in LOOPS.values() for name in loop.settles)}
+    {"version", "sample", *(f"{name}_reason" for loop in LOOPS.values() for name in loop.settles)}
 )
 
 
@@ -59,6 +59,9 @@ class Recording:
     pool
         Where the pooled paragraphs come from; ``None``: the examples recorded. It does not depend on
         how many questions are recorded, so that more can be added to a recording.
+    sample
+        What the run document says of a sample that the examples are, ``questions`` drawn ``of`` how many by
+        which ``seed``; ``None``: they are none.
     source
         The file of the examples, named in errors.
     concurrency
@@ -77,6 +80,7 @@ class Recording:
     filter_document: Mapping[str, Any] | None = None
     corpus: Literal["own", "pooled"] = "own"
     pool: Sequence[Example] | None = None
+    sample: Mapping[str, int] | None = None
     source: str | None = None
     splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
     concurrency: int | None = None
@@ -171,7 +175,7 @@ def _run_document(
 ) -> dict[str, Any]:
     retrieval = recording.retrieval
     encoder = recording.encoder or retrieval.encoder
-    stated: dict[str, Any] = {}
+    stated: dict[str, Any] = {} if recording.sample is None else {"sample": dict(recording.sample)}
     # a recording must not go on over another corpus without anybody noticing
     if passages is not None:
         stated["corpus_fingerprint"] = corpus_fingerprint(passages)

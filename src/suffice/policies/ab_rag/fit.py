@@ -28,6 +28,7 @@ from suffice.policies.thresholds import (
     cheapest_within_one_error,
     first_stops,
     score_stops,
+    shortest_threshold,
 )
 from suffice.protocols import Certainty, Signal
 from suffice.signals.abstained import ABSTAINED, abstained_signal
@@ -232,9 +233,12 @@ def fit_ab_rag(
     names = (signals.certainty, signals.support, SPREAD)
     weights = _fit(data, names, np.ones(data.table.n_questions, np.bool_))
     _warn_of_little(data)
+    chosen = threshold is None
     if threshold is None:
-        scores = sweep_confidence(_out_of_fold(data, names, weights), data, THRESHOLDS)
-        threshold = cheapest_within_one_error(scores).threshold
+        confidence = _out_of_fold(data, names, weights)
+        best = cheapest_within_one_error(sweep_confidence(confidence, data, THRESHOLDS))
+        ends = np.append(confidence[data.table.exists], (0.0, 1.0))
+        threshold = shortest_threshold(best.threshold, ends, ">=")
     return ABRagPolicy(
         weights=weights.weights,
         undefined=weights.undefined,
@@ -245,7 +249,7 @@ def fit_ab_rag(
         abstention=abstention_of(signals.gold),
         preset="corrected",
         levels=signals.levels,
-        fitted_on=dict(data.provenance),
+        fitted_on=dict(data.chosen_by if chosen else data.provenance),
         notes=signals.notes,
     )
 

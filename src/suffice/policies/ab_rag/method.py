@@ -8,12 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
+from suffice.errors import UsageError
 from suffice.numbers.fields import Fields, numbers
 from suffice.options import Option
 from suffice.policies.ab_rag.policy import ABRagPolicy, Support
 from suffice.policies.kind import read_abstention, read_told
 from suffice.policies.method import FitRun, Method, Preset
 from suffice.protocols import Certainty
+from suffice.scoring import F1Kind
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -40,7 +42,16 @@ class PublishedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedSettings(PublishedSettings):
-    """The same, and the corrected S2."""
+    """The same, the corrected S2, and the F1 that the threshold is chosen by."""
+
+    f1_kind: Annotated[
+        F1Kind | None,
+        Option(name="f1", help="which F1 the threshold is chosen by (default: hotpotqa)"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.f1_kind is not None and self.threshold is not None:
+            raise UsageError("f1 is what a threshold is chosen by, and one is given; leave one out")
 
     support: Annotated[
         Support | None,
@@ -78,16 +89,21 @@ class ABRag(Method):
     ) -> ABRagPolicy:
         """See :mod:`suffice.policies.ab_rag.fit`."""
         from suffice.policies.ab_rag.fit import choose_signals, fit_ab_rag, published_ab_rag
-        from suffice.policies.fitting import fit_data
+        from suffice.policies.fitting import fit_data, warn_of_undefined
 
         del run
         if preset == "published":
-            return published_ab_rag(
+            policy = published_ab_rag(
                 measures, certainty=settings.certainty, threshold=settings.threshold
             )
-        chosen = choose_signals(measures.only_split(split), settings.certainty, settings.support)
-        data = fit_data(measures, chosen.specs, split=split)
-        return fit_ab_rag(data, chosen, threshold=settings.threshold)
+            warn_of_undefined(policy, measures, self.name, policy.where_undefined)
+            return policy
+        fitting = measures.only_split(split)
+        chosen = choose_signals(fitting, settings.certainty, settings.support)
+        data = fit_data(measures, chosen.specs, split=split, f1_kind=settings.f1_kind or "hotpotqa")
+        policy = fit_ab_rag(data, chosen, threshold=settings.threshold)
+        warn_of_undefined(policy, fitting, self.name, policy.where_undefined)
+        return policy
 
     def read(self, document: Mapping[str, Any], file: Path) -> ABRagPolicy:
         """See :meth:`suffice.policies.kind.PolicyKind.read`."""

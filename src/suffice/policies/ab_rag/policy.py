@@ -264,6 +264,12 @@ class ABRagPolicy:
             terms.insert(0, f"{self.intercept:.3g}")
         return f"{self.link}({' + '.join(terms)}) >= {self.threshold:.4g}".replace("+ -", "- ")
 
+    def where_undefined(self, signal: str) -> str:
+        """What follows where one of its signals is undefined, in words."""
+        if signal in self.undefined:
+            return f"{self.undefined[signal]:.3g} stands in its place there"
+        return "its confidence is undefined there and it goes on"
+
     # --- what can be reached ---------------------------------------------------------------------
     @property
     def reachable(self) -> tuple[float, float]:

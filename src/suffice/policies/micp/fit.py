@@ -18,10 +18,16 @@ from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import Preset
-from suffice.policies.micp.notes import few_notes, filter_notes, tie_notes, unsampled_notes
+from suffice.policies.micp.notes import (
+    few_notes,
+    filter_notes,
+    refound_notes,
+    tie_notes,
+    unsampled_notes,
+)
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.micp.relevance_fit import fit_filter, scored_by
+from suffice.policies.micp.relevance_fit import fit_filter, scored_by, unrecorded_finds
 from suffice.policies.micp.samples import read_samples, samples_a_round
 from suffice.policies.micp.search import Allocation, search_allocation
 from suffice.policies.micp.settings import (
@@ -189,7 +195,12 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
             "calibration_questions": held.n,
             "first_round_scores": _counted(held.score[:, 0]),
         },
-        notes=(*warned, *filter_notes(draft), *tie_notes(held, thresholds, preset)),
+        notes=(
+            *warned,
+            *filter_notes(draft),
+            *([] if chosen is None or filtered else refound_notes(unrecorded_finds(record))),
+            *tie_notes(held, thresholds, preset),
+        ),
     )
 
 

@@ -95,6 +95,20 @@ def filter_notes(policy: MiCPPolicy) -> list[str]:
     ]
 
 
+def refound_notes(unrecorded: int) -> list[str]:
+    """Where later queries may have found passages again and the record does not say so.
+
+    ``unrecorded`` is :func:`suffice.policies.micp.relevance_fit.unrecorded_finds`.
+    """
+    if not unrecorded:
+        return []
+    return [
+        f"{unrecorded} questions were searched with several queries and recorded without what each found "
+        "again (column refound): a passage counts with the round that added it, so the filter drops less "
+        "than it may and retention is at least what is said; record again to have its best round"
+    ]
+
+
 def _few_values(chosen: RelevanceFilter) -> list[str]:
     needed = smallest_sample(Fraction(str(chosen.alpha)))
     if chosen.values >= needed:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.micp.notes import refound_notes
 from suffice.policies.micp.policy import MiCPPolicy, lot
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.micp.relevance_fit import retention, scored_by
+from suffice.policies.micp.relevance_fit import retention, scored_by, unrecorded_finds
 from suffice.policies.micp.stage2 import Sampled, evaluate_stops
-from suffice.protocols import AnswerSet, PolicyTable, RecordedSets
+from suffice.protocols import AnswerSet, PolicyTable, RecordedSets, Retention
 from suffice.scoring import Match
 from suffice.signals.samples import SampleCluster, sample_counts
 from suffice.trace.rounds.table import TraceSet
@@ -121,16 +122,24 @@ def recorded_sets(
         worth = evaluate_stops(data, fired[labelled], policy.final, at_most=cut[labelled])
         covered = worth.covered
         objective = worth.composite(policy.weight)
-    chosen = policy.filter
+    kept = _retention(policy.filter, traces)
     return RecordedSets(
         sets=tuple(_sets(policy, traces, stops, (fired > 0) & (fired <= stops))),
         covered=covered,
         objective=objective,
-        retention=None
-        if chosen is None or _dropped(traces) or scored_by(traces) != chosen.relevance
-        else retention(traces, chosen),
-        notes=tuple(_notes(policy, traces, table)),
+        retention=kept,
+        notes=(
+            *_notes(policy, traces, table),
+            *([] if kept is None else refound_notes(unrecorded_finds(traces))),
+        ),
     )
+
+
+def _retention(chosen: RelevanceFilter | None, traces: TraceSet) -> Retention | None:
+    """``None``: there is no filter, or its relevance or what it drops was not recorded."""
+    if chosen is None or _dropped(traces) or scored_by(traces) != chosen.relevance:
+        return None
+    return retention(traces, chosen)
 
 
 def _dropped(traces: TraceSet) -> bool:

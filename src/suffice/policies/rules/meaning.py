@@ -140,6 +140,20 @@ def operands(expression: Expression) -> Iterator[Operand]:
                 yield from operands(item)
 
 
+def comparisons(expression: Expression) -> Iterator[Compare]:
+    """Every comparison, in reading order."""
+    match expression:
+        case Compare():
+            yield expression
+        case Not(item):
+            yield from comparisons(item)
+        case And(items) | Or(items) | AtLeast(_, items):
+            for item in items:
+                yield from comparisons(item)
+        case Truth():
+            pass
+
+
 def check_reachable(expression: Expression, specs: Mapping[str, SignalSpec]) -> None:
     """Refuse a comparison that no value of its signals can make true.
 

@@ -139,6 +139,15 @@ class RulePolicy:
             guarantee=self.guarantee,
         )
 
+    def where_undefined(self, signal: str) -> str:
+        """What follows where a signal of the rule is undefined, in words."""
+        calibrator = self.calibrators.get(signal)
+        if calibrator is not None and calibrator.absent is not None:
+            return f"calibrated({signal}) counts as {calibrator.absent:g} there"
+        return (
+            f"where it is undefined no condition on it holds, so {self.rule!r} may never stop early"
+        )
+
     def _with_settings(self, spec: SignalSpec) -> SignalSpec:
         if spec.name != "abstained" or self.abstention is None:
             return spec

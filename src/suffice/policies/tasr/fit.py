@@ -8,16 +8,20 @@ abstention, and chooses the floor on the tune split from out-of-fold calibrated 
 
 from __future__ import annotations
 
-from suffice.policies.defaults import FLOORS, MARGIN, PUBLISHED_RULE, TEMPLATE, CalibratorKind
-from suffice.policies.fitting import FitData, abstention_of, fit_calibrator
+from suffice.policies.defaults import (
+    FLOORS,
+    MARGIN,
+    PUBLISHED_RULE,
+    PUBLISHED_UNDEFINED,
+    TEMPLATE,
+    CalibratorKind,
+)
+from suffice.policies.fitting import FitData, abstention_of, fit_calibrator, meant_signals
 from suffice.policies.method import Preset
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
 from suffice.protocols import Signal
-from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import resolve
 
-PUBLISHED_UNDEFINED = 0.5
 SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
     "published": ("answer_stable_published", MARGIN),
     "corrected": ("answer_stable", "abstained", MARGIN),
@@ -26,11 +30,7 @@ SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
 
 def tasr_signals(preset: Preset, gold: tuple[str, ...] = ()) -> tuple[Signal, ...]:
     """The preset's ``SIGNALS_READ``, with ``abstained`` as the policy fitted on ``gold`` means it."""
-    phrases = abstention_of(gold)
-    return tuple(
-        abstained_signal(phrases) if name == "abstained" and phrases is not None else resolve(name)
-        for name in SIGNALS_READ[preset]
-    )
+    return meant_signals(SIGNALS_READ[preset], gold)
 
 
 def fit_tasr(
@@ -61,13 +61,13 @@ def fit_tasr(
             preset=preset,
             fitted_on=data.provenance,
         )
-    scores = sweep_rule(TEMPLATE, data, FLOORS, calibrator=calibrator)
-    floor = cheapest_within_one_error(scores).threshold
+    swept = open_rule(TEMPLATE, data, calibrator=calibrator)
+    floor = swept.chosen(FLOORS, cheapest_within_one_error).threshold
     return RulePolicy(
         rule=fill(TEMPLATE, floor),
         calibrators={MARGIN: fit_calibrator(data, MARGIN, kind=calibrator)},
         kind="tasr",
         preset=preset,
         abstention=abstention_of(gold),
-        fitted_on={**data.provenance, "floors": [FLOORS[0], FLOORS[-1]], "floor": floor},
+        fitted_on={**data.chosen_by, "floors": [FLOORS[0], FLOORS[-1]], "floor": floor},
     )

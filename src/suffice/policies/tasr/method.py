@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from suffice.policies.defaults import CalibratorKind
-from suffice.policies.method import Preset, RuleMethod
+from suffice.policies.method import RuleFit, RuleMethod
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -18,17 +17,17 @@ class TASR(RuleMethod):
     name = "tasr"
     summary = "stop when the answer repeats and its calibrated margin clears a floor"
     source = "paper 0, Eq. 1"
+    chosen_by_f1 = frozenset({"corrected"})
 
-    def fit_calibrated(
-        self, measures: Measures, preset: Preset, split: str, calibrator: CalibratorKind
-    ) -> RulePolicy:
+    def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
         """See :func:`suffice.policies.tasr.fit.fit_tasr`."""
         from suffice.policies.fitting import fit_data, gold_of
         from suffice.policies.tasr.fit import fit_tasr, tasr_signals
 
-        gold = gold_of(measures.only_split(split).traces)
-        data = fit_data(measures, tasr_signals(preset, gold), split=split)
-        return fit_tasr(data, preset, gold=gold, calibrator=calibrator)
+        gold = gold_of(measures.only_split(how.split).traces)
+        signals = tasr_signals(how.preset, gold)
+        data = fit_data(measures, signals, split=how.split, f1_kind=how.f1_kind)
+        return fit_tasr(data, how.preset, gold=gold, calibrator=how.calibrator)
 
 
 METHOD = TASR()

@@ -319,10 +319,14 @@ def _conditions(
         if not values.size:
             continue
         shares = np.arange(1, settings.levels + 1) / (settings.levels + 1)
+        quantiles = np.unique(np.quantile(values, shares)).tolist()
+        thresholds = {
+            operand.shortest(quantile, learn)
+            for quantile in quantiles
+            if operand.can_hold(quantile)
+        }
         conditions += [
-            _Condition(operand.condition(threshold), number)
-            for threshold in np.unique(np.quantile(values, shares)).tolist()
-            if operand.can_hold(threshold)
+            _Condition(operand.condition(threshold), number) for threshold in sorted(thresholds)
         ]
     return conditions
 

@@ -18,11 +18,12 @@ from suffice.policies.defaults import FLOORS
 from suffice.policies.fitting import FitData, fit_data, fit_rule, folds
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import (
+    OpenRule,
     ThresholdScore,
     cheapest_within_one_error,
     fill,
+    open_rule,
     score_stops,
-    sweep_rule,
 )
 from suffice.replay.choose.thresholded_signals import grid_of
 from suffice.replay.settings import SweepSettings
@@ -202,15 +203,17 @@ def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
         raise UsageError(
             f"a sweep needs at least 2 labelled questions in split {settings.tune_split!r}, found 1"
         )
-    thresholds = _thresholds(settings, data)
-    on_tune = sweep_rule(settings.rule, data, thresholds, calibrator=settings.calibrator)
-    chosen = cheapest_within_one_error(on_tune)
+    swept = open_rule(settings.rule, data, calibrator=settings.calibrator)
+    grid = _grid(settings, swept)
+    chosen = _chosen(settings, swept, grid)
+    thresholds = tuple(sorted({*grid, chosen.threshold}))
+    on_tune = swept.scores(thresholds)
     evaluated = measures.only_split(settings.eval_split)
     scored = evaluated.scores(settings.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
     on_eval = _on_eval(settings, thresholds, data, evaluated)
-    choices, held_out = _cross_validate(settings, data, thresholds)
+    choices, held_out = _cross_validate(settings, data, grid)
     f1 = _f1_at(data.outcomes, chosen.stops)
     eval_f1 = _f1_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
     selection, split = _gaps(f1, held_out, eval_f1, settings)
@@ -243,7 +246,14 @@ def _notes(settings: SweepSettings, parts: Sequence[TraceSet]) -> list[str]:
     return notes
 
 
-def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
+def _chosen(settings: SweepSettings, swept: OpenRule, grid: Sequence[float]) -> ThresholdScore:
+    """The choice; a number that was not typed is written as short as can be."""
+    if settings.thresholds is None:
+        return swept.chosen(grid, cheapest_within_one_error)
+    return cheapest_within_one_error(swept.scores(grid))
+
+
+def _grid(settings: SweepSettings, rule: OpenRule) -> tuple[float, ...]:
     if settings.thresholds is not None:
         if not settings.thresholds:
             raise UsageError("the grid holds no threshold")
@@ -252,14 +262,15 @@ def _thresholds(settings: SweepSettings, data: FitData) -> tuple[float, ...]:
     if swept.endswith(")"):
         return FLOORS
     name = swept.replace("(", " ").rpartition(" ")[2]
-    if name not in data.table.values:
+    values = rule.data.table.values
+    if name not in values:
         raise UsageError(
             f"which signal '?' is compared with is not plain in {settings.rule!r}; give the grid"
         )
-    grid = grid_of(data.table.signal(name), "quantiles")[1:-1]  # the ends never or always hold
+    grid = grid_of(values[name], "quantiles")[1:-1]  # the ends never or always hold
     if not grid.size:
         raise UsageError(f"signal {name!r} has too few values on tune to sweep; give the grid")
-    return tuple(grid.tolist())
+    return tuple(sorted({rule.shortest(threshold) for threshold in grid.tolist()}))
 
 
 def _on_eval(
@@ -364,8 +375,8 @@ def _cross_validate(
     for number in np.unique(fold):
         inside = fold == number
         others = _only(data, ~inside)
-        scores = sweep_rule(settings.rule, others, thresholds, calibrator=settings.calibrator)
-        choice = cheapest_within_one_error(scores).threshold
+        swept = open_rule(settings.rule, others, calibrator=settings.calibrator)
+        choice = _chosen(settings, swept, thresholds).threshold
         choices.append(choice)
         policy = fit_rule(
             fill(settings.rule, choice),

@@ -15,6 +15,7 @@ from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
 from suffice.policies.rules.meaning import RuleColumns, rule_fires
 from suffice.policies.rules.syntax import Number
+from suffice.policies.thresholds import shortest_threshold
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec
 from suffice.signals.table import SignalTable
@@ -48,8 +49,18 @@ class Operand:
 
     def can_hold(self, threshold: float) -> bool:
         """Whether a value in range passes the threshold: a rule that none can pass is refused."""
-        low, high = (0.0, 1.0) if self.calibrated else (self.spec.low, self.spec.high)
+        low, high = self._range
         return threshold > low if self._falls else threshold < high
+
+    def shortest(self, threshold: float, columns: RuleColumns) -> float:
+        """The shortest threshold under which the condition holds where it does under this one."""
+        low, high = self._range
+        values = np.append(self.values(columns).ravel(), (low, high))
+        return shortest_threshold(threshold, values, "<" if self._falls else ">")
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        return (0.0, 1.0) if self.calibrated else (self.spec.low, self.spec.high)
 
     @property
     def _falls(self) -> bool:

@@ -25,7 +25,7 @@ from suffice.policies.defaults import (
 )
 from suffice.policies.fitting import FitData, fit_data, fit_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.thresholds import cheapest_within_one_error, fill, sweep_rule
+from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
 from suffice.replay.diagnose.tables import calibrator_tables
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
@@ -186,8 +186,8 @@ class _Fitted:
     ) -> None:
         self.kind = kind
         self.out_of_fold = out_of_fold(tune, signal, kind=kind)
-        scores = sweep_rule(rule, tune, FLOORS, calibrator=kind)
-        self.floor = cheapest_within_one_error(scores).threshold
+        swept = open_rule(rule, tune, calibrator=kind)
+        self.floor = swept.chosen(FLOORS, cheapest_within_one_error).threshold
         self.policy = fit_rule(fill(rule, self.floor), tune, own_signals=own, calibrator=kind)
         self.calibrator = self.policy.calibrators[signal]
 

@@ -14,6 +14,15 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.auroc import average_ranks
 from suffice.numbers.intervals.estimate import Estimate, difference
+from suffice.policies.defaults import MARGIN
+from suffice.replay.diagnose.overconfidence import (
+    STABLE,
+    MarginMeans,
+    WrongAndStable,
+    calibrated_margins,
+    margin_means,
+    wrong_and_stable,
+)
 from suffice.replay.diagnose.signal_flags import Flag, signal_flags
 from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
 from suffice.replay.diagnose.tables import signal_tables
@@ -113,23 +122,29 @@ class SignalDiagnostics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Questions looked at together: a split, or all."""
+    """Questions looked at together: a split, or all.
+
+    ``margins`` and ``wrong_and_stable`` are ``None`` where the signal they are about is not looked at.
+    """
 
     name: str = field(metadata={"json": None})
     questions: int
     labelled: int
     rounds: int
     correlations: Correlations
+    margins: MarginMeans | None
+    wrong_and_stable: WrongAndStable | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnostics(Tabular):
     """Signals of a trace set side by side on its parts: tune and eval, or all questions.
 
-    ``skipped`` says why a signal is not among them.
+    ``model`` is the recorded one, where the record names it; ``skipped`` says why a signal is not here.
     """
 
     source: str
+    model: str | None
     parts: tuple[Part, ...]
     signals: tuple[SignalDiagnostics, ...]
     skipped: Mapping[str, str]
@@ -150,6 +165,7 @@ class Diagnostics(Tabular):
         """Strict JSON, null where undefined."""
         return {
             "traces": self.source,
+            "model": self.model,
             "version": VERSION,
             "bootstrap": self.resamples,
             "seed": self.seed,
@@ -172,6 +188,8 @@ class _Data:
     em: NDArray[np.float64]
     types: NDArray[np.object_]  # (n_questions,) of str or None
     names: tuple[str, ...]
+    calibrated: NDArray[np.float64]  # margins; why there are none, where all are NaN
+    not_calibrated: str | None
 
 
 def diagnose(
@@ -195,11 +213,18 @@ def diagnose(
         empty = [name for name in names if np.isnan(table.signal(name)).all()]
         skipped |= dict.fromkeys(empty, "undefined in every round")
         names = tuple(name for name in names if name not in empty)
+    calibrated, not_calibrated = (
+        calibrated_margins(measures, settings.tune_split)
+        if MARGIN in names
+        else (np.full(record.exists.shape, np.nan), None)
+    )
     data = _Data(
         table=table,
         em=measures.score("em"),
         types=np.array([question.type for question in record.questions], object),
         names=names,
+        calibrated=calibrated,
+        not_calibrated=not_calibrated,
     )
     chosen, notes = _choose_parts(record, settings)
     seeds = {part: settings.seed + len(chosen) - 1 - n for n, part in enumerate(chosen)}
@@ -210,6 +235,7 @@ def diagnose(
     flags = signal_flags(measures, names, tune_split=settings.tune_split)
     return Diagnostics(
         source=record.origin.source,
+        model=None if (model := record.origin.run.get("model")) is None else str(model),
         parts=tuple(_part(data, part, rows) for part, rows in chosen.items()),
         signals=tuple(
             _signal(name, record, {part: of[name] for part, of in measured.items()}, flags)
@@ -256,6 +282,17 @@ def _part(data: _Data, name: str, rows: NDArray[np.bool_]) -> Part:
         correlations=correlations(
             {name: data.table.signal(name)[rows][exists] for name in data.names}
         ),
+        margins=margin_means(
+            data.table.signal(MARGIN)[rows],
+            data.calibrated[rows],
+            data.em[rows],
+            data.not_calibrated,
+        )
+        if MARGIN in data.names
+        else None,
+        wrong_and_stable=wrong_and_stable(data.table.signal(STABLE)[rows], data.em[rows])
+        if STABLE in data.names
+        else None,
     )
 
 

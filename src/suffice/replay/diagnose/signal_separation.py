@@ -1,4 +1,4 @@
-"""How far a signal sets right answers apart from wrong ones: Cohen's d and AUROC, with intervals.
+"""How far a signal sets right answers apart from wrong ones: Cohen's d, Pearson's r, AUROC, with intervals.
 
 Cohen's d is the difference of the two class means over the mean of the two sample standard deviations
 (METHODS 1; published). Intervals resample questions, never rows: the rounds of one question are no
@@ -41,7 +41,8 @@ class Separation:
 
     Means and sample standard deviations are of the signal as it is; ``None`` where there are too few
     rows. ``d_signed`` is positive where right answers have the higher values, ``d`` its absolute
-    value; ``auroc`` is oriented by the signal's declared direction, so below 0.5 it misleads.
+    value; ``pearson`` is the correlation of the signal with exact match (0 or 1), in [-1, 1];
+    ``auroc`` is oriented by the signal's declared direction, so below 0.5 it misleads.
     """
 
     right: int
@@ -52,14 +53,16 @@ class Separation:
     sd_wrong: float | None
     d: Estimate
     d_signed: Estimate
+    pearson: Estimate
     auroc: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeparationDraws:
-    """Signed d and AUROC of every resample, each (n_draws,), NaN where undefined."""
+    """Signed d, Pearson's r and AUROC of every resample, each (n_draws,), NaN where undefined."""
 
     d_signed: NDArray[np.float64]
+    pearson: NDArray[np.float64]
     auroc: NDArray[np.float64]
 
 
@@ -81,8 +84,25 @@ def cohens_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
     return float((of_right.mean() - of_wrong.mean()) / spread)
 
 
+def pearson(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+    """Pearson's correlation of the signal with exact match (paper 0, section 5.4), in [-1, 1].
+
+    NaN for one class only, a constant signal or an infinite value.
+
+    >>> round(pearson(np.array([1.0, 3.0, 4.0, 8.0]), np.array([False, False, True, True])), 4)
+    0.7845
+    """
+    if len(values) == 0 or not np.isfinite(values).all():
+        return math.nan
+    if right.all() or not right.any() or np.ptp(values) == 0.0:
+        return math.nan
+    centred = [column - column.mean() for column in (values, right.astype(np.float64))]
+    length = math.sqrt(float(centred[0] @ centred[0]) * float(centred[1] @ centred[1]))
+    return float(np.clip((centred[0] @ centred[1]) / length, -1.0, 1.0)) if length else math.nan
+
+
 class ResampledD:
-    """Signed Cohen's d of the same rows under many resamples of their questions."""
+    """Signed Cohen's d of the same rows under many resamples of their questions, and Pearson's r."""
 
     def __init__(self, rows: Rows, n_questions: int) -> None:
         values = rows.values
@@ -113,6 +133,24 @@ class ResampledD:
         d = (mean_right - mean_wrong) / np.where(varies, spread, 1.0)
         return np.asarray(np.where(varies, d, np.nan))
 
+    def correlations(
+        self, sums: NDArray[np.float64], counts: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Pearson's r with exact match, (n_draws,), of the sums that :meth:`of` takes."""
+        if len(sums) == 0:
+            return np.full(counts.shape[1], np.nan)
+        n_right, total_right, squares_right, n_wrong, total_wrong, squares_wrong = sums
+        n = n_right + n_wrong
+        safe = np.maximum(n, 1.0)
+        total = total_right + total_wrong
+        # n times the variances of signal and exact match, and n times their covariance
+        signal = squares_right + squares_wrong - total * total / safe
+        match = n_right * n_wrong / safe
+        both = total_right - n_right * total / safe
+        varies = (signal > _NO_SPREAD * safe) & (match > 0)
+        r = both / np.sqrt(np.where(varies, signal * match, 1.0))
+        return np.asarray(np.where(varies, np.clip(r, -1.0, 1.0), np.nan))
+
 
 def _mean_and_sd(
     count: NDArray[np.float64], total: NDArray[np.float64], squares: NDArray[np.float64]
@@ -131,31 +169,33 @@ def separations(
 ) -> list[tuple[Separation, SeparationDraws]]:
     """The separation in every part, all from the same resamples of ``n_questions`` questions."""
     if n_questions == 0:
-        empty = SeparationDraws(
-            d_signed=np.full(resamples, np.nan), auroc=np.full(resamples, np.nan)
-        )
+        nothing = np.full(resamples, np.nan)
+        empty = SeparationDraws(d_signed=nothing, pearson=nothing, auroc=nothing)
         return [(_separation(rows, empty), empty) for rows in parts]
-    statistics = [
-        statistic
+    distances = [ResampledD(rows, n_questions) for rows in parts]
+    areas = [
+        ResampledAuroc(rows.sign * rows.values, rows.right, rows.questions, n_questions)
         for rows in parts
-        for statistic in (
-            ResampledD(rows, n_questions),
-            ResampledAuroc(rows.sign * rows.values, rows.right, rows.questions, n_questions),
-        )
     ]
     # one product serves them all
-    together = np.concatenate([statistic.sums for statistic in statistics])
-    ends = np.cumsum([len(statistic.sums) for statistic in statistics])[:-1]
-    drawn = np.empty((len(statistics), resamples))
+    wanted = [*(distance.sums for distance in distances), *(area.sums for area in areas)]
+    together = np.concatenate(wanted)
+    ends = np.cumsum([len(rows) for rows in wanted])[:-1]
+    drawn = np.empty((3, len(parts), resamples))
     start = 0
     for block in resampled_counts(n_questions, resamples=resamples, seed=seed):
         counts = block.T
         sums = np.split(together @ counts, ends)
         stop = start + len(block)
-        for number, statistic in enumerate(statistics):
-            drawn[number, start:stop] = statistic.of(sums[number], counts)
+        for number, (distance, area) in enumerate(zip(distances, areas, strict=True)):
+            drawn[0, number, start:stop] = distance.of(sums[number], counts)
+            drawn[1, number, start:stop] = distance.correlations(sums[number], counts)
+            drawn[2, number, start:stop] = area.of(sums[len(parts) + number], counts)
         start = stop
-    draws = [SeparationDraws(d_signed=d, auroc=area) for d, area in drawn.reshape(-1, 2, resamples)]
+    draws = [
+        SeparationDraws(d_signed=d, pearson=r, auroc=area)
+        for d, r, area in drawn.transpose(1, 0, 2)
+    ]
     return [(_separation(rows, own), own) for rows, own in zip(parts, draws, strict=True)]
 
 
@@ -163,9 +203,15 @@ def _separation(rows: Rows, draws: SeparationDraws) -> Separation:
     of_right, of_wrong = rows.values[rows.right], rows.values[~rows.right]
     why = _why_undefined(rows)
     if why is not None:
-        d = d_signed = area = undefined(why)
+        d = d_signed = r = area = undefined(why)
     else:
         area = from_draws(auroc(rows.sign * rows.values, rows.right), draws.auroc)
+        correlation = pearson(rows.values, rows.right)
+        r = (
+            undefined("the signal is infinite in some of these rounds")
+            if math.isnan(correlation)
+            else from_draws(correlation, draws.pearson)
+        )
         signed = cohens_d(rows.values, rows.right)
         if math.isnan(signed):
             d = d_signed = undefined(_why_no_d(rows))
@@ -181,6 +227,7 @@ def _separation(rows: Rows, draws: SeparationDraws) -> Separation:
         sd_wrong=_sd(of_wrong),
         d=d,
         d_signed=d_signed,
+        pearson=r,
         auroc=area,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from suffice.results.formats import UNKNOWN, count, counted
+from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Kind, Table, Value
 
 if TYPE_CHECKING:
@@ -44,11 +45,14 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
         return
     yield _areas(diagnostics)
     yield _distances(diagnostics)
+    yield _pearson(diagnostics)
     for part in diagnostics.parts:
         yield _by_round(diagnostics, part)
     if len(diagnostics.signals) <= _MOST_IN_DETAIL:
         yield from _in_detail(diagnostics)
     yield from _concentrations(diagnostics)
+    yield from _margins(diagnostics)
+    yield from _wrong_and_stable(diagnostics)
     yield from (
         _correlated(part) for part in diagnostics.parts[-1:] if len(part.correlations.signals) > 1
     )
@@ -124,6 +128,86 @@ def _distances(diagnostics: Diagnostics) -> Table:
     ]
     title = "Cohen's d, signed: positive where right answers have the higher values."
     return Table(name="distances", title=title, columns=columns, rows=rows)
+
+
+def _pearson(diagnostics: Diagnostics) -> Table:
+    parts = [part.name for part in diagnostics.parts]
+    return Table(
+        name="pearson",
+        title="Pearson's r of each signal with exact match (0 or 1), all rounds pooled.",
+        columns=[_SIGNAL, *(_estimate(f"{part}: r", f"r {part}", signed=True) for part in parts)],
+        rows=[
+            [signal.name, *(signal.parts[part].pooled.pearson for part in parts)]
+            for signal in diagnostics.signals
+        ],
+    )
+
+
+def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
+    """Raw and calibrated means of the model, a row a part."""
+    known = [(part.name, part.margins) for part in diagnostics.parts if part.margins is not None]
+    if not known:
+        return
+    of = "" if diagnostics.model is None else f" of {visible(diagnostics.model)}"
+    columns = (
+        Column(name="part", head="on"),
+        Column(name="rounds", kind="count"),
+        Column(name="raw", kind="number", digits=2, head="raw, nats"),
+        Column(name="calibrated", kind="number", digits=2),
+        Column(name="em", kind="number", digits=2, head="EM"),
+    )
+    reasons = dict.fromkeys(margins.reason for _, margins in known if margins.reason is not None)
+    yield Table(
+        name="margins",
+        title=f"Mean margin of the answer's first token{of}, all rounds pooled: raw, and calibrated to "
+        "P(EM = 1) by one isotonic map a round, fitted on tune (on tune itself out of fold). A large raw "
+        "margin with a small calibrated one is overconfidence.",
+        columns=columns,
+        rows=[
+            [name, margins.rounds, margins.raw, margins.calibrated, margins.em]
+            for name, margins in known
+        ],
+        notes=[f"Not calibrated: {reason}" for reason in reasons],
+    )
+
+
+def _wrong_and_stable(diagnostics: Diagnostics) -> Iterator[Table]:
+    known = [
+        (part.name, part.wrong_and_stable)
+        for part in diagnostics.parts
+        if part.wrong_and_stable is not None
+    ]
+    if not known:
+        return
+    rounds = max(len(shares.rounds) for _, shares in known)
+    columns = (
+        Column(name="part", head="on"),
+        Column(name="answers", kind="count"),
+        Column(name="stable", kind="percent", head="stable %"),
+        Column(name="wrong_and_stable", kind="percent", head="wrong and\nstable %"),
+        *(
+            Column(name=f"round_{number}", kind="percent", head=f"round {number}")
+            for number in range(2, rounds + 2)
+        ),
+        Column(name="first_wrong", kind="percent", head="first stable\none wrong %"),
+    )
+    rows: list[list[Value]] = [
+        [
+            *(name, shares.overall.answers, shares.overall.stable),
+            *(shares.overall.wrong_and_stable, *(one.wrong_and_stable for one in shares.rounds)),
+            *[None] * (rounds - len(shares.rounds)),
+            shares.first_wrong,
+        ]
+        for name, shares in known
+    ]
+    yield Table(
+        name="wrong and stable",
+        title="Answers that repeat the round before and are wrong, in percent of the labelled answers that "
+        "could repeat it, overall and by round; last, in percent of the questions, those whose first stable "
+        "answer is wrong.",
+        columns=columns,
+        rows=rows,
+    )
 
 
 def _by_round(diagnostics: Diagnostics, part: Part) -> Table:

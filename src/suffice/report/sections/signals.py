@@ -61,6 +61,9 @@ def signals_section(
 _SEPARATION = {
     "signals": "AUROC of every signal, all rounds pooled; low: low values speak for stopping",
     "distances": "Cohen's d of every signal, positive where right answers have the higher values",
+    "pearson": "Pearson's r of every signal with exact match",
+    "margins": "Mean margin of the answer's first token: raw in nats, and calibrated to P(EM = 1)",
+    "wrong and stable": "Answers that are wrong and repeat the round before, of those that could repeat it",
 }
 SECTION = Section(
     name="signals",

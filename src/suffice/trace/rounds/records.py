@@ -6,6 +6,7 @@ the same round read back from Parquet carry the same bits.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 
 MOST_INT16 = int(np.iinfo(np.int16).max)
 MOST_INT32 = int(np.iinfo(np.int32).max)
@@ -142,13 +143,16 @@ class Token:
 class Usage:
     """What a round cost. ``None`` means unknown.
 
-    ``llm_calls`` counts answering calls with samples included; ``sample_calls`` says how many of them
-    were samples. The plain token counts are those of the answering call alone, the ``sample_`` ones
-    those of the sample calls, the ``judge_`` ones those of the ``judge_calls``, so that a policy pays
-    for what it reads. An agent's calls that led to the round's query count with its answering call.
+    ``llm_calls`` counts the loop's calls, the answer's and the samples'; ``answer_calls`` says how many of
+    them were made for this round's answer alone, ``sample_calls`` how many were samples. The rest, as those
+    that led to the round's query, the loop needs to go on. The plain token counts hold the loop's and the
+    answer's, the ``answer_`` ones the answer's part of them; the ``sample_`` ones are those of the sample
+    calls, the ``judge_`` ones those of the ``judge_calls``. ``latency_s`` holds all seconds of the round, of
+    which the others are parts. So a policy pays for what it reads.
     """
 
     llm_calls: int | None = None
+    answer_calls: int | None = None
     sample_calls: int | None = None
     judge_calls: int | None = None
     rerank_calls: int | None = None
@@ -156,6 +160,9 @@ class Usage:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    answer_prompt_tokens: int | None = None
+    answer_cached_tokens: int | None = None
+    answer_completion_tokens: int | None = None
     sample_prompt_tokens: int | None = None
     sample_cached_tokens: int | None = None
     sample_completion_tokens: int | None = None
@@ -163,19 +170,24 @@ class Usage:
     judge_cached_tokens: int | None = None
     judge_completion_tokens: int | None = None
     latency_s: float | None = None
+    answer_latency_s: float | None = None
+    sample_latency_s: float | None = None
+    judge_latency_s: float | None = None
 
     def __post_init__(self) -> None:
         for name, most in _LIMITS.items():
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, whole(value, most, name))
-        object.__setattr__(self, "latency_s", float32(self.latency_s, "latency_s"))
+        for name in _SECONDS:
+            object.__setattr__(self, name, float32(getattr(self, name), name))
 
 
+_SECONDS = tuple(column.name for column in fields(Usage) if column.name.endswith("latency_s"))
 _LIMITS: Mapping[str, int] = {
     amount.name: MOST_INT32 if amount.name.endswith("tokens") else MOST_INT16
     for amount in fields(Usage)
-    if amount.name != "latency_s"
+    if amount.name not in _SECONDS
 }
 
 
@@ -189,6 +201,10 @@ class Round:
         What would be returned if the loop stopped here; empty when the model gave none.
     passages
         Passages **added** this round, in rank order; ``None``: not recorded.
+    refound
+        Passages of earlier rounds that this round's query found again among those it added, with
+        their scores for it and without their texts, in rank order; ``None``: not recorded, or there
+        is nothing to record since all rounds read one ranking.
     query
         What was sent to the retriever this round.
     action
@@ -219,6 +235,7 @@ class Round:
 
     answer: str
     passages: tuple[Passage, ...] | None = None
+    refound: tuple[Passage, ...] | None = None
     query: str | None = None
     action: str | None = None
     response: str | None = None
@@ -238,7 +255,7 @@ class Round:
                 f"must be text, found {self.answer!r}; write an empty string where the model gave none",
                 column="answer",
             )
-        for name, kind in (("passages", Passage), ("tokens", Token), ("samples", str)):
+        for name, kind in _SEQUENCES.items():
             object.__setattr__(self, name, items(getattr(self, name), kind, name))
         if self.sample_clusters is not None:
             clusters = _clusters(self.sample_clusters, self.samples)
@@ -255,6 +272,14 @@ class Round:
             object.__setattr__(self, "signals", _signals(self.signals))
 
 
+_SEQUENCES: Mapping[str, type] = {
+    "passages": Passage,
+    "refound": Passage,
+    "tokens": Token,
+    "samples": str,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What a user asks. Gold answers are kept apart, in :class:`Gold`."""
@@ -263,6 +288,26 @@ class Question:
     text: str
     type: str | None = None
     split: str | None = None
+
+
+def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]:
+    """``count`` of the question ids, drawn by the seed; all of them where there are no more.
+
+    In the order of the SHA-256 of ``seed:id``, whatever order they come in: a larger sample with the same
+    seed begins with the smaller one.
+
+    Raises
+    ------
+    UsageError
+        For a count below 1.
+
+    >>> sampled_ids(["a", "b", "c", "d"], 2, seed=42)
+    ('c', 'b')
+    """
+    if count < 1:
+        raise UsageError(f"a sample holds at least 1 question, found {count}")
+    drawn = sorted(set(ids), key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).digest())
+    return tuple(drawn[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
-from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord
+from suffice.trace.rounds.records import (
+    Gold,
+    LoopView,
+    Question,
+    QuestionRecord,
+    sampled_ids,
+)
 from suffice.trace.rounds.schema import SCHEMA, round_from_row
 
 
@@ -205,6 +211,13 @@ class TraceSet:
         """The questions with these ids, as far as they are recorded."""
         wanted = frozenset(ids)
         return self.take(np.array([name in wanted for name in self.question_ids], bool))
+
+    def sample(self, count: int, *, seed: int) -> TraceSet:
+        """The questions that :func:`suffice.trace.rounds.records.sampled_ids` draws; the source says so."""
+        drawn = self.only_questions(sampled_ids(self.question_ids, count, seed=seed))
+        said = f"{drawn.n_questions:,} of {self.n_questions:,} questions, seed {seed}"
+        source = f"{self.origin.source} (a sample of {said})"
+        return replace(drawn, origin=replace(self.origin, source=source))
 
     def take(self, chosen: NDArray[np.bool_]) -> TraceSet:
         """The questions where ``chosen`` (n_questions,) is true."""

@@ -17,6 +17,8 @@ from suffice.bench.stop_rag.fits import FitProgress, fit_variants, settings_of
 from suffice.errors import DataError
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
+from suffice.policies.stop_rag.settings import StopRAGSettings
+from suffice.policies.stop_rag.states import REWARDS
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 
@@ -31,7 +33,7 @@ def other_answers(records: list[QuestionRecord]) -> list[QuestionRecord]:
     ("options", "change", "said"),
     [
         ({"preset": "published"}, None, "preset was"),
-        ({"f1_kind": "squad"}, None, 'reward was "f1-hotpotqa", now "f1"'),
+        ({"f1_kind": "hotpotqa"}, None, 'reward was "f1", now "f1-hotpotqa"'),
         ({"signals": replace(QUICK, min_steps=31)}, None, "min_steps was 30, now 31"),
         ({"signals": replace(QUICK, inputs=("overlap",))}, None, "inputs was null"),
         ({}, other_answers, "questions was"),
@@ -93,7 +95,11 @@ def test_a_study_that_was_killed_goes_on(tmp_path: Path) -> None:
 
 
 def test_rewards_are_scored_as_answers_are() -> None:
-    assert settings_of(ALONE, "mc", 7).reward == "f1-hotpotqa"
-    squad = settings_of(replace(ALONE, f1_kind="squad"), "mc", 7)
+    """The paper's F1 is the plain one: so is the default, and that of a fit."""
+    assert StopRAGSettings().reward == "f1"
+    assert REWARDS["f1"]("yes it is", ["yes"]) == pytest.approx(0.5)
+    other = settings_of(replace(ALONE, f1_kind="hotpotqa"), "mc", 7)
+    assert other.reward == "f1-hotpotqa"
+    squad = settings_of(ALONE, "mc", 7)
     assert (squad.reward, squad.target, squad.seed, squad.features) == ("f1", "mc", 7, "text")
     assert settings_of(ALONE, "signals", 7).target == "q-lambda"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from tests.builders import written_traces
 from tests.studies.ab_rag import study_traces
 
 from suffice.cli.main import main
+
+LACKING = "rerank_variance"
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +39,65 @@ def test_fit_replay_and_file_agree(
     names = [each["name"] for each in found["policies"]]  # type: ignore[attr-defined]
     assert names[:2] == ["ab-rag-corrected", "ab-rag-corrected#2"]
     assert all("auroc" in each for each in found["policies"][:2])  # type: ignore[index]
+
+
+def test_the_study_scores_by_the_papers_f1(record: str, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ("--bootstrap", "5", "--grid", "0.6")
+    assert said(capsys, "bench", "ab-rag", record, *few)["f1_kind"] == "squad"
+    hotpotqa = said(capsys, "bench", "ab-rag", record, *few, "--f1", "hotpotqa")
+    assert hotpotqa["f1_kind"] == "hotpotqa"
+    replayed = said(capsys, "replay", record, "--policy", "ab-rag", "--bootstrap", "5")
+    assert replayed["f1_kind"] == "hotpotqa"
+
+
+def test_the_f1_of_a_threshold_is_stated_and_refused_where_none_is_chosen(
+    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit = ("fit", "ab-rag", record, "--out", str(tmp_path / "p.json"))
+    for kind in ("squad", "hotpotqa"):
+        fitted = said(capsys, *fit, "--f1", kind)
+        assert fitted["policy"]["fitted_on"]["f1_kind"] == kind  # type: ignore[index]
+    given = said(capsys, *fit, "--threshold", "0.5")
+    assert "f1_kind" not in given["policy"]["fitted_on"]  # type: ignore[index]
+    for more, message in (
+        (("--threshold", "0.5"), "a threshold is chosen by, and one is given"),
+        (("--preset", "published"), "leave f1 out"),
+    ):
+        assert main([*fit, "--f1", "squad", *more]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("preset", ["published", "corrected"])
+def test_a_signal_that_most_rounds_lack_is_warned_of(
+    preset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [
+        replace(
+            made,
+            rounds=tuple(
+                replace(each, signals={k: v for k, v in each.signals.items() if k != LACKING})
+                for each in made.rounds
+            ),
+        )
+        if number % 8 > 1
+        else made
+        for number, made in enumerate(study_traces().records())
+    ]
+    path = str(written_traces(tmp_path, records))
+    fit = ["fit", "ab-rag", path, "--preset", preset, "--out", str(tmp_path / "p.json")]
+    assert main(fit) == 0
+    told = capsys.readouterr().err
+    assert f"ab-rag reads {LACKING!r}, which is undefined in 7" in told
+    assert "compute it with suffice signals --reranker" in told
+    assert ("its confidence is undefined there" in told) == (preset == "published")
+    assert ("stands in its place there" in told) == (preset == "corrected")
+
+
+def test_the_chosen_threshold_is_short(
+    record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fitted = said(capsys, "fit", "ab-rag", record, "--out", str(tmp_path / "p.json"))
+    assert len(str(fitted["policy"]["threshold"])) <= 4  # type: ignore[index]
 
 
 def test_the_published_preset_is_written_without_fitting(
@@ -66,7 +128,7 @@ def test_a_threshold_out_of_reach_is_told(
     [
         (
             ["fit", "tasr", "--certainty", "self_consistency"],
-            "takes calibrator; leave certainty out",
+            "takes calibrator, f1; leave certainty out",
         ),
         (["fit", "ab-rag", "--calibrator", "platt"], "leave calibrator out"),
         (["fit", "ab-rag", "--certainty", "token_probability"], "needs column tokens"),

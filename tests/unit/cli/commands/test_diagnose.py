@@ -120,3 +120,24 @@ def test_no_signal_between_commas(traces: Path, capsys: pytest.CaptureFixture[st
         "suffice diagnose: argument --signals: must be names separated by commas, found ','; see "
         "'suffice diagnose --help'\n"
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["replay", "--policy", "fixed-2", "--json"],
+        ["diagnose", "--signals", "answer_stable", "--json"],
+        ["search", "--signals", "answer_stable", "--json"],
+        ["sweep", "--json"],
+    ],
+)
+def test_a_sample_is_the_same_for_every_command(
+    traces: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    name, *options = command
+    asked = [name, str(traces), "--sample", "16", "--seed", "3", "--bootstrap", "20", *options]
+    assert main(asked) == 0
+    printed = capsys.readouterr()
+    assert "a sample: 16 of 24 questions, seed 3" in printed.err
+    found = json.loads(printed.out)
+    assert found["traces"] == f"{traces} (a sample of 16 of 24 questions, seed 3)"

@@ -11,10 +11,11 @@ import pytest
 from suffice.cli import retrieval_options
 from suffice.cli.commands import record
 from suffice.cli.main import main
+from suffice.datasets.registry import load
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Passage, best_reranked
+from suffice.trace.rounds.records import Passage, best_reranked, sampled_ids
 
 RECORD = ("record", "--dataset", "generated", "--limit", "5", "--llm", "scripted")
 
@@ -164,3 +165,31 @@ def test_clusters_of_samples(
     run = run_document(tmp_path / "t")
     assert run["sample_clusters"] == {"encoder": "hashing-64", "cosine": 0.9}
     assert read_traces(tmp_path / "t").has("sample_clusters")
+
+
+def test_a_sample_is_drawn_by_the_seed_and_grows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_all = ["record", "--dataset", "generated", "--llm", "scripted", "--rounds", "1"]
+    out = tmp_path / "t"
+    assert main([*record_all, "--sample", "4", "--out", str(out)]) == 0
+    assert "a sample: 4 of 200 questions, seed 42" in capsys.readouterr().err
+    small = read_traces(out)
+    everything = [example.question.id for example in load("generated")]
+    assert small.question_ids == tuple(sorted(sampled_ids(everything, 4, seed=42)))
+    assert small.question_ids != tuple(sorted(everything[:4]))
+    assert small.origin.run["sample"] == {"questions": 4, "of": 200, "seed": 42}
+    assert main([*record_all, "--sample", "7", "--out", str(out)]) == 0
+    assert "7 questions (3 recorded now, 4 before)" in capsys.readouterr().out
+    grown = read_traces(out)
+    assert set(small.question_ids) < set(grown.question_ids)
+    kept = {question.id: question.split for question in grown.questions}
+    assert all(kept[question.id] == question.split for question in small.questions)
+
+
+def test_a_sample_and_a_limit_exclude_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*RECORD, "--sample", "2", "--out", str(tmp_path / "t")])
+    assert "not allowed with argument --limit" in capsys.readouterr().err

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.loops.query import (
     COST,
     FREE,
@@ -74,6 +76,8 @@ def test_each_round_sends_its_query_and_adds_what_is_new() -> None:
     )
     assert [each.query for each in rounds] == ["x", "y"]
     assert ids(rounds) == [["a", "b"], ["d", "c"]]
+    again = [[(each.id, each.score) for each in finished.refound or ()] for finished in rounds]
+    assert again == [[], [("b", 9.0), ("a", 7.0)]]  # with the scores for this query; e adds nothing
     assert [each.candidate_scores for each in rounds] == [(9, 8, 7), (9, 8, 7, 6, 5)]
     assert [each.usage.retrievals for each in rounds] == [1, 1]
     assert [k for _, k in retriever.asked] == [10, 10]
@@ -245,6 +249,38 @@ def test_a_dropped_passage_may_come_back_at_a_better_score() -> None:
     assert [[p.id for p in each.found] for each in chooser.seen[-1]] == [
         ["a", "b"], ["c", "d"], ["e", "f"],
     ]  # fmt: skip
+
+
+@given(
+    scores=st.lists(
+        st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9), min_size=1),
+        min_size=1,
+        max_size=4,
+    ),
+    threshold=st.integers(0, 10),
+)
+def test_what_passes_live_is_what_its_best_recorded_turn_passes(
+    scores: list[dict[str, int]], threshold: int
+) -> None:
+    """Eq. 9 and 11: the record without the filter says what the filter would have let through."""
+    results = {
+        str(number): [
+            passage(name, float(score))
+            for name, score in sorted(turn.items(), key=lambda item: -item[1])
+        ]
+        for number, turn in enumerate(scores)
+    }
+
+    def rounds_of(**options: Any) -> list[Round]:
+        choices = [choice(query) for query in (*results, "end")]
+        return run(choices, results, rounds=len(results), **options)[0]
+
+    best: dict[str, float] = {}
+    for finished in rounds_of():
+        for one in (*(finished.passages or ()), *(finished.refound or ())):
+            best[one.id] = max(one.score or 0.0, best.get(one.id, 0.0))
+    shown = {name for names in ids(rounds_of(passage_filter=AtLeast(threshold))) for name in names}
+    assert shown == {name for name, score in best.items() if score >= threshold}
 
 
 def test_an_answer_without_evidence_is_asked_for_when_all_is_dropped() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,9 +12,17 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.policies.method import Preset
+from suffice.policies.method import PRESETS, Preset
+from suffice.policies.micp.notes import refound_notes
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.micp.relevance_fit import fit_filter, gold_relevance, retention, scored_by
+from suffice.policies.micp.relevance_fit import (
+    best_relevance,
+    fit_filter,
+    gold_relevance,
+    retention,
+    scored_by,
+    unrecorded_finds,
+)
 from suffice.protocols import PassageFilter
 from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, to_trace_set
@@ -117,8 +126,69 @@ def test_the_best_round_of_each_right_passage_counts() -> None:
             shown_record("q2", [[("x", 1.0)], []], ("a",)),
         ]
     )
-    first, second = gold_relevance(traces, "score")
+    first, second = gold_relevance(traces, best_relevance(traces, "score"))
     assert (sorted(first.tolist()), second.tolist()) == ([3.0, 4.0], [])
+
+
+def found_again(
+    name: str,
+    first: float,
+    again: float | None,
+    *,
+    queries: Sequence[str] = ("who?", "where?"),
+) -> QuestionRecord:
+    """Right passage ``a`` is added by round 1; ``again``: its score for round 2's query, if recorded."""
+    one, two = shown_record(name, [[("a", first), ("x", 0.5)], [("y", 9.0)]], ("a",)).rounds
+    refound = None if again is None else (Passage(id="a", score=again),)
+    record = shown_record(name, [[], []], ("a",))
+    rounds = (
+        replace(one, query=queries[0], refound=None if again is None else ()),
+        replace(two, query=queries[1], refound=refound),
+    )
+    return replace(record, rounds=rounds)
+
+
+def test_a_right_passage_found_again_counts_with_its_best_turn() -> None:
+    """Nine questions: first found at 1, ..., 9, found again at 12, 0, 13, 0, ...: Eq. 9 by hand.
+
+    Best turns: 12, 2, 13, 4, 14, 6, 15, 8, 16; the smallest, of rank floor(0.1 (9 + 1)) = 1, is 2 and
+    not 1. At threshold 5 the first of them survives, found below it and found again above; 2 and 4
+    do not, since neither turn passes.
+    """
+    again = [12.0, 0.0, 13.0, 0.0, 14.0, 0.0, 15.0, 0.0, 16.0]
+    traces = to_trace_set(
+        [found_again(f"q{n}", float(n + 1), score) for n, score in enumerate(again)]
+    )
+    assert [best["a"] for best in best_relevance(traces, "score")] == [
+        12.0, 2.0, 13.0, 4.0, 14.0, 6.0, 15.0, 8.0, 16.0,
+    ]  # fmt: skip
+    for preset in PRESETS:
+        assert fit_filter(traces, Fraction("0.1"), preset, "score").threshold == 2.0
+    kept = retention(traces, made(5.0))
+    assert (kept.passages, kept.all) == (7 / 9, 7 / 9)
+    assert kept.shown == (7 + 9) / 27  # a where a turn passes, every y, no x
+    assert unrecorded_finds(traces) == 0
+
+
+def test_a_record_that_does_not_say_what_was_found_again_says_what_it_lacks() -> None:
+    """It counts the round that added a passage, as far as is known; one ranking hides nothing."""
+    old = to_trace_set([found_again(f"q{n}", float(n + 1), None) for n in range(9)])
+    assert fit_filter(old, Fraction("0.1"), "corrected", "score").threshold == 1.0
+    assert retention(old, made(5.0)).all == 5 / 9
+    assert unrecorded_finds(old) == 9
+    one_ranking = found_again("q", 1.0, None, queries=("who?", "who?"))
+    assert unrecorded_finds(to_trace_set([one_ranking])) == 0
+    assert unrecorded_finds(to_trace_set([shown_record("q", [[], []], ())])) == 0
+    assert refound_notes(0) == []
+    assert "9 questions" in refound_notes(9)[0]
+
+
+def test_what_was_found_again_without_that_relevance_adds_no_turn() -> None:
+    record = found_again("q", 1.0, 7.0)
+    reranked = tuple(replace(p, rerank_score=3.0) for p in record.rounds[0].passages or ())
+    first = replace(record.rounds[0], passages=reranked)
+    traces = to_trace_set([replace(record, rounds=(first, record.rounds[1]))])
+    assert best_relevance(traces, "rerank_score")[0]["a"] == 3.0
 
 
 @pytest.mark.parametrize(
@@ -208,5 +278,5 @@ def test_least_is_the_minimum_of_each_question() -> None:
 
 
 def _stored_short(traces: TraceSet) -> bool:
-    values = gold_relevance(traces, "score")[0]
+    values = gold_relevance(traces, best_relevance(traces, "score"))[0]
     return bool((values == np.float32(values)).all())

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from suffice.errors import SufficeWarning
 from suffice.policies.defaults import FLOORS, TEMPLATE, CalibratorKind
 from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
@@ -210,3 +211,66 @@ def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
             fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["corrected"])
         )
     )
+
+
+# --- a record that does not give what the rule reads ------------------------------------------------
+def without_marker(record: QuestionRecord) -> QuestionRecord:
+    """As the bare prompt leaves it: tokens of the answer alone."""
+    rounds = tuple(
+        dataclasses.replace(made, tokens=made.tokens and made.tokens[2:]) for made in record.rounds
+    )
+    return dataclasses.replace(record, rounds=rounds)
+
+
+@pytest.mark.parametrize(
+    ("preset", "consequence"),
+    [
+        ("corrected", "no condition on it holds, so 'answer_stable and not abstained and"),
+        ("published", r"calibrated\(answer_token_margin\) counts as 0.5 there"),
+    ],
+)
+def test_a_margin_that_most_rounds_lack_is_warned_of(preset: str, consequence: str) -> None:
+    bare = [without_marker(record) for record in tune_records(30)]
+    with pytest.warns(SufficeWarning, match=consequence) as told:
+        fitted(preset, to_trace_set([*bare, *tune_records(40)[30:]]))
+    text = str(told[0].message)
+    assert (
+        "tasr reads 'answer_token_margin', which is undefined in 75.0% of the rounds after" in text
+    )
+    assert "holds no 'Answer:'" in text
+    assert "--prompt answer-first or no-confidence" in text
+
+
+def test_what_is_missing_most_often_is_said() -> None:
+    silent = [
+        dataclasses.replace(
+            record, rounds=tuple(dataclasses.replace(made, tokens=None) for made in record.rounds)
+        )
+        for record in tune_records(30)
+    ]
+    bare = [without_marker(record) for record in tune_records(35)[30:]]
+    with pytest.warns(SufficeWarning, match="its tokens were not recorded; record with a model"):
+        fitted("corrected", to_trace_set([*silent, *bare, *tune_records(40)[35:]]))
+
+
+def test_a_repeated_answer_is_warned_of_where_rounds_add_nothing() -> None:
+    same = [
+        dataclasses.replace(
+            record,
+            rounds=tuple(
+                dataclasses.replace(made, passages=record.rounds[0].passages)
+                for made in record.rounds
+            ),
+        )
+        for record in tune_records(30)
+    ]
+    with pytest.warns(SufficeWarning, match="'answer_stable', which is undefined in 100.0%"):
+        fitted("corrected", to_trace_set(same))
+
+
+@pytest.mark.filterwarnings("error::suffice.errors.SufficeWarning")
+@pytest.mark.parametrize("preset", ["published", "corrected"])
+def test_round_1_and_a_few_gaps_are_not_warned_of(preset: str) -> None:
+    fitted(preset, traces_of(*(without_marker(record) for record in tune_records(60)[40:])))
+    two = [dataclasses.replace(record, rounds=record.rounds[:2]) for record in tune_records(20)]
+    fitted(preset, to_trace_set(two))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffice.costs.usage import CostModel
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.replay.choose.search import search
@@ -73,6 +74,10 @@ class Twin:
         if threshold is None:
             return not math.isnan(value) and value != 0.0
         return value < threshold if name in LOW else value > threshold
+
+    def fires(self, name: str, threshold: float) -> list[bool]:
+        questions, rounds = self.values[name].shape
+        return [self.holds(name, q, t, threshold) for q in range(questions) for t in range(rounds)]
 
     def stops(self, fires: Any) -> list[int]:
         found = []
@@ -189,7 +194,13 @@ def test_a_search_is_what_loops_find(
 ) -> None:
     traces = made(seed)
     settings = SearchSettings(
-        signals=NAMES, form=form, objective=objective, max_cost=cap, grid=grid, resamples=20
+        signals=NAMES,
+        form=form,
+        objective=objective,
+        max_cost=cap,
+        grid=grid,
+        resamples=20,
+        cost_model=CostModel(charge="published"),
     )
     result = search(traces, settings)
     sides = Twin(traces, "tune"), Twin(traces, "eval")
@@ -206,7 +217,13 @@ def test_a_search_is_what_loops_find(
         if expected is None:
             conditions[found.condition] = ("round", None)
         else:
-            assert found.threshold == pytest.approx(expected, abs=1e-12)
+            assert found.threshold is not None
+            written = found.condition.split()[-1]
+            assert float(written) == found.threshold
+            assert len(written) <= len(repr(expected))
+            assert sides[0].fires(found.signal, found.threshold) == sides[0].fires(
+                found.signal, expected
+            )
             conditions[found.condition] = (found.signal, found.threshold)
     assert result.evaluated == EXPECTED[form]
     for each in result.rules:

@@ -11,6 +11,7 @@ import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.measures.scores import Outcomes
+from suffice.policies.defaults import FLOORS
 from suffice.policies.fitting import fit_data, fit_rule, folds
 from suffice.policies.thresholds import (
     ThresholdScore,
@@ -152,7 +153,32 @@ def test_default_grids() -> None:
     plain = run(given, rule=f"(answer_stable) and ({MARGIN} > ?)", thresholds=None)
     values = fit_data(given, [MARGIN]).table.signal(MARGIN)
     quantiles = np.unique(np.quantile(values, np.linspace(0, 1, 41)))[1:-1]
-    np.testing.assert_allclose([each.threshold for each in plain.points], quantiles)
+    for point, quantile in zip(plain.points, quantiles, strict=True):
+        np.testing.assert_array_equal(values > point.threshold, values > quantile)
+        assert len(str(point.threshold)) < len(str(quantile))
+
+
+def test_a_number_that_was_not_typed_is_written_short() -> None:
+    """Tune tells the default floors apart by few values: the choice is the shortest among its equals."""
+    given = telling_traces()
+    chosen = run(given, thresholds=None)
+    typed = run(given, thresholds=FLOORS)
+    assert typed.chosen in FLOORS
+    assert (
+        typed.chosen
+        == cheapest_within_one_error(
+            sweep_rule(RULE, fit_data(given, ["answer_stable", MARGIN]), FLOORS)
+        ).threshold
+    )
+    assert {point.threshold for point in chosen.points} == {*FLOORS, chosen.chosen}
+    at, typed_at = (
+        next(point for point in result.points if point.threshold == result.chosen)
+        for result in (chosen, typed)
+    )
+    assert (at.tune_f1, at.tune_rounds) == (typed_at.tune_f1, typed_at.tune_rounds)
+    assert len(str(chosen.chosen)) <= len(str(typed.chosen))
+    policy = fit_rule(chosen.chosen_rule, fit_data(given, ["answer_stable", MARGIN]))
+    assert stop_rounds(policy, given.only_split("eval")).mean() == at.eval_rounds
 
 
 def test_a_grid_is_sorted_and_without_repeats() -> None:

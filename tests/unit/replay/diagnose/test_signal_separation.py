@@ -10,7 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.numbers.intervals.bootstrap import resampled_counts
-from suffice.replay.diagnose.signal_separation import ResampledD, Rows, cohens_d, separations
+from suffice.replay.diagnose.signal_separation import (
+    ResampledD,
+    Rows,
+    cohens_d,
+    pearson,
+    separations,
+)
 
 
 def slow_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
@@ -54,6 +60,58 @@ def test_resampled_d_equals_the_definition_on_the_drawn_rows() -> None:
             assert found[number] == pytest.approx(slow_d(*drawn), rel=1e-7)
 
 
+def test_r_by_hand() -> None:
+    """Values 1 to 4 with the upper two right: covariance 2, sums of squares 5 and 1, r = 2 / sqrt 5."""
+    values = np.array([1.0, 2.0, 3.0, 4.0])
+    right = np.array([False, False, True, True])
+    assert pearson(values, right) == pytest.approx(2 / math.sqrt(5))
+    assert pearson(-3 * values + 1, right) == pytest.approx(-2 / math.sqrt(5))
+
+
+def test_r_is_that_of_numpy_and_scipy() -> None:
+    scipy = pytest.importorskip("scipy.stats")
+    for seed in range(5):
+        given = rows(seed=seed)
+        found = pearson(given.values, given.right)
+        match = given.right.astype(float)
+        assert found == pytest.approx(np.corrcoef(given.values, match)[0, 1], abs=1e-9)
+        assert found == pytest.approx(scipy.pearsonr(given.values, match).statistic, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "right"),
+    [
+        ([], []),
+        ([1.0, 2.0], [True, True]),
+        ([3.0, 3.0], [True, False]),
+        ([1.0, math.inf], [True, False]),
+    ],
+)
+def test_r_is_undefined_where_either_is_constant(values: list[float], right: list[bool]) -> None:
+    assert math.isnan(pearson(np.array(values), np.array(right, bool)))
+
+
+def test_resampled_r_equals_the_definition_on_the_drawn_rows() -> None:
+    given = rows()
+    resampled = ResampledD(given, 40)
+    for block in resampled_counts(40, resamples=20, seed=3):
+        found = resampled.correlations(resampled.sums @ block.T, block.T)
+        for number, counts in enumerate(block):
+            times = counts[given.questions].astype(int)
+            drawn = np.repeat(given.values, times), np.repeat(given.right, times)
+            assert found[number] == pytest.approx(np.corrcoef(*drawn)[0, 1], abs=1e-7)
+
+
+def test_a_resample_of_one_class_has_no_r() -> None:
+    one = Rows(
+        values=np.array([1.0, 2.0]), right=np.array([True, False]), questions=np.array([0, 1])
+    )
+    resampled = ResampledD(one, 2)
+    counts = np.array([[2.0, 1.0], [0.0, 1.0]])  # the first twice, and both
+    assert np.isnan(resampled.correlations(resampled.sums @ counts, counts)[0])
+    assert resampled.correlations(resampled.sums @ counts, counts)[1] == pytest.approx(-1.0)
+
+
 def test_separation_gathers_all_figures() -> None:
     given = rows()
     ((found, draws),) = separations([given], 40, resamples=200, seed=42)
@@ -62,7 +120,11 @@ def test_separation_gathers_all_figures() -> None:
     assert found.sd_wrong == pytest.approx(given.values[~given.right].std(ddof=1))
     assert found.d_signed.estimate == pytest.approx(slow_d(given.values, given.right))
     assert found.d.estimate == abs(found.d_signed.estimate or 0.0)
-    assert draws.d_signed.shape == draws.auroc.shape == (200,)
+    assert draws.d_signed.shape == draws.pearson.shape == draws.auroc.shape == (200,)
+    assert found.pearson.estimate == pearson(given.values, given.right)
+    assert [found.pearson.low, found.pearson.high] == np.percentile(
+        draws.pearson, [2.5, 97.5]
+    ).tolist()
     assert found.auroc.low is not None
     assert found.auroc.high is not None
     assert found.auroc.low < (found.auroc.estimate or 0.0) < found.auroc.high
@@ -100,6 +162,7 @@ def test_undefined_says_why(
     if why_area is not None:
         assert found.auroc.estimate is None
         assert found.auroc.reason == found.d.reason == found.d_signed.reason == why_area
+        assert found.pearson.reason == why_area
     else:
         assert found.auroc.estimate is not None
     if why_d is not None:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import math
 import pickle
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 
-from suffice.errors import DataError
-from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken, Usage
+from suffice.errors import DataError, UsageError
+from suffice.trace.rounds.records import (
+    LoopView,
+    Passage,
+    Round,
+    Token,
+    TopToken,
+    Usage,
+    sampled_ids,
+)
 
 
 def test_numbers_are_rounded_when_built() -> None:
@@ -123,3 +133,28 @@ def test_a_round_can_be_copied_sent_and_listed() -> None:
         assert copy.deepcopy(each) == each
         assert pickle.loads(pickle.dumps(each)) == each
         assert dataclasses.asdict(each)["signals"] == each.signals
+
+
+def test_a_sample_depends_on_ids_and_seed_alone() -> None:
+    ids = [f"q{number}" for number in range(50)]
+    drawn = sampled_ids(ids, 10, seed=42)
+    assert sampled_ids(reversed(ids), 10, seed=42) == drawn
+    assert sampled_ids(ids, 20, seed=42)[:10] == drawn  # a larger one begins with it
+    assert sampled_ids(ids, 10, seed=43) != drawn
+    assert len(set(drawn)) == 10
+    assert sorted(sampled_ids(ids, 99, seed=1)) == sorted(ids)
+    assert sampled_ids(ids, 1, seed=0)[0] == min(
+        ids, key=lambda name: hashlib.sha256(f"0:{name}".encode()).hexdigest()
+    )
+
+
+def test_every_question_is_drawn_about_as_often() -> None:
+    """10 of 20 in 400 seeds: 200 times each, with a standard deviation of 10."""
+    ids = [f"q{number}" for number in range(20)]
+    counts = Counter(name for seed in range(400) for name in sampled_ids(ids, 10, seed=seed))
+    assert all(150 < counts[name] < 250 for name in ids)
+
+
+def test_a_sample_of_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="at least 1 question, found 0"):
+        sampled_ids(["a"], 0, seed=1)

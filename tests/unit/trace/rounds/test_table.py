@@ -13,7 +13,7 @@ from tests.properties import examples
 
 from suffice.errors import DataError
 from suffice.testing.traces import make_record, question_records, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord, Round
+from suffice.trace.rounds.records import QuestionRecord, Round, sampled_ids
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -113,3 +113,12 @@ def test_signals_of_sliced_chunks() -> None:
     assert stored.all()
     _, stored = traces.stored_signal("only4")
     assert stored.ravel().tolist() == [False, False, True, False]
+
+
+def test_a_sample_says_what_it_is_of() -> None:
+    traces = sample()
+    drawn = traces.sample(2, seed=7)
+    assert drawn.question_ids == tuple(sorted(sampled_ids(["a", "b", "c"], 2, seed=7)))
+    assert drawn.origin.source == "memory (a sample of 2 of 3 questions, seed 7)"
+    assert set(drawn.closed_book.column("question_id").to_pylist()) <= set(drawn.question_ids)
+    assert traces.sample(9, seed=7).question_ids == traces.question_ids

@@ -81,6 +81,7 @@ def test_any_text_and_number_comes_back(
         answer=answer,
         response=response,
         passages=tuple(Passage(id=answer, text=response, score=each) for each in numbers),
+        refound=tuple(Passage(id=answer, score=each, rerank_score=each) for each in numbers),
         candidate_scores=tuple(numbers),
         verbalized_confidence=numbers[0] if numbers else None,
         usage=Usage(
@@ -118,6 +119,19 @@ def test_tokens_of_verdicts_come_back_and_old_files_have_none(tmp_path: Path) ->
     pq.write_table(table.select(names), tmp_path / "old.parquet")
     (old,) = read_traces(tmp_path / "old.parquet").records()
     assert [each.usage for each in old.rounds] == [record.rounds[0].usage, Usage()]
+
+
+def test_what_was_found_again_comes_back_and_old_files_have_none(tmp_path: Path) -> None:
+    record = make_record("q", ["Oslo", "Rome"])
+    refound = (Passage(id="a", score=2.5), Passage(id="b", rerank_score=-1.0))
+    again = dataclasses.replace(record.rounds[1], refound=refound)
+    new = tmp_path / "new.parquet"
+    write_traces([dataclasses.replace(record, rounds=(record.rounds[0], again))], new)
+    (found,) = read_traces(new).records()
+    assert [each.refound for each in found.rounds] == [None, refound]
+    pq.write_table(pq.read_table(new).drop_columns(["refound"]), tmp_path / "old.parquet")
+    (old,) = read_traces(tmp_path / "old.parquet").records()
+    assert [each.refound for each in old.rounds] == [None, None]
 
 
 def test_an_undefined_stored_signal_keeps_its_key(tmp_path: Path) -> None:

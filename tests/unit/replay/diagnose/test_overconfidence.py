@@ -1,0 +1,141 @@
+"""Mean margins, and answers that are wrong and stable."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from suffice.measures.measures import Measures
+from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
+from suffice.replay.diagnose.overconfidence import (
+    StableRound,
+    calibrated_margins,
+    margin_means,
+    wrong_and_stable,
+)
+from suffice.replay.diagnose.signal_diagnostics import diagnose
+from suffice.replay.settings import DiagnosticsSettings
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.table import TraceSet
+
+NAN = math.nan
+MARGIN = "answer_token_margin"
+
+
+def recorded(n_questions: int = 24, *, splits: bool = True) -> TraceSet:
+    """Answers that turn right in the second or third round, surer when they are."""
+    rng = np.random.default_rng(11)
+    made = []
+    for number in range(n_questions):
+        answers = ["Rome", "Rome" if number % 3 else "Oslo", "Oslo" if number % 2 else "Rome"]
+        made.append(
+            make_record(
+                f"q{number:02d}",
+                answers,
+                gold=["Oslo"],
+                margins=[float(rng.random()) + (answer == "Oslo") for answer in answers],
+                split=("tune" if number % 2 else "eval") if splits else None,
+            )
+        )
+    return to_trace_set(made)
+
+
+def test_wrong_and_stable_by_hand() -> None:
+    """Three labelled questions, one unlabelled: of 5 answers that could repeat one, 3 do, 2 of them wrong."""
+    stable = np.array([[NAN, 1.0, 0.0], [NAN, 1.0, 1.0], [NAN, 0.0, NAN], [NAN, 1.0, 1.0]])
+    em = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, NAN], [NAN, NAN, NAN]])
+    found = wrong_and_stable(stable, em)
+    assert found.overall == StableRound(round=None, answers=5, stable=3 / 5, wrong_and_stable=2 / 5)
+    assert found.rounds == (
+        StableRound(round=2, answers=3, stable=2 / 3, wrong_and_stable=1 / 3),
+        StableRound(round=3, answers=2, stable=1 / 2, wrong_and_stable=1 / 2),
+    )
+    # the first stable answer is wrong, right, and none
+    assert found.questions == 3
+    assert found.first_wrong == pytest.approx(1 / 3)
+
+
+def test_without_labels_nothing_is_wrong_or_right() -> None:
+    found = wrong_and_stable(np.array([[NAN, 1.0]]), np.full((1, 2), NAN))
+    assert found.overall == StableRound(round=None, answers=0, stable=None, wrong_and_stable=None)
+    assert (found.questions, found.first_wrong) == (0, None)
+
+
+def test_one_round_repeats_nothing() -> None:
+    assert wrong_and_stable(np.array([[NAN]]), np.array([[1.0]])).rounds == ()
+
+
+def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
+    measures = Measures(recorded())
+    found, why = calibrated_margins(measures, "tune")
+    assert why is None
+    data = fit_data(measures, (MARGIN,))
+    tune = np.array([question.split == "tune" for question in measures.traces.questions])
+    margins = measures.signals((MARGIN,)).signal(MARGIN)
+    np.testing.assert_array_equal(found[tune], out_of_fold(data, MARGIN))
+    np.testing.assert_array_equal(
+        found[~tune], fit_calibrator(data, MARGIN).predict_rounds(margins[~tune])
+    )
+
+
+def test_means_of_each_part() -> None:
+    traces = recorded()
+    measures = Measures(traces)
+    found = diagnose(traces, DiagnosticsSettings(resamples=5))
+    calibrated, _ = calibrated_margins(measures, "tune")
+    margins, em = measures.signals((MARGIN,)).signal(MARGIN), measures.score("em")
+    for part in found.parts:
+        rows = np.array([question.split == part.name for question in traces.questions])
+        assert part.margins is not None
+        assert part.margins.rounds == 36
+        assert part.margins.raw == pytest.approx(margins[rows].mean())
+        assert part.margins.calibrated == pytest.approx(calibrated[rows].mean())
+        assert part.margins.em == pytest.approx(em[rows].mean())
+    document = found.to_json()
+    assert document["parts"]["eval"]["margins"]["rounds"] == 36
+    assert set(document["parts"]["eval"]["wrong_and_stable"]) == {
+        "overall",
+        "rounds",
+        "questions",
+        "first_wrong",
+    }
+    assert document["signals"][0]["parts"]["eval"]["pearson"].keys() >= {"estimate", "low", "high"}
+
+
+def test_without_a_tune_split_margins_stay_raw_and_the_reason_is_said() -> None:
+    found = diagnose(recorded(splits=False), DiagnosticsSettings(resamples=5))
+    (part,) = found.parts
+    assert part.margins is not None
+    assert part.margins.calibrated is None
+    assert "tune" in (part.margins.reason or "")
+    tables = {table.name: table for table in found.tables()}
+    assert tables["margins"].notes[0].startswith("Not calibrated: ")
+
+
+def test_what_is_not_looked_at_has_no_figures() -> None:
+    found = diagnose(recorded(), DiagnosticsSettings(signals=("overlap",), resamples=5))
+    assert all(part.margins is None and part.wrong_and_stable is None for part in found.parts)
+    assert {"margins", "wrong and stable"}.isdisjoint(table.name for table in found.tables())
+
+
+def test_no_margin_no_mean() -> None:
+    nothing = np.full((2, 2), NAN)
+    assert margin_means(nothing, nothing, nothing, None) is None
+
+
+def test_tables_say_whose_margins_they_are() -> None:
+    found = diagnose(recorded(), DiagnosticsSettings(resamples=5))
+    tables = {table.name: table for table in found.tables()}
+    assert [column.name for column in tables["wrong and stable"].columns] == [
+        "part",
+        "answers",
+        "stable",
+        "wrong_and_stable",
+        "round_2",
+        "round_3",
+        "first_wrong",
+    ]
+    assert [row[0] for row in tables["margins"].rows] == ["tune", "eval"]
+    assert [row[0] for row in tables["pearson"].rows] == [signal.name for signal in found.signals]
