@@ -59,7 +59,7 @@ def bare(finished: Round, unread: int) -> Round:
     """The round without what a verdict adds to it; ``unread`` verdicts were counted."""
     signals = {name: value for name, value in finished.signals.items() if name != "llm_stop"}
     signals["malformed_actions"] -= unread
-    none: dict[str, Any] = dict.fromkeys((*JUDGE_TOKENS, "latency_s"))
+    none: dict[str, Any] = dict.fromkeys((*JUDGE_TOKENS, "latency_s", "judge_latency_s"))
     usage = replace(finished.usage, judge_calls=0, **none)
     return replace(finished, signals=signals, usage=usage, action=None)
 
@@ -121,7 +121,8 @@ def test_the_live_loop_stops_where_replay_says_and_pays_what_it_says() -> None:
         )
         for policy, verdicts in policies:
             stops = stop_rounds(policy, traces)
-            reads = CostReads(samples=True, verdicts=verdicts)
+            # these loops answer every round and draw the last one's samples, whatever is read
+            reads = CostReads(answers=True, samples=True, verdicts=verdicts, at_end=True)
             paid = {
                 name: cost_matrix(traces, name, reads=reads)
                 for name in ("llm_calls", "prompt_tokens", "completion_tokens")

@@ -127,7 +127,8 @@ def test_a_real_trace_pays_its_samples_only_when_read() -> None:
         traces,
         "fixed-5",
     )
-    assert result.policies[0].costs["llm_calls"] == 5.0
+    fixed = result.policies[0].costs
+    assert (fixed["llm_calls"], round(fixed["prompt_tokens"] or 0)) == (1.0, 971)
     reading = replayed(traces, rules=("self_consistency >= 0.8 and round >= 5",)).policies[0]
-    assert reading.costs["llm_calls"] == 30.0
+    assert reading.costs["llm_calls"] == 21.0  # five samples in rounds 1 to 4, and one answer
     assert reading.mean_rounds == 5.0

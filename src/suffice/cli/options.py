@@ -225,7 +225,15 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def add_prices_and_energy(group: argparse._ActionsContainer) -> None:
-    """What prices usage: ``--price-model``, ``--prices`` and ``--energy``."""
+    """What is charged and what prices it: ``--charge``, ``--price-model``, ``--prices``, ``--energy``."""
+    group.add_argument(
+        "--charge",
+        choices=("as-run", "published"),
+        default="as-run",
+        help="what a policy pays: as-run, what it would cost where it runs (one that reads no answers asks "
+        "for one, at its stop); published, every round's answer up to the stop, as the papers charge "
+        "(default: as-run)",
+    )
     add_prices(group)
     group.add_argument(
         "--energy",
@@ -267,7 +275,7 @@ def cost_model(arguments: argparse.Namespace) -> CostModel:
     from suffice.costs.usage import CostModel
 
     energy = EnergyModel() if arguments.energy is None else parse_energy(arguments.energy)
-    return CostModel(prices=given_prices(arguments), energy=energy)
+    return CostModel(prices=given_prices(arguments), energy=energy, charge=arguments.charge)
 
 
 def comparison_settings(arguments: argparse.Namespace) -> ComparisonSettings:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,29 +16,46 @@ from suffice.costs.usage import (
     CostReads,
     cost_matrix,
     find_cost,
-    round_costs,
+    stop_costs,
 )
 from suffice.errors import InternalError, UsageError
-from suffice.protocols import Signal
+from suffice.protocols import Signal, StopPolicy
 from suffice.signals.spec import RERANKS, SAMPLES, VERDICTS
 from suffice.trace.rounds.table import TraceSet
 
 
 def cost_reads(specs: Iterable[Signal]) -> CostReads:
-    """What a policy that reads these signals pays for beyond the answers."""
+    """What a policy that reads these signals pays for."""
+    specs = tuple(specs)
     charges = {charge for spec in specs for charge in spec.charges}
     return CostReads(
-        samples=SAMPLES in charges, verdicts=VERDICTS in charges, reranks=RERANKS in charges
+        answers=any(spec.answers for spec in specs),
+        samples=SAMPLES in charges,
+        verdicts=VERDICTS in charges,
+        reranks=RERANKS in charges,
     )
+
+
+def policy_reads(policy: StopPolicy, budget: int | None = None) -> CostReads:
+    """What a policy pays for that is run to a budget of rounds (``None``: the record's).
+
+    Answer sets are made of what it read at the last round too.
+    """
+    sets = policy.facts.coverage is not None
+    return replace(cost_reads(policy.specs), until=budget, at_end=sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAxis:
-    """The cost that policies are compared at; without a unit it is a count."""
+    """The cost that policies are compared at; without a unit it is a count.
+
+    ``reason`` says why it is not the usual one; empty: it is, or was asked for.
+    """
 
     name: str
     label: str
     unit: str
+    reason: str = ""
 
     @property
     def per_question(self) -> str:
@@ -53,27 +71,45 @@ class CostAxis:
         return first, last
 
 
+USUAL_COSTS = ("llm_calls", "usd", "evaluated_tokens", "rounds")
+"""What policies are compared at unless a cost is named: the first that is known and that fixed budgets
+differ in. Over a fixed ranking every fixed-k is one call, and a frontier at calls would say nothing."""
+
+
 class CostBook:
-    """Cumulative costs of one trace set by what is read; each combination is summed once."""
+    """Costs at every stop of one trace set by what is read; each combination is computed once."""
 
     def __init__(self, traces: TraceSet, model: CostModel) -> None:
         self._traces = traces
         self._model = model
-        self._sums: dict[CostReads, Mapping[str, NDArray[np.float64] | None]] = {}
+        self._at_stops: dict[CostReads, Mapping[str, NDArray[np.float64] | None]] = {}
 
-    def sums(self, reads: CostReads) -> Mapping[str, NDArray[np.float64] | None]:
-        """Each cost of rounds 1..t, (n_questions, n_rounds); ``None``: unknown."""
-        if reads not in self._sums:
-            self._sums[reads] = {
-                name: None if values is None else np.cumsum(values, axis=1)
-                for name, values in round_costs(
-                    self._traces, reads=reads, model=self._model
-                ).items()
-            }
-        return self._sums[reads]
+    def at_stops(self, reads: CostReads) -> Mapping[str, NDArray[np.float64] | None]:
+        """Each cost of stopping after each round, (n_questions, n_rounds); ``None``: unknown."""
+        if reads not in self._at_stops:
+            self._at_stops[reads] = stop_costs(self._traces, reads=reads, model=self._model)
+        return self._at_stops[reads]
 
-    def axis(self, wanted: str | None, readers: Mapping[str, CostReads]) -> CostAxis:
-        """The cost asked for; by default model calls where known for all readers, else rounds.
+    def of_fixed(self, name: str) -> NDArray[np.float64] | None:
+        """What fixed-1 .. fixed-R cost each question, (n_questions, n_rounds); ``None``: unknown."""
+        paid = self.at_stops(CostReads())[name]
+        return None if paid is None else np.take_along_axis(paid, self.fixed_stops - 1, axis=1)
+
+    @cached_property
+    def fixed_stops(self) -> NDArray[np.int64]:
+        """The rounds at which fixed-1 .. fixed-R end each question, (n_questions, n_rounds)."""
+        rounds = np.arange(1, self._traces.n_rounds + 1)[None, :]
+        return np.minimum(rounds, self._traces.last_rounds[:, None]).astype(np.int64)
+
+    def axis(
+        self,
+        wanted: str | None,
+        readers: Mapping[str, CostReads],
+        *,
+        capped: bool = False,
+        beside: CostBook | None = None,
+    ) -> CostAxis:
+        """The cost asked for; by default the first of :data:`USUAL_COSTS` that tells fixed-k apart.
 
         Parameters
         ----------
@@ -81,6 +117,10 @@ class CostBook:
             A name of :data:`suffice.costs.usage.COSTS`, or ``None``.
         readers
             What each policy reads, by the policy's name.
+        capped
+            Whether a number caps it: where no cost is named that is one of model calls, or of rounds.
+        beside
+            Costs of another record that is compared, as the closed book's.
 
         Raises
         ------
@@ -88,48 +128,98 @@ class CostBook:
             When the cost asked for is unknown for a policy or the fixed budgets, with what is missing.
         """
         everyone = {"fixed-k": CostReads(), **readers}
+        reason = ""
         if wanted is None:
-            known = all(self.sums(reads)["llm_calls"] is not None for reads in everyone.values())
-            wanted = "llm_calls" if known else "rounds"
+            books = ((self, tuple(everyone.values())), (beside, (CostReads(),)))
+            known = [
+                name
+                for name in USUAL_COSTS
+                if all(
+                    book.at_stops(reads)[name] is not None
+                    for book, readings in books
+                    if book is not None
+                    for reads in readings
+                )
+            ]
+            wanted, reason = self._usual(known, capped=capped)
         cost = find_cost(wanted)
         for policy, reads in everyone.items():
-            if self.sums(reads)[wanted] is None:
+            if self.at_stops(reads)[wanted] is None:
                 self._refuse(wanted, policy, reads)
-        return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
+        return CostAxis(name=cost.name, label=cost.label, unit=cost.unit, reason=reason)
+
+    def _usual(self, known: Sequence[str], *, capped: bool) -> tuple[str, str]:
+        """The first of the known that fixed budgets differ in, and why no earlier one of the usual."""
+        usual = COSTS[USUAL_COSTS[0]]
+        chosen = next((name for name in known if self._tells_apart(name)), known[0])
+        if capped:
+            chosen = usual.name if usual.name in known else "rounds"
+        if chosen == usual.name or self._traces.n_rounds < 2:
+            return known[0], ""
+        if usual.name in known:
+            why = f"every fixed-k costs the same in {usual.label}"
+        else:
+            why = f"{usual.label} are not known for every policy"
+        return chosen, f"compared at {COSTS[chosen].label}: {why} ({self._model.charge})"
+
+    def _tells_apart(self, name: str) -> bool:
+        paid = self.of_fixed(name)
+        return paid is not None and bool(np.ptp(paid.mean(axis=0)) > 1e-9)
 
     def notes(self, axis: CostAxis) -> list[str]:
         """What a reader of figures at this cost must know."""
-        notes = []
+        notes = [axis.reason] if axis.reason else []
+        notes += self._charged()
         if self._model.prices is not None:
             notes.append(f"prices: {self._model.prices.summary}")
         if axis.name == "joules" or self._model.energy != EnergyModel():
             notes.append(f"energy: {self._model.energy.summary}")
-        if axis.name == "seconds" and self._traces.has("samples"):
+        apart = self._traces.has("sample_latency_s")
+        if axis.name == "seconds" and self._traces.has("samples") and not apart:
             notes.append(
                 "seconds are those of the recorded rounds, samples included, also for policies that "
                 "read none"
             )
         return notes
 
+    def _charged(self) -> list[str]:
+        """How costs are charged, where it is not plain."""
+        if self._model.charge == "published":
+            return [
+                "costs are charged as published: every round's answer up to the stop, read or not"
+            ]
+        traces = self._traces
+        unnamed = not traces.has("answer_calls") and not traces.origin.run.get("pipeline")
+        if unnamed and self.at_stops(CostReads())["llm_calls"] is not None:
+            return [
+                "the record says neither which calls answered (answer_calls) nor what loop made it: the "
+                "one call of a round is taken to answer, so a policy that reads no answers pays for one"
+            ]
+        return []
+
     def _refuse(self, wanted: str, policy: str, reads: CostReads) -> None:
         try:
             cost_matrix(self._traces, wanted, reads=reads, model=self._model)
         except UsageError as error:
-            known = [name for name in COSTS if self.sums(reads)[name] is not None]
+            known = [name for name in COSTS if self.at_stops(reads)[name] is not None]
             raise UsageError(f"{policy}: {error}; known here: {', '.join(known)}") from error
 
 
 def shared_axis(
-    books: Sequence[CostBook], wanted: str | None, readers: Mapping[str, CostReads]
+    books: Sequence[CostBook],
+    wanted: str | None,
+    readers: Mapping[str, CostReads],
+    *,
+    capped: bool = False,
 ) -> CostAxis:
-    """One cost for several parts of a record: model calls by default only where all know them.
+    """One cost for several parts of a record, see :meth:`CostBook.axis`; rounds where they differ.
 
     Raises
     ------
     UsageError
         When the cost asked for is unknown somewhere.
     """
-    axes = [book.axis(wanted, readers) for book in books]
+    axes = [book.axis(wanted, readers, capped=capped) for book in books]
     return axes[0] if len({axis.name for axis in axes}) == 1 else books[0].axis("rounds", readers)
 
 
@@ -143,7 +233,7 @@ def mean_costs(
     costs = np.empty(len(stops))
     rows = np.arange(stops.shape[1])
     for kind in dict.fromkeys(reads):
-        paid = book.sums(kind)[axis.name]
+        paid = book.at_stops(kind)[axis.name]
         if paid is None:
             raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
         for number, read in enumerate(reads):

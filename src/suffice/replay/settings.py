@@ -45,8 +45,8 @@ CostName = Annotated[
     Option(
         metavar="NAME",
         choices=tuple(COSTS),
-        help=f"what policies are compared at: {', '.join(COSTS)} (default: llm_calls where recorded, else "
-        "rounds)",
+        help=f"what policies are compared at: {', '.join(COSTS)} (default: the first of llm_calls, "
+        "usd, evaluated_tokens, rounds that is known and that fixed-k differ in)",
     ),
 ]
 Policies = Annotated[
@@ -76,9 +76,10 @@ class ComparisonSettings:
 
     ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
     budget where that is shorter. Both defaults are stated in the result's notes. ``cost`` is what
-    policies are compared at, a name of :data:`suffice.costs.usage.COSTS`, by default model calls where
-    known, else rounds; ``cost_model`` holds prices and energy constants. ``fit_on`` is another trace set,
-    on whose split tune methods and rules are fitted instead; the result's notes say which were.
+    policies are compared at, a name of :data:`suffice.costs.usage.COSTS`, by default the first of model
+    calls, dollars, evaluated tokens and rounds that is known and that fixed budgets differ in;
+    ``cost_model`` says what is charged, and holds prices and energy constants. ``fit_on`` is another trace
+    set, on whose split tune methods and rules are fitted instead; the result's notes say which were.
     """
 
     policies: Policies = ()

@@ -15,7 +15,7 @@ from tests.properties import examples
 
 from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices, PriceTier
-from suffice.costs.usage import COSTS, CostModel, CostReads, cost_matrix, round_costs
+from suffice.costs.usage import COSTS, CostModel, CostReads, cost_matrix, stop_costs
 from suffice.errors import UsageError
 from suffice.testing.traces import make_record, question_records, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round, Usage
@@ -23,9 +23,13 @@ from suffice.trace.rounds.table import TraceSet
 
 
 def paid(found: TraceSet, model: CostModel | None = None, **reads: bool) -> dict[str, Any]:
-    costs = round_costs(found, reads=CostReads(**reads), model=model)
+    """What each round adds for a policy that reads its answer, and what else is said."""
+    costs = stop_costs(found, reads=CostReads(answers=True, at_end=True, **reads), model=model)
     assert tuple(costs) == tuple(COSTS)
-    return {name: None if each is None else each.tolist()[0] for name, each in costs.items()}
+    return {
+        name: None if summed is None else np.diff(summed, axis=1, prepend=0).tolist()[0]
+        for name, summed in costs.items()
+    }
 
 
 def a_round(samples: int | None = None, **usage: Any) -> Round:
@@ -114,9 +118,9 @@ def test_one_unknown_round_makes_a_cost_unknown() -> None:
 def test_rounds_that_do_not_exist_are_not_unknown() -> None:
     short = dataclasses.replace(make_record("p", ["x"]), rounds=(a_round(llm_calls=1),))
     long = dataclasses.replace(make_record("q", ["x"]), rounds=(a_round(llm_calls=2),) * 2)
-    calls = round_costs(to_trace_set([short, long]))["llm_calls"]
+    calls = stop_costs(to_trace_set([short, long]), reads=CostReads(answers=True))["llm_calls"]
     assert calls is not None
-    np.testing.assert_array_equal(calls, [[1.0, math.nan], [2.0, 2.0]])
+    np.testing.assert_array_equal(calls, [[1.0, math.nan], [2.0, 4.0]])
 
 
 def test_the_judge_and_the_reranker_are_counted_where_they_are_read() -> None:
@@ -167,7 +171,7 @@ def test_tokens_beside_no_judge_call_are_not_charged() -> None:
 
 def test_a_judges_tokens_are_not_taken_to_be_none() -> None:
     """A record made before they had columns: only a judge that was never asked costs none."""
-    reads = CostReads(verdicts=True)
+    reads = CostReads(answers=True, verdicts=True, at_end=True)
     model = CostModel(prices=Prices(input=1, cached=1, output=0))
     asked = of_rounds(a_round(llm_calls=1, judge_calls=1, prompt_tokens=10))
     names = [n for n in asked.table.column_names if not n.startswith("judge_p")]
@@ -198,9 +202,10 @@ def test_rounds_that_do_not_exist_have_no_tokens_of_verdicts() -> None:
     usage = {"prompt_tokens": 10, **JUDGED}
     short = dataclasses.replace(make_record("p", ["x"]), rounds=(a_round(**usage),))
     long = dataclasses.replace(make_record("q", ["x"]), rounds=(a_round(**usage),) * 2)
-    found = round_costs(to_trace_set([short, long]), reads=CostReads(verdicts=True))
+    reads = CostReads(answers=True, verdicts=True, at_end=True)
+    found = stop_costs(to_trace_set([short, long]), reads=reads)
     np.testing.assert_array_equal(
-        found["prompt_tokens"], np.array([[310.0, math.nan], [310.0, 310.0]])
+        found["prompt_tokens"], np.array([[310.0, math.nan], [310.0, 620.0]])
     )
 
 
@@ -222,7 +227,7 @@ def test_passages_retrievals_and_seconds_come_from_their_columns() -> None:
 def test_what_cannot_be_a_cost_is_unknown() -> None:
     more_samples = of_rounds(a_round(2, llm_calls=1, sample_calls=2))
     assert paid(more_samples)["llm_calls"] is None
-    assert paid(more_samples, samples=True)["llm_calls"] == [1.0]
+    assert paid(more_samples, samples=True)["llm_calls"] is None
     more_cached = paid(of_rounds(a_round(prompt_tokens=10, cached_tokens=11)))
     assert (more_cached["cached_tokens"], more_cached["evaluated_tokens"]) == ([11.0], None)
     for strange in (-1.0, math.inf):
@@ -321,11 +326,12 @@ def test_joules_by_hand() -> None:
     assert paid(searched, searching)["joules"] == pytest.approx([expected + 10.0])
 
 
-def test_the_matrix_sums_over_rounds() -> None:
+def test_the_matrix_sums_over_rounds_for_who_reads_every_answer() -> None:
     short = dataclasses.replace(make_record("p", ["x"]), rounds=(a_round(llm_calls=3),))
     long = dataclasses.replace(make_record("q", ["x"]), rounds=(a_round(llm_calls=2),) * 2)
     found = to_trace_set([short, long])
-    np.testing.assert_array_equal(cost_matrix(found, "llm_calls"), [[3.0, math.nan], [2.0, 4.0]])
+    calls = cost_matrix(found, "llm_calls", reads=CostReads(answers=True))
+    np.testing.assert_array_equal(calls, [[3.0, math.nan], [2.0, 4.0]])
     np.testing.assert_array_equal(cost_matrix(found, "rounds"), [[1.0, math.nan], [1.0, 2.0]])
 
 
@@ -341,13 +347,14 @@ def test_names_are_distinct_words_with_a_label() -> None:
 
 
 COUNTS = st.integers(0, 300)
-READS = st.builds(CostReads, samples=st.booleans(), verdicts=st.booleans(), reranks=st.booleans())
+BOOLS = dict.fromkeys(("answers", "samples", "verdicts", "reranks", "at_end"), st.booleans())
+READS = st.builds(CostReads, until=st.none() | st.integers(1, 4), **BOOLS)
 RATE = st.floats(0, 50)
 
 
 @settings(deadline=None, max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records(), reads=READS, rates=st.tuples(RATE, RATE, RATE), data=st.data())
-def test_no_cost_is_negative_and_none_falls_over_rounds(
+def test_no_cost_is_negative_and_none_falls_over_rounds_where_answers_are_read(
     records: list[QuestionRecord], reads: CostReads, rates: tuple[float, ...], data: st.DataObject
 ) -> None:
     usage = st.builds(
@@ -363,6 +370,10 @@ def test_no_cost_is_negative_and_none_falls_over_rounds(
         rerank_calls=COUNTS,
         retrievals=COUNTS,
         sample_calls=COUNTS,
+        answer_calls=st.none() | st.integers(0, 2),
+        answer_prompt_tokens=st.none() | COUNTS,
+        answer_cached_tokens=st.none() | COUNTS,
+        answer_latency_s=st.none() | st.floats(0, 3, width=32),
         latency_s=st.floats(-1, 100, width=32),
     )
     used = [
@@ -375,7 +386,8 @@ def test_no_cost_is_negative_and_none_falls_over_rounds(
     found = to_trace_set(used)
     first, second, third = rates
     model = CostModel(prices=Prices(input=first, cached=second, output=third))
-    known = round_costs(found, reads=reads, model=model)
+    known = stop_costs(found, reads=reads, model=model)
+    charged = stop_costs(found, reads=reads, model=dataclasses.replace(model, charge="published"))
     assert known["rounds"] is not None
     for name, values in known.items():
         if values is None:
@@ -385,10 +397,14 @@ def test_no_cost_is_negative_and_none_falls_over_rounds(
         assert values.shape == found.exists.shape
         np.testing.assert_array_equal(np.isnan(values), ~found.exists)
         assert (values[found.exists] >= 0).all()
-        summed = cost_matrix(found, name, reads=reads, model=model)
-        steps = np.diff(summed, axis=1)
-        assert (steps[found.exists[:, 1:]] >= 0).all()
-        np.testing.assert_allclose(summed[:, 0], values[:, 0])
+        np.testing.assert_array_equal(cost_matrix(found, name, reads=reads, model=model), values)
+        steps = np.diff(values, axis=1)
+        if reads.answers and reads.until is None:
+            assert (steps[found.exists[:, 1:]] >= 0).all()
+        published = charged[name]
+        if published is not None and name not in ("evaluated_tokens", "usd", "joules"):
+            # as run never costs more, but in what a server reuses of a prompt
+            assert (values[found.exists] <= published[found.exists] + 1e-6).all()
 
 
 def test_a_verdict_does_not_make_up_for_impossible_calls() -> None:

@@ -110,7 +110,7 @@ def test_costs_are_summed_once_for_a_model(measures: Measures) -> None:
     assert measures.costs(CostModel()) is measures.costs(CostModel())
     assert measures.costs(priced) is not measures.costs(CostModel())
     book = measures.costs(CostModel())
-    assert book.sums(CostReads()) is book.sums(CostReads())
+    assert book.at_stops(CostReads()) is book.at_stops(CostReads())
 
 
 def test_the_closed_book_is_a_record_of_its_own() -> None:

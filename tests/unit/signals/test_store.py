@@ -126,7 +126,9 @@ def test_the_judges_tokens_are_stored_and_paid_by_who_reads_its_verdicts(tmp_pat
     assert sum(spent) == stored.asked["judge"].tokens("prompt_tokens")
     assert found.table.column("judge_cached_tokens").to_pylist() == [0] * 6
     assert found.table.column("judge_completion_tokens").to_pylist() == [1] * 6
-    reads = cost_reads(RulePolicy(rule="judge_support >= 3").specs)
+    reads = dataclasses.replace(
+        cost_reads(RulePolicy(rule="judge_support >= 3").specs), at_end=True
+    )
     np.testing.assert_array_equal(
         cost_matrix(found, "prompt_tokens", reads=reads),
         np.cumsum(np.reshape(spent, (2, 3)) + 10, axis=1),

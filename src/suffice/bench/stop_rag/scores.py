@@ -64,7 +64,8 @@ class Questions:
 
     def oracle(self, name: str) -> RunScores:
         """A policy that sees the gold answers."""
-        return self._stopped(ORACLES[name](self.scored, self.traces.last_rounds), CostReads())
+        stops = ORACLES[name](self.scored, self.traces.last_rounds)
+        return self._stopped(stops, CostReads(answers=True))
 
     def policy(self, policy: StopPolicy, seed: int | None = None) -> tuple[RunScores, float]:
         """A policy's figures, and the seconds it took to decide a recorded round.
@@ -83,7 +84,7 @@ class Questions:
     ) -> RunScores:
         last = self.traces.last_rounds
         stops = np.minimum(wanted, last)
-        calls = self.book.sums(reads)["llm_calls"]
+        calls = self.book.at_stops(reads)["llm_calls"]
         f1_of = at_stop(self.scored.f1, stops)
         precision, recall = self.quality.at(stops)
         return RunScores(

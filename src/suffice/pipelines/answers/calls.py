@@ -49,7 +49,7 @@ def ask_greedy(
         )
     )
     sampled = _sampled(model, call, settings, samples) if samples else None
-    usage = usage_of(greedy, calls=1)
+    usage = answer_usage(greedy, calls=1)
     answered = _answered(greedy.completions[0], usage)
     if sampled is None:
         return answered
@@ -60,6 +60,7 @@ def ask_greedy(
         sample_prompt_tokens=sampled.prompt_tokens,
         sample_cached_tokens=sampled.cached_tokens,
         sample_completion_tokens=sampled.completion_tokens,
+        sample_latency_s=sampled.latency_s,
     )
     return replace(answered, samples=_answers(sampled), usage=usage)
 
@@ -84,7 +85,7 @@ def ask_majority(
     normalized = [normalize_answer(answer) for answer in answers]
     mode, _ = Counter(normalized).most_common(1)[0]  # of equal counts the one seen first
     chosen = drawn.completions[normalized.index(mode)]
-    return replace(_answered(chosen, usage_of(drawn, calls=len(answers))), samples=answers)
+    return replace(_answered(chosen, answer_usage(drawn, calls=len(answers))), samples=answers)
 
 
 def _sampled(
@@ -187,6 +188,18 @@ def usage_of(generation: Generation, *, calls: int) -> Usage:
         prompt_tokens=generation.prompt_tokens,
         cached_tokens=generation.cached_tokens,
         completion_tokens=generation.completion_tokens,
+    )
+
+
+def answer_usage(generation: Generation, *, calls: int) -> Usage:
+    """The same where all of them make a round's answer."""
+    return replace(
+        usage_of(generation, calls=calls),
+        answer_calls=calls,
+        answer_prompt_tokens=generation.prompt_tokens,
+        answer_cached_tokens=generation.cached_tokens,
+        answer_completion_tokens=generation.completion_tokens,
+        answer_latency_s=generation.latency_s,
     )
 
 

@@ -445,8 +445,9 @@ def _with_wish(finished: Round, choice: QueryChoice, *, last: bool) -> Round:
 
 def _with_asked(finished: Round, verdict: StopVerdict) -> Round:
     """The round with the verdict that was asked for after it, whose seconds count with it."""
-    usage = _judged(finished.usage, verdict.usage)
-    latency = (usage.latency_s or 0.0) + (verdict.usage.latency_s or 0.0)
+    seconds = verdict.usage.latency_s
+    usage = _judged(finished.usage, replace(verdict.usage, judge_latency_s=seconds))
+    latency = (usage.latency_s or 0.0) + (seconds or 0.0)
     return replace(
         finished,
         action=f"{finished.action}\n\n{verdict.said}",
@@ -464,5 +465,6 @@ def _judged(usage: Usage, verdict: Usage) -> Usage:
             judge_prompt_tokens=verdict.prompt_tokens,
             judge_cached_tokens=verdict.cached_tokens,
             judge_completion_tokens=verdict.completion_tokens,
+            judge_latency_s=verdict.judge_latency_s,
         ),
     )

@@ -70,7 +70,10 @@ def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResul
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
     books = [part.costs(settings.cost_model) for part in (on_tune, on_eval)]
     axis = shared_axis(
-        books, settings.cost, {operand.text: cost_reads((operand.spec,)) for operand in operands}
+        books,
+        settings.cost,
+        {operand.text: cost_reads((operand.spec,)) for operand in operands},
+        capped=settings.max_cost is not None,
     )
     tune = RuleScorer(
         on_tune,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.costs.usage import CostModel, CostReads
-from suffice.errors import InternalError, UsageError
-from suffice.measures.costs import CostAxis, cost_reads
+from suffice.errors import UsageError
+from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
@@ -21,7 +21,14 @@ from suffice.policies.file import policy_hash
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answer_sets import Resampling, answer_sets
-from suffice.replay.run.frontier import Frontier, interpolate
+from suffice.replay.run.frontier import (
+    EQUAL_COSTS,
+    AgainstFixed,
+    BestFixed,
+    Frontier,
+    best_fixed,
+    interpolate,
+)
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.references import (
     CLOSED_BOOK,
@@ -64,19 +71,23 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One candidate replayed: rounds wanted and taken, and the cost that candidates are compared at.
+    """One candidate replayed: rounds wanted and taken, and every cost there (``None``: unknown).
 
-    Those have shape (n_questions,); ``costs`` are means of every cost. The answers are those of round
-    ``at`` in ``scored``: of the stop round, except for the closed book.
+    Those have shape (n_questions,). The answers are those of round ``at`` in ``scored``: of the stop
+    round, except for the closed book.
     """
 
     candidate: NamedPolicy
     wanted: NDArray[np.int16]
     stops: NDArray[np.int16]
-    paid: NDArray[np.float64]
-    costs: Mapping[str, float | None]
+    costs: Mapping[str, NDArray[np.float64] | None]
     scored: Outcomes
     at: NDArray[np.int16]
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it decides by what it reads."""
+        return self.candidate.policy is not None and bool(self.candidate.policy.specs)
 
     def scores(self, name: Literal["em", "f1", "acc"]) -> NDArray[np.float64]:
         """A score of each question's answer, (n_questions,)."""
@@ -114,7 +125,13 @@ def replay(
     _measure_usual_signals(measures, candidates)
     scored = measures.scores(settings.f1_kind)
     book = measures.costs(settings.cost_model)
-    axis = book.axis(settings.cost, {candidate.name: _reads(candidate) for candidate in candidates})
+    axis = book.axis(
+        settings.cost,
+        {candidate.name: _reads(candidate) for candidate in candidates},
+        beside=closed_book_rounds(measures).costs(settings.cost_model)
+        if any(candidate.kind == CLOSED_BOOK for candidate in candidates)
+        else None,
+    )
     runs = [
         _closed_book_run(measures, candidate, settings, axis)
         if candidate.kind == CLOSED_BOOK
@@ -123,12 +140,11 @@ def replay(
             _wanted(measures, candidate, scored),
             scored,
             measures.traces.last_rounds,
-            book.sums(_reads(candidate)),
-            axis,
+            book.at_stops(_reads(candidate)),
         )
         for candidate in candidates
     ]
-    intervals = _Intervals(scored, runs, _fixed(measures, axis, settings.cost_model), settings)
+    intervals = _Intervals(scored, runs, _fixed(book, axis), settings)
     draws = Resampling(settings.resamples, settings.seed)
     policies = tuple(
         _with_sets(
@@ -196,7 +212,10 @@ def _measure_usual_signals(measures: Measures, candidates: Sequence[NamedPolicy]
 
 
 def _reads(candidate: NamedPolicy) -> CostReads:
-    return CostReads() if candidate.policy is None else cost_reads(candidate.policy.specs)
+    """An oracle must have seen the answers that it chooses among."""
+    if candidate.policy is None:
+        return CostReads(answers=True, until=candidate.max_rounds)
+    return policy_reads(candidate.policy, candidate.max_rounds)
 
 
 def _wanted(measures: Measures, candidate: NamedPolicy, scored: Outcomes) -> NDArray[np.int16]:
@@ -216,55 +235,55 @@ def _run(
     wanted: NDArray[np.int16],
     scored: Outcomes,
     last_rounds: NDArray[np.int16],
-    sums: Mapping[str, NDArray[np.float64] | None],
-    axis: CostAxis,
+    costs: Mapping[str, NDArray[np.float64] | None],
 ) -> _Run:
     stops = np.minimum(wanted, last_rounds)
-    paid = at_stop(_known(sums[axis.name]), stops)
-    return _Run(candidate, wanted, stops, paid, _means(sums, stops), scored, stops)
+    return _Run(candidate, wanted, stops, _paid(costs, stops), scored, stops)
 
 
 def _closed_book_run(
     measures: Measures, candidate: NamedPolicy, settings: ReplaySettings, axis: CostAxis
 ) -> _Run:
     rounds = closed_book_rounds(measures)
-    sums = closed_book_costs(rounds, settings.cost_model, axis)
+    costs = closed_book_costs(rounds, settings.cost_model, axis)
     at = rounds.traces.last_rounds
     none = np.zeros(measures.traces.n_questions, np.int16)
-    paid = at_stop(_known(sums[axis.name]), at)
-    return _Run(candidate, none, none, paid, _means(sums, at), rounds.scores(settings.f1_kind), at)
+    return _Run(candidate, none, none, _paid(costs, at), rounds.scores(settings.f1_kind), at)
 
 
-def _means(
-    sums: Mapping[str, NDArray[np.float64] | None], at: NDArray[np.int16]
-) -> Mapping[str, float | None]:
-    return {
-        name: None if summed is None else float(at_stop(summed, at).mean())
-        for name, summed in sums.items()
-    }
+def _paid(
+    costs: Mapping[str, NDArray[np.float64] | None], at: NDArray[np.int16]
+) -> Mapping[str, NDArray[np.float64] | None]:
+    return {name: None if paid is None else at_stop(paid, at) for name, paid in costs.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """Stop rounds and costs of fixed-1 .. fixed-R, each (n_questions, n_rounds), and the cost meant."""
+    """Stop rounds of fixed-1 .. fixed-R, (n_questions, n_rounds), and by name what they cost, alike."""
 
     axis: CostAxis
     stops: NDArray[np.int64]
-    costs: NDArray[np.float64]
+    costs: Mapping[str, NDArray[np.float64]]
 
 
-def _fixed(measures: Measures, axis: CostAxis, model: CostModel) -> _Fixed:
-    rounds = np.arange(1, measures.traces.n_rounds + 1)[None, :]
-    stops = np.minimum(rounds, measures.traces.last_rounds[:, None]).astype(np.int64)
-    summed = _known(measures.costs(model).sums(CostReads())[axis.name])
-    return _Fixed(axis, stops, np.take_along_axis(summed, stops - 1, axis=1))
+def _fixed(book: CostBook, axis: CostAxis) -> _Fixed:
+    """Their costs at the axis and at all of :data:`EQUAL_COSTS` that are known."""
+    costs = {
+        name: paid
+        for name in dict.fromkeys((axis.name, *EQUAL_COSTS))
+        if (paid := book.of_fixed(name)) is not None
+    }
+    return _Fixed(axis, book.fixed_stops, costs)
 
 
-def _known(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """What the choice of the axis made sure of."""
-    if values is None:
-        raise InternalError("the cost that policies are compared at is unknown")
-    return values
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """Means over some drawn questions, a row a draw: scores and, by name, costs of runs and of fixed-k."""
+
+    f1: NDArray[np.float64]
+    fixed_f1: NDArray[np.float64]
+    costs: Mapping[str, NDArray[np.float64]]
+    fixed_costs: Mapping[str, NDArray[np.float64]]
 
 
 class _Intervals:
@@ -275,50 +294,84 @@ class _Intervals:
     ) -> None:
         self._index = {run.candidate.name: number for number, run in enumerate(runs)}
         self._baseline = self._index[settings.baseline]
-        self._n_runs = len(runs)
+        self._axis = fixed.axis.name
         self.frontier: Frontier | None = None
         if not scored.labelled.any():
             return
-        run_costs = np.stack([run.paid for run in runs], axis=1)
-        run_f1 = np.stack([run.scores("f1") for run in runs], axis=1)
-        fixed_f1 = np.take_along_axis(scored.f1, fixed.stops - 1, axis=1)
-        columns = np.hstack([run_f1, run_costs, fixed_f1, fixed.costs])[scored.labelled]
-        self._means = columns.mean(axis=0)[None, :]
-        self._draws = resampled_means(columns, resamples=settings.resamples, seed=settings.seed)
-        _, _, f1, costs = self._parts(self._means)
+        parts = [
+            np.stack([run.scores("f1") for run in runs], axis=1),
+            np.take_along_axis(scored.f1, fixed.stops - 1, axis=1),
+        ]
+        for name, of_fixed in fixed.costs.items():
+            paid = [run.costs[name] for run in runs]
+            unknown = np.full(len(of_fixed), np.nan)
+            parts.append(np.stack([unknown if own is None else own for own in paid], axis=1))
+            parts.append(of_fixed)
+        self._ends = np.cumsum([part.shape[1] for part in parts])[:-1]
+        self._costs = tuple(fixed.costs)
+        values = np.hstack(parts)[scored.labelled]
+        self._means = self._parts(values.mean(axis=0)[None, :])
+        self._draws = self._parts(
+            resampled_means(values, resamples=settings.resamples, seed=settings.seed)
+        )
         self.frontier = Frontier(
-            cost_name=fixed.axis.name, costs=tuple(costs[0].tolist()), f1=tuple(f1[0].tolist())
+            cost_name=self._axis,
+            costs=tuple(self._means.fixed_costs[self._axis][0].tolist()),
+            f1=tuple(self._means.fixed_f1[0].tolist()),
         )
 
-    def _parts(self, rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-        """(F1 of runs, costs of runs, F1 of fixed-k, costs of fixed-k)."""
-        n_rounds = (rows.shape[1] - 2 * self._n_runs) // 2
-        ends = np.cumsum([self._n_runs, self._n_runs, n_rounds])
-        return tuple(np.split(rows, ends, axis=1))
+    def _parts(self, rows: NDArray[np.float64]) -> _Drawn:
+        f1, fixed_f1, *costs = np.split(rows, self._ends, axis=1)
+        return _Drawn(
+            f1,
+            fixed_f1,
+            dict(zip(self._costs, costs[::2], strict=True)),
+            dict(zip(self._costs, costs[1::2], strict=True)),
+        )
 
     def f1(self, name: str) -> Interval | None:
-        return self._interval(lambda rows: rows[:, self._index[name]])
+        return self._interval(lambda drawn: drawn.f1[:, self._index[name]])
 
     def delta(self, name: str) -> Interval | None:
-        return self._interval(lambda rows: rows[:, self._index[name]] - rows[:, self._baseline])
+        return self._interval(
+            lambda drawn: drawn.f1[:, self._index[name]] - drawn.f1[:, self._baseline]
+        )
 
     def gain(self, name: str) -> Interval | None:
         """F1 over the fixed-k frontier at the policy's own cost."""
 
-        def gain(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-            run_f1, run_costs, fixed_f1, fixed_costs = self._parts(rows)
-            number = self._index[name]
-            frontier = interpolate(fixed_costs, fixed_f1, run_costs[:, number])
-            return np.asarray(run_f1[:, number] - frontier)
+        def gain(drawn: _Drawn) -> NDArray[np.float64]:
+            paid = drawn.costs[self._axis][:, self._index[name]]
+            frontier = interpolate(drawn.fixed_costs[self._axis], drawn.fixed_f1, paid)
+            return np.asarray(drawn.f1[:, self._index[name]] - frontier)
 
         return self._interval(gain)
+
+    def against_fixed(self, name: str) -> tuple[AgainstFixed, ...]:
+        """F1 over the best that fixed-k reach for the policy's cost, at each of :data:`EQUAL_COSTS` known."""
+        if self.frontier is None:
+            return ()
+        number = self._index[name]
+        compared = []
+        for cost in self._costs:
+            if cost not in EQUAL_COSTS or np.isnan(self._means.costs[cost][0, number]):
+                continue
+
+            def best(drawn: _Drawn, cost: str = cost) -> BestFixed:
+                return best_fixed(
+                    drawn.fixed_costs[cost], drawn.fixed_f1, drawn.costs[cost][:, number]
+                )
+
+            means = best(self._means)
+            draws = self._draws.f1[:, number] - best(self._draws).f1
+            gain = percentile_interval(float(self._means.f1[0, number] - means.f1[0]), draws)
+            compared.append(AgainstFixed(cost=cost, fixed=means.names[0], gain=gain))
+        return tuple(compared)
 
     def full_budget_f1(self) -> float | None:
         return None if self.frontier is None else self.frontier.f1[-1]
 
-    def _interval(
-        self, of: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    ) -> Interval | None:
+    def _interval(self, of: Callable[[_Drawn], NDArray[np.float64]]) -> Interval | None:
         if self.frontier is None:
             return None
         return percentile_interval(float(of(self._means)[0]), of(self._draws))
@@ -337,13 +390,16 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
         f1=f1,
         acc=_mean_score(run.scores("acc"), scored.labelled),
         mean_rounds=float(run.stops.mean()),
-        costs=run.costs,
+        costs={
+            name: None if paid is None else float(paid.mean()) for name, paid in run.costs.items()
+        },
         stops=run.stops,
         beyond_record=int((run.wanted > traces.last_rounds).sum()),
         f1_interval=intervals.f1(name),
         delta_f1=intervals.delta(name),
         retained_f1=f1 / full if f1 is not None and full else None,
         frontier_gain=intervals.gain(name),
+        against_fixed=intervals.against_fixed(name) if run.adaptive else (),
         p95_rounds=float(np.percentile(run.stops, 95)),
         policy=candidate.policy,
     )

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.numbers.intervals.bootstrap import Interval
+
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
+_TIE = 1e-12
+EQUAL_COSTS = ("evaluated_tokens", "seconds", "usd")
+"""What a policy and the best fixed budget are compared at, each at the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +25,63 @@ class Frontier:
     f1: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgainstFixed:
+    """A policy's F1 minus that of the best fixed budget, or mix of two, for the same mean ``cost``.
+
+    ``fixed`` names that budget, ``gain`` is in shares of 1. The best is chosen on the questions that are
+    scored, and again within each resample: if anything that favours the fixed budgets.
+    """
+
+    cost: str
+    fixed: str
+    gain: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class BestFixed:
+    """For each row the best F1 (n_rows,), and the two budgets mixed for it, (n_rows,) each, from 0."""
+
+    f1: NDArray[np.float64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each row's best is called."""
+        return tuple(
+            f"fixed-{low + 1}" if low == high else f"fixed-{low + 1}/{high + 1}"
+            for low, high in zip(self.low.tolist(), self.high.tolist(), strict=True)
+        )
+
+
+def best_fixed(
+    costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64]
+) -> BestFixed:
+    """The best that fixed budgets, or a random choice between two of them, reach for a mean cost.
+
+    Parameters
+    ----------
+    costs, scores
+        Of fixed-1 .. fixed-R, (n_rows, n_rounds), in any order.
+    at
+        What may be spent, (n_rows,). Where it is less than every budget costs, the cheapest is taken.
+    """
+    spent = np.maximum(at, costs.min(axis=1))
+    n_rows, n_rounds = costs.shape
+    found = BestFixed(np.full(n_rows, -np.inf), np.zeros(n_rows, int), np.zeros(n_rows, int))
+    for low, high in product(range(n_rounds), repeat=2):
+        width = costs[:, high] - costs[:, low]
+        share = np.where(
+            low == high, 0.0, (spent - costs[:, low]) / np.where(width > 0, width, 1.0)
+        )
+        mixed = scores[:, low] + share * (scores[:, high] - scores[:, low])
+        alone = (low == high) & (costs[:, low] <= spent)
+        better = (alone | ((width > 0) & (share >= 0) & (share < 1))) & (mixed > found.f1 + _TIE)
+        found.f1[better], found.low[better], found.high[better] = mixed[better], low, high
+    return found
+
+
 def interpolate(
     costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -27,7 +90,7 @@ def interpolate(
     Parameters
     ----------
     costs, scores
-        (n_rows, n_rounds), costs never falling along a row.
+        (n_rows, n_rounds), in any order: fixed-k need not cost more than fixed-(k - 1).
     at
         (n_rows,).
 
@@ -39,10 +102,12 @@ def interpolate(
 
     Notes
     -----
-    Costs summed over rounds never fall from k to k + 1, whatever the cost. Where some fixed-k cost the
-    same (rounds that add no passage, a judge that none of them asks), the largest k stands for them.
+    Neighbours are neighbours in cost. Where some fixed-k cost the same (rounds that add no passage), the
+    largest k stands for them.
     """
     n_rounds = costs.shape[1]
+    order = np.argsort(costs, axis=1, kind="stable")
+    costs, scores = np.take_along_axis(costs, order, 1), np.take_along_axis(scores, order, 1)
     if n_rounds == 1:
         return scores[:, 0].copy()
     spent = np.clip(at, costs[:, 0], costs[:, -1])

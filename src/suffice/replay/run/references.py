@@ -50,7 +50,7 @@ def closed_book_costs(
     UsageError
         When the cost that policies are compared at is unknown for round 0.
     """
-    paid = rounds.costs(model).sums(CostReads())
+    paid = rounds.costs(model).at_stops(CostReads())
     costs = {**paid, "rounds": np.zeros((rounds.traces.n_questions, 1))}
     if costs[axis.name] is None:
         known = ", ".join(name for name, values in costs.items() if values is not None)

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.costs.usage import CostModel
+from suffice.costs.usage import COSTS, CostModel
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
-from suffice.replay.run.frontier import Frontier
+from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import points
 from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
@@ -37,10 +38,11 @@ class PolicyResult:
     unknown). ``stops`` (n_questions,) is the
     round taken; ``beyond_record`` counts questions for which the policy wanted a later one.
     ``retained_f1`` is F1 over the full budget's, ``frontier_gain`` F1 minus that of the fixed-k
-    frontier at the same cost. ``precision`` and ``recall`` are of the passages retrieved up to the
-    stop, means over the questions where they are known (``None``: nowhere). ``confidence``
-    (n_questions,) is the policy's own at the stop round (``None``: it has none) and ``auroc`` its AUROC
-    against exact match there. ``sets`` are the answer sets of a policy that gives them.
+    frontier at the same cost, ``against_fixed`` F1 minus that of the best fixed-k for as many tokens,
+    seconds and dollars (empty: it reads nothing to decide). ``precision`` and ``recall`` are of the
+    passages retrieved up to the stop, means over the questions where they are known (``None``: nowhere).
+    ``confidence`` (n_questions,) is the policy's own at the stop round (``None``: it has none) and
+    ``auroc`` its AUROC against exact match there. ``sets`` are the answer sets of a policy that gives them.
     """
 
     name: str
@@ -58,6 +60,7 @@ class PolicyResult:
     delta_f1: Interval | None = None
     retained_f1: float | None = None
     frontier_gain: Interval | None = None
+    against_fixed: tuple[AgainstFixed, ...] = ()
     p95_rounds: float = 0.0
     precision: float | None = field(default=None, metadata=_ELSEWHERE)
     recall: float | None = field(default=None, metadata=_ELSEWHERE)
@@ -123,13 +126,14 @@ class ReplayResult(Tabular):
             **fields_as_json(self),
             "version": VERSION,
             "cost": self.cost.name,
+            "charge": self.cost_model.charge,
             "prices": as_json(self.cost_model.prices),
             "energy": as_json(self.cost_model.energy) if spent else None,
             "policies": [policy.to_json(ids) for policy in self.policies],
         }
 
     def tables(self) -> tuple[Table, ...]:
-        """The policies side by side, and what the answer sets of some are worth.
+        """Whether looping pays, the policies side by side, and what the answer sets of some are worth.
 
         Scores, ``F1 kept`` (of the full budget's F1) and differences are in percent. Where a line is
         too short for every column, the less important ones are left out and named.
@@ -146,7 +150,13 @@ class ReplayResult(Tabular):
             ],
             notes=notes,
         )
-        return (policies, _answer_sets(giving)) if giving else (policies,)
+        looping = looping_table(self.policies)
+        sets = _answer_sets(giving) if giving else None
+        return tuple(table for table in (looping, policies, sets) if table is not None)
+
+    def table(self, name: str | None = None) -> Table:
+        """The table of this name, or the policies."""
+        return Tabular.table(self, name or "policies")
 
     def _columns(self) -> list[Column]:
         """The columns, among them that of the cost asked for, which goes after all others but F1."""
@@ -207,6 +217,58 @@ def _value(result: ReplayResult, policy: PolicyResult, column: Column) -> Value:
     if column.name in policy.costs:
         return policy.costs[column.name]
     return getattr(policy, column.name, None)
+
+
+def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
+    """Policies against the best fixed budget at equal cost; ``None``: none is adaptive, or labelled."""
+    adaptive = [policy for policy in policies if policy.against_fixed]
+    if not adaptive:
+        return None
+    costs = [name for name in EQUAL_COSTS if any(_against(policy, name) for policy in adaptive)]
+    columns = [_POLICY]
+    for number, name in enumerate(costs, start=1):
+        label = COSTS[name].label if COSTS[name].unit != "USD" else "USD"
+        gain = Column(name=name, kind="points", head=f"at equal {label}\nF1 [95%]", interval=True)
+        columns += [Column(name=f"{name}_fixed", head="over", drop=number), gain]
+    rows: list[list[Value]] = []
+    for policy in adaptive:
+        row: list[Value] = [policy.name]
+        for name in costs:
+            against = _against(policy, name)
+            row += [None, None] if against is None else [against.fixed, against.gain]
+        rows.append(row)
+    return Table(
+        name="looping",
+        title=f"Does looping pay here? {looping_verdict(policies)}",
+        columns=columns,
+        rows=rows,
+        notes=(
+            "F1 over the best fixed-k, each charged as it would be run, at the same mean cost; fixed-2/4 "
+            "is a random choice between two budgets. Each interval counts one comparison alone.",
+        ),
+    )
+
+
+def looping_verdict(policies: Sequence[PolicyResult]) -> str:
+    """In words, which policies beat the best fixed budget at equal cost beyond their intervals."""
+    compared = [(policy, against) for policy in policies for against in policy.against_fixed]
+    above = [pair for pair in compared if pair[1].gain.low > 0]
+    below = [pair for pair in compared if pair[1].gain.high < 0]
+    if above:
+        named = "; ".join(
+            f"{policy.name} {points(against.gain)} at equal {COSTS[against.cost].label}"
+            for policy, against in above
+        )
+        return f"Shown for {named}." + (
+            "" if len(above) == len(compared) else " Not for the others."
+        )
+    verdict = "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval"
+    worse = ", ".join(dict.fromkeys(policy.name for policy, _ in below))
+    return f"{verdict}; below it: {worse}." if worse else f"{verdict}."
+
+
+def _against(policy: PolicyResult, cost: str) -> AgainstFixed | None:
+    return next((against for against in policy.against_fixed if against.cost == cost), None)
 
 
 def _answer_sets(policies: Sequence[PolicyResult]) -> Table:

@@ -113,6 +113,7 @@ def judge_support(view: LoopView, model: ChatModel) -> Rating:
         judge_cached_tokens=reply.cached_tokens,
         judge_completion_tokens=reply.completion_tokens,
         latency_s=reply.latency_s,
+        judge_latency_s=reply.latency_s,
     )
     unparsed = f"no lone 1-5 in the reply {text[:60]!r}" if math.isnan(value) else None
     return Rating(value=value, usage=usage, failure=unparsed)

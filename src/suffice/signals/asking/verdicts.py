@@ -71,7 +71,7 @@ class Judging(Replies[Rating]):
 
 
 def add_judge_calls(before: Usage, more: Usage) -> Usage:
-    """The usage with further judge calls and their tokens: unknown with unknown, nothing for no call.
+    """The usage with further judge calls, their tokens and seconds; unknown with unknown tokens.
 
     Nothing else of ``more`` is added. Where ``judge_calls`` is ``None`` there were none.
 
@@ -83,7 +83,10 @@ def add_judge_calls(before: Usage, more: Usage) -> Usage:
         name: _sum(_judge_tokens(before, name), _judge_tokens(more, name)) for name in JUDGE_TOKENS
     }
     calls = (before.judge_calls or 0) + (more.judge_calls or 0)
-    return replace(before, judge_calls=calls, **tokens)
+    seconds = more.judge_latency_s
+    if before.judge_latency_s is not None:
+        seconds = before.judge_latency_s + (seconds or 0.0)
+    return replace(before, judge_calls=calls, judge_latency_s=seconds, **tokens)
 
 
 def _judge_tokens(usage: Usage, name: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -337,15 +337,35 @@ def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
     return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 
+_CALL_PARTS = ("answer_calls", "sample_calls")
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "llm_calls": _CALL_PARTS,
+    **{
+        name: (f"answer_{name}",)
+        for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
+    },
+}
+
+
 def _counts(table: pa.Table) -> Iterator[Problem]:
     for name in (column.name for column in USAGE_COLUMNS):
         if name in table.column_names:
             for position in _positions(pc.less(table.column(name), 0)):
                 yield Problem(int(position), name, "a negative amount")
-    if {"sample_calls", "llm_calls"} <= {*table.column_names}:
-        more = pc.greater(table.column("sample_calls"), table.column("llm_calls"))
-        for position in _positions(more):
-            yield Problem(int(position), "sample_calls", "more sample calls than llm_calls")
+    for whole, parts in _PARTS.items():
+        there = [name for name in parts if {name, whole} <= {*table.column_names}]
+        for name in there:
+            more = pc.greater(table.column(name), table.column(whole))
+            for position in _positions(more):
+                words = name.replace("_", " ")
+                yield Problem(int(position), name, f"more {words} than {whole}")
+    if {*_CALL_PARTS, "llm_calls"} <= {*table.column_names}:
+        together = pc.add_checked(
+            *(pc.cast(table.column(name), pa.int32()) for name in _CALL_PARTS)
+        )
+        for position in _positions(pc.greater(together, table.column("llm_calls"))):
+            said = "more answer and sample calls together than llm_calls"
+            yield Problem(int(position), "answer_calls", said)
 
 
 _CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (

@@ -143,13 +143,16 @@ class Token:
 class Usage:
     """What a round cost. ``None`` means unknown.
 
-    ``llm_calls`` counts answering calls with samples included; ``sample_calls`` says how many of them
-    were samples. The plain token counts are those of the answering call alone, the ``sample_`` ones
-    those of the sample calls, the ``judge_`` ones those of the ``judge_calls``, so that a policy pays
-    for what it reads. An agent's calls that led to the round's query count with its answering call.
+    ``llm_calls`` counts the loop's calls, the answer's and the samples'; ``answer_calls`` says how many of
+    them were made for this round's answer alone, ``sample_calls`` how many were samples. The rest, as those
+    that led to the round's query, the loop needs to go on. The plain token counts hold the loop's and the
+    answer's, the ``answer_`` ones the answer's part of them; the ``sample_`` ones are those of the sample
+    calls, the ``judge_`` ones those of the ``judge_calls``. ``latency_s`` holds all seconds of the round, of
+    which the others are parts. So a policy pays for what it reads.
     """
 
     llm_calls: int | None = None
+    answer_calls: int | None = None
     sample_calls: int | None = None
     judge_calls: int | None = None
     rerank_calls: int | None = None
@@ -157,6 +160,9 @@ class Usage:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    answer_prompt_tokens: int | None = None
+    answer_cached_tokens: int | None = None
+    answer_completion_tokens: int | None = None
     sample_prompt_tokens: int | None = None
     sample_cached_tokens: int | None = None
     sample_completion_tokens: int | None = None
@@ -164,19 +170,24 @@ class Usage:
     judge_cached_tokens: int | None = None
     judge_completion_tokens: int | None = None
     latency_s: float | None = None
+    answer_latency_s: float | None = None
+    sample_latency_s: float | None = None
+    judge_latency_s: float | None = None
 
     def __post_init__(self) -> None:
         for name, most in _LIMITS.items():
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, whole(value, most, name))
-        object.__setattr__(self, "latency_s", float32(self.latency_s, "latency_s"))
+        for name in _SECONDS:
+            object.__setattr__(self, name, float32(getattr(self, name), name))
 
 
+_SECONDS = tuple(column.name for column in fields(Usage) if column.name.endswith("latency_s"))
 _LIMITS: Mapping[str, int] = {
     amount.name: MOST_INT32 if amount.name.endswith("tokens") else MOST_INT16
     for amount in fields(Usage)
-    if amount.name != "latency_s"
+    if amount.name not in _SECONDS
 }
 
 

@@ -40,7 +40,12 @@ def test_prices_by_hand(traces: str, capsys: pytest.CaptureFixture[str]) -> None
     prices = ("--prices", "input=2,cached=0.5,output=10")
     found = replayed(capsys, traces, "--policy", "fixed-2", "--cost", "usd", *prices)
     assert found["cost"] == "usd"
-    assert found["policies"][0]["usd"] == pytest.approx((220 * 2 + 80 * 0.5 + 20 * 10) / 1e6)
+    assert found["policies"][0]["usd"] == pytest.approx((200 * 2 + 10 * 10) / 1e6)
+    published = replayed(
+        capsys, traces, "--policy", "fixed-2", "--cost", "usd", "--charge", "published", *prices
+    )
+    assert published["charge"] == "published"
+    assert published["policies"][0]["usd"] == pytest.approx((220 * 2 + 80 * 0.5 + 20 * 10) / 1e6)
     assert found["frontier"]["costs"][0] == pytest.approx((100 * 2 + 10 * 10) / 1e6)
     assert found["prices"]["source"] == "by hand"
 
@@ -48,8 +53,8 @@ def test_prices_by_hand(traces: str, capsys: pytest.CaptureFixture[str]) -> None
 def test_prices_of_a_model(traces: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("genai_prices")
     found = replayed(capsys, traces, "--policy", "fixed-2", "--price-model", "openai:gpt-4o-mini")
-    assert found["cost"] == "llm_calls"  # priced, and compared at calls still
-    assert found["policies"][0]["usd"] == pytest.approx((220 * 0.15 + 80 * 0.075 + 20 * 0.6) / 1e6)
+    assert found["cost"] == "usd"  # priced, and every fixed-k is one call
+    assert found["policies"][0]["usd"] == pytest.approx((200 * 0.15 + 10 * 0.6) / 1e6)
     assert "openai:gpt-4o-mini" in found["prices"]["source"]
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from suffice.cli.main import main
 from suffice.llm.cache import CachedModel
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
 RECORD = ("record", "--dataset", "generated", "--llm", "scripted")
@@ -31,13 +31,16 @@ def recorded(out: Path, *arguments: str, limit: int = 3) -> TraceSet:
     return read_traces(out)
 
 
+SECONDS = [column.name for column in fields(Usage) if column.name.endswith("latency_s")]
+
+
 def untimed(traces: TraceSet) -> list[QuestionRecord]:
     """The records but for the seconds they took."""
     return [
         replace(
             each,
             rounds=tuple(
-                replace(finished, usage=replace(finished.usage, latency_s=None))
+                replace(finished, usage=replace(finished.usage, **dict.fromkeys(SECONDS)))
                 for finished in each.rounds
             ),
         )

@@ -273,7 +273,9 @@ def test_an_obedient_policy_pays_in_replay_what_it_pays_live(tmp_path: Path) -> 
     traces = recorded(tmp_path / "t")
     for policy, verdicts in ((RulePolicy(rule="llm_stop"), True), (FixedPolicy(3), False)):
         stops = stop_rounds(policy, traces)
-        paid = cost_matrix(traces, "llm_calls", reads=CostReads(samples=True, verdicts=verdicts))
+        # this loop answers every round and draws the last one's samples, whatever the policy reads
+        reads = CostReads(answers=True, samples=True, verdicts=verdicts, at_end=True)
+        paid = cost_matrix(traces, "llm_calls", reads=reads)
         for row, name in enumerate(traces.question_ids):
             example = next(each for each in EXAMPLES if each.question.id == name)
             model = ScriptedModel()

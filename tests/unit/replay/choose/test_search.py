@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffice.costs.usage import CostModel
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.replay.choose.search import search
@@ -193,7 +194,13 @@ def test_a_search_is_what_loops_find(
 ) -> None:
     traces = made(seed)
     settings = SearchSettings(
-        signals=NAMES, form=form, objective=objective, max_cost=cap, grid=grid, resamples=20
+        signals=NAMES,
+        form=form,
+        objective=objective,
+        max_cost=cap,
+        grid=grid,
+        resamples=20,
+        cost_model=CostModel(charge="published"),
     )
     result = search(traces, settings)
     sides = Twin(traces, "tune"), Twin(traces, "eval")

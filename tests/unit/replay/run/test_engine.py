@@ -51,6 +51,7 @@ MODEL = CostModel(
         tiers=(PriceTier(above=60, input=6.0, cached=1.0, output=20.0),),
     ),
     energy=EnergyModel(joules_per_retrieval=2.0),
+    charge="published",  # the ledgers of tests/unit/costs/test_as_run.py are those of as-run
 )
 
 
@@ -85,14 +86,12 @@ def twin_stop(each: NamedPolicy, record: QuestionRecord, budget: int) -> tuple[i
 def twin_calls(usage: Usage, samples: int, *, sampled: bool, judged: bool) -> int | None:
     if usage.llm_calls is None:
         return None
-    calls = usage.llm_calls
-    if not sampled:
-        if usage.sample_calls is not None:
-            calls -= usage.sample_calls
-        elif samples < calls:
-            calls -= samples
-    if calls < 0:
+    drawn = usage.sample_calls
+    if drawn is None:
+        drawn = samples if samples < usage.llm_calls else 0
+    if drawn > usage.llm_calls:
         return None
+    calls = usage.llm_calls if sampled else usage.llm_calls - drawn
     if not judged:
         return calls
     return None if usage.judge_calls is None else calls + usage.judge_calls
@@ -297,7 +296,8 @@ def test_the_frontier_gain_by_hand() -> None:
     """Two questions, one right at once and one from round 2: stopping each in time gains 1/4."""
     first = make_record("a", ["x", "x", "x"], gold=["x"])
     second = make_record("b", ["y", "x", "x"], gold=["x"])
-    _, result = run(to_trace_set([first, second]), ("fixed-1", "oracle-em"), ())
+    published = CostModel(charge="published")
+    _, result = run(to_trace_set([first, second]), ("fixed-1", "oracle-em"), (), published)
     oracle = result.policies[1]
     assert result.frontier is not None
     assert (result.frontier.cost_name, result.frontier.costs) == ("llm_calls", (1.0, 2.0, 3.0))
@@ -327,7 +327,9 @@ def test_any_known_cost_can_be_the_axis(name: str) -> None:
     second = make_record("b", ["y", "x", "x"], gold=["x"])
     traces = to_trace_set([first, second])
     built = named_policies(traces, ["fixed-1", "oracle-em"])
-    result = replay(traces, built, ReplaySettings(baseline="fixed-1", cost=name))
+    published = CostModel(charge="published")
+    settings = ReplaySettings(baseline="fixed-1", cost=name, cost_model=published)
+    result = replay(traces, built, settings)
     per_round = {
         "prompt_tokens": (100, 200, 300),
         "evaluated_tokens": (100, 120, 140),
@@ -353,11 +355,13 @@ def test_an_axis_weighs_what_a_policy_reads() -> None:
             usage=Usage(
                 llm_calls=2,
                 sample_calls=1,
-                prompt_tokens=100,
+                prompt_tokens=tokens,
                 sample_prompt_tokens=50,
             ),
         )
-        for each in make_record("a", ["x", "x", "y"], gold=["y"]).rounds
+        for each, tokens in zip(
+            make_record("a", ["x", "x", "y"], gold=["y"]).rounds, (100, 120, 140), strict=True
+        )
     ]
     record = dataclasses.replace(make_record("a", [], gold=["y"]), rounds=tuple(rounds))
     traces = to_trace_set([record])
@@ -368,7 +372,7 @@ def test_an_axis_weighs_what_a_policy_reads() -> None:
         found = [each.frontier_gain for each in result.policies]
         gains[name] = [None if each is None else each.estimate for each in found]
     assert gains["rounds"] == [0.0, 0.0]
-    # two rounds of 150 tokens buy fixed-3, which is right
+    # a sample and an answer more: 150 tokens, for which fixed-3 is had, which is right
     assert gains["prompt_tokens"] == [0.0, -1.0]
 
 
@@ -411,10 +415,15 @@ def test_the_document_states_the_cost_and_what_priced_it() -> None:
     built = named_policies(traces, ["fixed-1"])
     plain = replay(traces, built, ReplaySettings(baseline="fixed-1"))
     document = plain.to_json(per_question=True)
-    assert (document["cost"], document["prices"]) == ("llm_calls", None)
+    assert (document["cost"], document["charge"]) == ("evaluated_tokens", "as-run")
+    assert document["prices"] is None
     assert document["policies"][0]["usd"] is None
     assert document["policies"][0]["rounds"] == {"a": 1}
-    assert plain.notes == ()
+    (fallen, unknown) = plain.notes
+    assert fallen.startswith(
+        "compared at evaluated tokens: every fixed-k costs the same in model calls"
+    )
+    assert "so a policy that reads no answers pays for one" in unknown
     model = CostModel(prices=Prices(input=1.0, cached=0.1, output=2.0))
     settings = ReplaySettings(baseline="fixed-1", cost="usd", cost_model=model)
     priced = replay(traces, built, settings)
@@ -425,6 +434,7 @@ def test_the_document_states_the_cost_and_what_priced_it() -> None:
     assert document["policies"][0]["usd"] == pytest.approx(120e-6)
     assert document["policies"][0]["joules"] == pytest.approx(100 * 0.03 + 10 * 0.35)
     assert priced.notes == (
+        unknown,
         "prices: USD per million tokens: input 1, cached 0.1, output 2 (by hand)",
     )
 
@@ -435,7 +445,7 @@ def test_rounds_past_the_record_are_counted_and_noted() -> None:
     assert [each.beyond_record for each in result.policies] == [0, 1, 2, 1]
     assert [each.stops.tolist() for each in result.policies] == [[1, 1], [3, 2], [4, 2], [4, 2]]
     assert result.notes[0].startswith("fixed-3: 1 questions end before the round it wanted")
-    assert len(result.notes) == 3
+    assert sum("end before the round it wanted" in note for note in result.notes) == 3
 
 
 def test_policies_with_their_own_settings_do_not_share_signals() -> None:

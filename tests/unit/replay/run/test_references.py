@@ -123,7 +123,7 @@ def test_a_cost_that_round_0_lacks_is_refused_by_name() -> None:
         [remembered_record("a", "Oslo"), remembered_record("b", "x", usage=Usage())]
     )
     with pytest.raises(UsageError, match=r"'llm_calls' is not recorded in every round 0.*--cost"):
-        compared(found, "closed-book")
+        compared(found, "closed-book", cost="llm_calls")
     closed = compared(found, "closed-book", cost="rounds").result.policies[0]
     assert (closed.em, closed.costs["llm_calls"]) == (0.5, None)
 

@@ -55,7 +55,7 @@ def hostile(record: QuestionRecord) -> QuestionRecord:
 def test_every_figure_of_the_comparison_is_the_results(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3", "tasr", "oracle-f1"])
+    data = build_report(records, ["fixed-1", "fixed-3", "tasr", "oracle-f1"], cost="llm_calls")
     rows = Page.of(render_report(data)).tables["Policies side by side"]
     assert [len(row) for row in rows] == [11] * 5
     assert rows[1][8] == "baseline"
@@ -295,7 +295,7 @@ def test_the_cost_asked_for_stands_in_the_comparison(
     text = render_report(build_report(records, ["fixed-1", "fixed-2"], cost="usd"))
     page = Page.of(text)
     head, _, second = page.tables["Policies side by side"]
-    assert second[head.index("price USD")] == "0.000150"
+    assert second[head.index("price USD")] == "0.000100"
     assert "prices: USD per million tokens: input 0.5" in text
     plain = Page.of(render_report(build_report(records, ["fixed-1", "fixed-2"], cost="rounds")))
     assert len(plain.tables["Policies side by side"][0]) == len(head) - 1
