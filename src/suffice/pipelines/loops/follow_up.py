@@ -193,7 +193,7 @@ class SufficiencyAsker:
         # a chat model ends by itself, and what it writes before its decision is its own matter
         stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
         text, usage = _ask(self._model, prompt, self._max_tokens, stop)
-        said = f"{VERDICT}{text}" if isinstance(prompt, str) else text
+        said = (f"{VERDICT}{text}" if isinstance(prompt, str) else text).rstrip()
         stops = parse_verdict(said)
         return StopVerdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)
 
