@@ -17,6 +17,7 @@ from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
+from suffice.scoring import F1Kind
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
 from suffice.trace.rounds.table import TraceSet
@@ -110,8 +111,10 @@ def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Compar
     if not names and not settings.rules:
         raise UsageError("name at least one --policy or --stop-when")
     fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
-    built = list(named_policies(measures, names, settings.rules, fit_on=fit_on))
-    baseline = _include(measures, baseline, built, fit_on)
+    built = list(
+        named_policies(measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind)
+    )
+    baseline = _include(measures, baseline, built, fit_on, settings.f1_kind)
     source = measures.traces.origin.source
     if fit_on is None or fit_on.traces.origin.source != source:
         notes += _in_sample_notes(built, source, split)
@@ -138,12 +141,16 @@ def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Compar
 
 
 def _include(
-    measures: Measures, baseline: str, built: list[NamedPolicy], fit_on: Measures | None
+    measures: Measures,
+    baseline: str,
+    built: list[NamedPolicy],
+    fit_on: Measures | None,
+    f1_kind: F1Kind,
 ) -> str:
     """The baseline's name among the candidates, where it is added unless one of them is the same."""
     if baseline in (candidate.name for candidate in built):
         return baseline
-    wanted = named_policies(measures, [baseline], fit_on=fit_on)[0]
+    wanted = named_policies(measures, [baseline], fit_on=fit_on, f1_kind=f1_kind)[0]
     alike = [
         candidate.name
         for candidate in built

@@ -353,8 +353,8 @@ class _Intervals:
             return ()
         number = self._index[name]
         compared = []
-        for cost in self._costs:
-            if cost not in EQUAL_COSTS or np.isnan(self._means.costs[cost][0, number]):
+        for cost in EQUAL_COSTS:
+            if cost not in self._costs or np.isnan(self._means.costs[cost][0, number]):
                 continue
 
             def best(drawn: _Drawn, cost: str = cost) -> BestFixed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
@@ -21,6 +21,7 @@ from suffice.policies.registry import (
 from suffice.policies.rules.policy import rule_needs
 from suffice.protocols import StopPolicy
 from suffice.replay.run.references import CLOSED_BOOK, ORACLES
+from suffice.scoring import F1Kind
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet
 
@@ -45,6 +46,7 @@ def named_policies(
     rules: Sequence[str] = (),
     *,
     fit_on: TraceSet | Measures | None = None,
+    f1_kind: F1Kind = "hotpotqa",
 ) -> tuple[NamedPolicy, ...]:
     """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
 
@@ -58,6 +60,8 @@ def named_policies(
         Rule texts.
     fit_on
         Another trace set, on whose tune split to fit instead.
+    f1_kind
+        Which F1 a method chooses its number by, where it chooses one.
 
     Raises
     ------
@@ -67,7 +71,7 @@ def named_policies(
     """
     measures = Measures.of(traces)
     fitting = measures if fit_on is None else Measures.of(fit_on)
-    built = [_named(measures, fitting, name) for name in names]
+    built = [_named(measures, fitting, name, f1_kind) for name in names]
     built += [_rule(measures, rule, fitting) for rule in rules]
     return _numbered(built)
 
@@ -83,7 +87,7 @@ def _numbered(built: list[NamedPolicy]) -> tuple[NamedPolicy, ...]:
     return tuple(numbered)
 
 
-def _named(measures: Measures, fitting: Measures, name: str) -> NamedPolicy:
+def _named(measures: Measures, fitting: Measures, name: str, f1_kind: F1Kind) -> NamedPolicy:
     if name == CLOSED_BOOK:
         return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
@@ -98,7 +102,9 @@ def _named(measures: Measures, fitting: Measures, name: str) -> NamedPolicy:
             _require_splits(fitting.traces, f"policy {name!r}", method)
         else:
             fitting = measures
-        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT)
+        takes = {field.name for field in fields(method.settings(preset))}
+        chosen_by = f1_kind if "f1_kind" in takes else None
+        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT, f1_kind=chosen_by)
         return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted)
     if names_policy_file(name):
         file = load_policy(name)

@@ -23,13 +23,14 @@ _IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_token
 
 
 def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown:
-    """The table, the policies' identities, the notes."""
+    """Whether looping pays, the table, the policies' identities, the notes."""
     baseline = next((policy for policy in policies if policy.baseline), None)
     against = f" against {short_name(baseline)}" if baseline else ""
     own = () if result.cost.name in _IN_TABLE else (result.cost,)
     return Shown(
         finding=f"{policies_in_words(len(policies))}{against}",
         blocks=[
+            *_looping(result, policies),
             plain(
                 "Scores are means over questions with gold answers, rounds, "
                 f"{''.join(f'{cost.label}, ' for cost in own)}calls and tokens are means per question. "
@@ -54,6 +55,19 @@ SECTION = Section(
 def policies_in_words(number: int) -> str:
     """How many policies."""
     return "1 policy" if number == 1 else f"{number:,} policies"
+
+
+def _looping(result: ReplayResult, policies: Sequence[Marked]) -> list[Html]:
+    """Whether looping pays at all, said first; nothing where no policy decides by what it reads."""
+    table = next((table for table in result.tables() if table.name == "looping"), None)
+    if table is None:
+        return []
+    adaptive = [policy for policy in policies if policy.result.against_fixed]
+    caption = "F1 over the best fixed-k at equal cost"
+    return [
+        element("p", element("strong", table.title)),
+        element("div", labelled(table.headed(caption), adaptive), class_="comparison"),
+    ]
 
 
 def _table(result: ReplayResult, policies: Sequence[Marked]) -> Html:

@@ -19,7 +19,7 @@ from suffice.protocols import StopPolicy
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
@@ -297,3 +297,15 @@ def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -
         )
     notes = compare(traces, ComparisonSettings(policies=("fixed-2",), split="tune")).result.notes
     assert not any("fitted" in note for note in notes)
+
+
+def test_a_method_chooses_its_number_by_the_f1_that_is_scored() -> None:
+    """A wrong "yes" is worth 0 by one F1 and a share of its tokens by the other."""
+    traces = to_trace_set(random_records(30, seed=4))
+    for kind in ("hotpotqa", "squad"):
+        settings = ComparisonSettings(
+            policies=("tasr-corrected", "fixed-1"), split="eval", f1_kind=kind, resamples=5
+        )
+        fitted = compare(traces, settings).result.policies[0].policy
+        assert fitted is not None
+        assert fitted.facts.fitted_on["f1_kind"] == kind
