@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffice.costs.usage import CostModel
 from suffice.measures.measures import Measures
 from suffice.replay.choose.search import search
 from suffice.replay.run.engine import ReplaySettings, replay
@@ -91,7 +92,14 @@ def test_the_published_search(qwen: TraceSet) -> None:
     tune, evaluated = rounds_of(qwen, "tune"), rounds_of(qwen, "eval")
     thresholds = chosen_thresholds(tune)
     for form in ("or", "and"):
-        result = search(qwen, SearchSettings(signals=SIX, form=form, max_cost=CAP, resamples=20))
+        settings = SearchSettings(
+            signals=SIX,
+            form=form,
+            max_cost=CAP,
+            resamples=20,
+            cost_model=CostModel(charge="published"),  # as the paper charges
+        )
+        result = search(qwen, settings)
         conditions = {}
         for each in result.thresholds:
             conditions[each.condition] = each.signal

@@ -65,8 +65,8 @@ def _looping(result: ReplayResult, policies: Sequence[Marked]) -> list[Html]:
     adaptive = [policy for policy in policies if policy.result.against_fixed]
     caption = "F1 over the best fixed-k at equal cost"
     return [
-        element("p", element("strong", table.title)),
-        element("div", labelled(table.headed(caption), adaptive), class_="comparison"),
+        element("h3", table.title),
+        element("div", labelled(table.headed(caption), adaptive), class_="comparison looping"),
     ]
 
 

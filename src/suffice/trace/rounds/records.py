@@ -302,7 +302,7 @@ def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]
         For a count below 1.
 
     >>> sampled_ids(["a", "b", "c", "d"], 2, seed=42)
-    ('c', 'b')
+    ('c', 'a')
     """
     if count < 1:
         raise UsageError(f"a sample holds at least 1 question, found {count}")

@@ -82,9 +82,9 @@ def test_what_was_kept_is_not_mixed_up(
     asked = ["bench", "stop-rag", record, *QUICK, "--seeds", "1", "--out", str(tmp_path)]
     assert main(asked) == 0
     capsys.readouterr()
-    assert main([*asked, "--f1", "squad"]) == 2
+    assert main([*asked, "--f1", "hotpotqa"]) == 2
     said = capsys.readouterr().err
-    assert 'reward was "f1-hotpotqa", now "f1"' in said
+    assert 'reward was "f1", now "f1-hotpotqa"' in said
     assert "remove signals-42 to fit it again" in said
 
 
