@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip
 CONSTRAINTS := constraints.txt
 # a file's tests share what they build, so they stay in one process; tests/conftest.py has the order
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+# what is compiled once is not compiled again by every process that a test starts
+export PYTHONDONTWRITEBYTECODE :=
 DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
 
 .PHONY: help setup demo test test-slow check format docs bench browser test-integrations clean
