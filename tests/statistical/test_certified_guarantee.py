@@ -219,6 +219,7 @@ def test_the_whole_path_keeps_its_promise(family: str) -> None:
         family=FamilySettings(
             family=family, signals=("answer_stable", "calibrated(answer_token_margin)"), levels=5
         ),
+        cost="rounds",  # at the tokens of a run the full budget, one call here, is the cheapest
     )
     broken = early = 0
     draws = 2000
