@@ -172,7 +172,7 @@ def test_the_sweep_scores_what_a_loop_over_questions_scores() -> None:
             rounds.append(stop)
         mean = sum(values) / 17
         variance = sum((each - mean) ** 2 for each in values) / 16
-        assert score.f1 == pytest.approx(mean)
+        assert score.score == pytest.approx(mean)
         assert score.mean_rounds == pytest.approx(sum(rounds) / 17)
         assert score.standard_error == pytest.approx(math.sqrt(variance / 17))
 
