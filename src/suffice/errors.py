@@ -93,7 +93,7 @@ def first_line(error: BaseException) -> str:
 def near_misses(
     word: str, names: Iterable[str], *, most: int = 3, likeness: float = 0.75
 ) -> list[str]:
-    """Those of ``names`` that ``word`` is a likely slip for, likest first; case, and ``-`` or ``_``, count not.
+    """Those of ``names`` that ``word`` is a likely slip for, likest first, blind to case and to - or _.
 
     ``likeness`` in [0, 1] is the least share of common letters (difflib's ratio).
 
