@@ -139,7 +139,9 @@ class _Record:
         Where ``sample_calls`` is null, samples are taken to be the sample calls if there are fewer of them
         than calls, since an answer was then made as well.
         """
-        calls, column = self.column("llm_calls"), self.sparse("sample_calls")
+        calls, column = self.sparse("llm_calls"), self.sparse("sample_calls")
+        if calls is None:
+            return self.nothing
         recorded = np.full_like(calls, np.nan) if column is None else column
         if self.traces.has("samples"):
             drawn = self.lengths("samples")
