@@ -149,14 +149,19 @@ class Metric:
         return self.name if score == self.score else f"{self.name}_{score}"
 
     @property
+    def names(self) -> Mapping[str, str]:
+        """What the scores and ``metric`` itself are called in JSON, for keys that depend on it."""
+        return {"metric": self.name, **{score: self.key(score) for score in _LABELS}}
+
+    @property
+    def unknown(self) -> Mapping[str, None]:
+        """Scores against gold answers that are not known beside this metric, for JSON."""
+        return {} if self.gold else dict.fromkeys(_LABELS)
+
+    @property
     def scored(self) -> str:
         """Which questions have a score, after their number."""
         return "with gold answers" if self.gold else "whose full budget gives an answer"
-
-    @property
-    def legend(self) -> str:
-        """What a reader must know of the scores; empty: they are what their names say."""
-        return "" if self.gold else AGREEMENT_LEGEND
 
     @property
     def unscored(self) -> str:

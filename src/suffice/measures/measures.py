@@ -147,11 +147,15 @@ class Measures:
             return measures
         return Measures(self.traces.labelled_by_full_budget(), metric)
 
-    def notes(self) -> list[str]:
-        """What a reader of these questions' scores must know of what they are taken against."""
+    def notes(self, asked: MetricName | None) -> list[str]:
+        """What a reader of these questions' scores must know of what they are taken against.
+
+        ``asked`` is the metric that was asked for.
+        """
         if self.metric.gold:
             return []
-        traces, notes = self.traces, [AGREEMENT_LEGEND]
+        why = "" if asked else "No question has gold answers. "
+        traces, notes = self.traces, [f"{why}{AGREEMENT_LEGEND}"]
         short = int((traces.last_rounds < traces.n_rounds).sum())
         if short:
             notes.append(

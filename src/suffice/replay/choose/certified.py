@@ -162,7 +162,7 @@ def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> C
         outcome=outcome,
         rules=family.rules,
         cost=axis,
-        notes=(*_notes(questions, len(labelled), outcome), *family.notes),
+        notes=(*_notes(questions, len(labelled), outcome, settings), *family.notes),
     )
 
 
@@ -231,8 +231,10 @@ def _policy(
     )
 
 
-def _notes(questions: Measures, labelled: int, outcome: Certification) -> list[str]:
-    chosen, notes = questions.traces, list(questions.notes())
+def _notes(
+    questions: Measures, labelled: int, outcome: Certification, settings: CertifiedSettings
+) -> list[str]:
+    chosen, notes = questions.traces, questions.notes(settings.metric)
     if questions.metric.gold and chosen.n_questions > labelled:
         notes.append(
             f"{chosen.n_questions - labelled} questions without gold answers were left out"

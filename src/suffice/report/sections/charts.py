@@ -64,7 +64,7 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
         if (value := policy.result.em) is not None
     ]
     fixed = sorted((point.x, point.y) for point in em if point.family == "fixed")
-    frontier = list(zip(result.frontier.costs, result.frontier.f1, strict=True))
+    frontier = list(zip(result.frontier.costs, result.frontier.scores, strict=True))
     of_frontier = [
         (f"frontier, k = {number}", amount(cost), percent(value), "")
         for number, (cost, value) in enumerate(frontier, 1)
@@ -91,7 +91,7 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
 def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Point:
     known = policy.result.costs.get(result.cost.name)
     paid = policy.result.mean_rounds if known is None else known
-    interval = policy.result.f1_interval if score == "F1" else None
+    interval = policy.result.interval if score == policy.result.metric.label else None
     return Point(
         mark=policy.mark,
         family=policy.family,

@@ -206,7 +206,7 @@ def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
     assert fit_tasr(mixed, "published").calibrators == fit_tasr(alone, "published").calibrators
     assert mixed.base_rates == alone.base_rates
     assert all(
-        np.isfinite(each.f1)
+        np.isfinite(each.score)
         for each in sweep(
             fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["corrected"])
         )
