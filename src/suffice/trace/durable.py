@@ -101,8 +101,10 @@ _FAILURES_FILE = "failures.jsonl"
 
 
 @contextmanager
-def locked(root: Path) -> Iterator[None]:
+def locked(root: Path, *, needed: bool = True) -> Iterator[None]:
     """Keep a second recorder out; the lock goes with the process, however it ends.
+
+    Unless ``needed``, a system without such locks goes without.
 
     Raises
     ------
@@ -114,6 +116,9 @@ def locked(root: Path) -> Iterator[None]:
     try:
         import fcntl
     except ImportError as error:
+        if not needed:
+            yield
+            return
         raise UsageError(
             "recording needs the file locks of a POSIX system, which this one has not; record on Linux, "
             "macOS or WSL (traces are read, replayed and used for decisions anywhere)"
