@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffice.costs.usage import CostModel
+from suffice.costs.usage import Charging, CostModel
 from suffice.errors import DataError, UsageError
 from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import FLOORS
@@ -325,7 +325,7 @@ def with_tokens(made: list[QuestionRecord], tokens: tuple[int, ...]) -> TraceSet
 
 @pytest.mark.parametrize("charge", ["as-run", "published"])
 @pytest.mark.parametrize("rule", [RULE, "answer_similarity_f1 > ?"])
-def test_costs_are_those_of_what_the_rule_reads(rule: str, charge: Any) -> None:
+def test_costs_are_those_of_what_the_rule_reads(rule: str, charge: Charging) -> None:
     tokens = (100, 150, 210, 300)
     given = with_tokens(telling_records(), tokens)
     result = run(given, rule=rule, cost="prompt_tokens", cost_model=CostModel(charge=charge))
@@ -341,7 +341,8 @@ def test_costs_are_those_of_what_the_rule_reads(rule: str, charge: Any) -> None:
 def test_a_rule_that_reads_no_answers_pays_for_one() -> None:
     tokens = (100, 150, 210, 300)
     given = with_tokens(telling_records(), tokens)
-    for charge, paid in (("as-run", 210), ("published", 100 + 150 + 210)):
+    charges: dict[Charging, int] = {"as-run": 210, "published": 100 + 150 + 210}
+    for charge, paid in charges.items():
         model = CostModel(charge=charge)
         result = run(
             given, rule="round > ?", thresholds=(2.0,), cost="prompt_tokens", cost_model=model
