@@ -38,14 +38,14 @@ _METHODS: Mapping[str, str] = MappingProxyType(
         "micp": "suffice.policies.micp.method:METHOD",
         "gate": "suffice.policies.gate.method:METHOD",
         "stop-rag": "suffice.policies.stop_rag.method:METHOD",
+        "rule": "suffice.policies.rules.method:METHOD",
         **_CONTROLS,
     }
 )
 _KINDS: Mapping[str, str] = MappingProxyType(
     {
         "fixed": "suffice.policies.fixed:KIND",
-        "rule": "suffice.policies.rules.method:KIND",
-        "certified": "suffice.policies.rules.method:KIND",
+        "certified": "suffice.policies.rules.method:METHOD",
         **{name: home for name, home in _METHODS.items() if name not in _CONTROLS},
     }
 )

@@ -1,31 +1,73 @@
-"""The policy file of a rule."""
+"""A rule of one's own as a method; every policy that is a rule is read here."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.errors import DataError
 from suffice.numbers.fields import Fields
 from suffice.numbers.maps.per_round import read_calibrator
-from suffice.policies.kind import PolicyKind, read_abstention
+from suffice.options import Option
+from suffice.policies.kind import read_abstention
+from suffice.policies.method import CalibratedSettings, FitRun, Method, Preset
 from suffice.policies.rules.policy import RulePolicy
 
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
 
-class RuleKind(PolicyKind):
-    """Rules of one's own, and those that certified choice found."""
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSettings(CalibratedSettings):
+    """The rule, and how its maps are fitted."""
+
+    rule: Annotated[
+        str,
+        Option(
+            metavar="RULE",
+            positional=True,
+            help="its text, as in 'answer_stable and calibrated(answer_token_margin) > 0.25'",
+        ),
+    ]
+
+
+class Rule(Method):
+    """See :class:`suffice.policies.method.Method`."""
+
+    name = "rule"
+    summary = "a rule of your own with its calibrated(...) and base_rate() fitted"
+    presets = ("corrected",)
     main_field = "rule"
 
+    def settings(self, preset: Preset) -> type[Any]:
+        """The rule and its calibrator."""
+        del preset
+        return RuleSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """See :func:`suffice.policies.fitting.fit_rule`."""
+        from suffice.policies.fitting import fit_rule
+
+        del preset, run
+        return fit_rule(settings.rule, measures, split=split, calibrator=settings.calibrator)
+
     def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
-        """See :meth:`PolicyKind.read`."""
+        """See :func:`read_rule`."""
         del file
         return read_rule(document)
 
 
-KIND = RuleKind()
+METHOD = Rule()
 
 
 def read_rule(document: Mapping[str, Any]) -> RulePolicy:
