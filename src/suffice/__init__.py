@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from suffice.pipelines.planning.agent import PlanningAgent
     from suffice.policies.ab_rag.policy import ABRagPolicy
     from suffice.policies.file import load_policy, save_policy
+    from suffice.policies.fitting import fit_rule
     from suffice.policies.fixed import FixedPolicy
     from suffice.policies.gate.gate import Gate
     from suffice.policies.gate.policy import GatePolicy
@@ -112,6 +113,7 @@ __all__ = [
     "diagnosis",
     "fit_certified",
     "fit_method",
+    "fit_rule",
     "load_policy",
     "macro_means",
     "prices_of",
@@ -172,6 +174,7 @@ _HOMES = {
     "diagnosis": "replay.diagnose.diagnosis",
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
+    "fit_rule": "policies.fitting",
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",
     "prices_of": "costs.prices",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -148,8 +148,20 @@ def fit_method(
         for version in method.presets
     }
     refuse_options(name, preset, stated, names)
-    settings = method.settings(preset)(**stated)
+    kind = method.settings(preset)
+    needed = [field.name for field in fields(kind) if _required(field) and field.name not in stated]
+    if needed:
+        words = " ".join(name.upper() for name in needed)
+        raise UsageError(
+            f"{name} is fitted with its {' and '.join(needed)} only; type: suffice fit {name} {words} TRACES "
+            "--out policy.json"
+        )
+    settings = kind(**stated)
     return method.fit(Measures.of(traces), preset, settings, split, run)
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
 
 
 def refuse_options(

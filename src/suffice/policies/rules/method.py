@@ -56,10 +56,13 @@ class Rule(Method):
         run: FitRun | None = None,
     ) -> RulePolicy:
         """See :func:`suffice.policies.fitting.fit_rule`."""
-        from suffice.policies.fitting import fit_rule
+        from suffice.policies.fitting import fit_rule, warn_of_undefined
 
         del preset, run
-        return fit_rule(settings.rule, measures, split=split, calibrator=settings.calibrator)
+        policy = fit_rule(settings.rule, measures, split=split, calibrator=settings.calibrator)
+        read = measures.only_split(split) if policy.fitted_on else measures
+        warn_of_undefined(policy, read, self.name, policy.where_undefined)
+        return policy
 
     def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
         """See :func:`read_rule`."""
