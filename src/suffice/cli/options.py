@@ -85,6 +85,25 @@ def seconds(text: str) -> float:
     return value
 
 
+def out_path(*suffixes: str, folder: bool = False) -> Callable[[str], str]:
+    """The argparse type of a place to write to, refused here rather than after the work.
+
+    See :func:`suffice.trace.durable.writable`.
+    """
+
+    def read(text: str) -> str:
+        from suffice.errors import UsageError
+        from suffice.trace.durable import writable
+
+        try:
+            writable(text, *suffixes, folder=folder)
+        except UsageError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        return text
+
+    return read
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """``--json``."""
     parser.add_argument(
@@ -216,6 +235,7 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedde
     )
     group.add_argument(
         "--cache",
+        type=out_path(),
         metavar="FILE",
         help="keep replies in this SQLite file and never ask the same twice",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from suffice.cli.options import add_json, add_traces, open_traces
+from suffice.cli.options import add_json, add_traces, open_traces, out_path
 from suffice.cli.output import ProgressLine, print_json, say
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import (
@@ -80,6 +80,7 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
     parser.add_argument(
         "--out",
         required=True,
+        type=out_path(".json", folder=True),
         metavar="PATH",
         help="a .json file, or a directory that gets policy.json",
     )

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import COSTS, CostModel
+from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
 from suffice.measures.measures import Measures, Metric
@@ -53,8 +53,8 @@ class CertifiedSettings:
     cost: Annotated[
         str | None,
         Option(
-            help=f"what cheapest means: {', '.join(COSTS)} (default: llm_calls where recorded, else "
-            "rounds)",
+            help=f"what cheapest means: {', '.join(COSTS)} (default: the first of "
+            f"{', '.join(USUAL_COSTS)} that is known and that fixed-k differ in)",
             metavar="NAME",
             choices=tuple(COSTS),
         ),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import cost_reads
+from suffice.measures.costs import cost_reads, fixed_stops
 from suffice.measures.measures import Measures
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.options import Option, read_grid
@@ -154,10 +154,7 @@ def _fixed(halves: _Halves, settings: FamilySettings) -> Family:  # noqa: ARG001
     records = halves.learn.traces, halves.test.traces
     budget = max(record.n_rounds for record in records)
     rules = tuple(f"round >= {k}" for k in range(1, budget + 1))
-    learn_stops, test_stops = (
-        np.minimum(np.arange(1, budget + 1)[:, None], record.last_rounds[None, :]).astype(np.int16)
-        for record in records
-    )
+    learn_stops, test_stops = (fixed_stops(record.last_rounds, budget).T for record in records)
     return Family(
         rules=rules,
         full=budget - 1,
