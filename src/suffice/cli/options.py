@@ -181,6 +181,7 @@ def add_policy_out(parser: argparse.ArgumentParser, written: str) -> None:
     """``--out`` of a command that can write the policy it found."""
     parser.add_argument(
         "--out",
+        type=out_path(".json", folder=True),
         metavar="PATH",
         help=f"also write {written} as a policy file, with its calibrated(...) and base_rate() fitted: "
         "a .json file, or a directory that gets policy.json",

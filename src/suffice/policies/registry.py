@@ -45,11 +45,12 @@ _METHODS: Mapping[str, str] = MappingProxyType(
 _KINDS: Mapping[str, str] = MappingProxyType(
     {
         "fixed": "suffice.policies.fixed:KIND",
-        "certified": "suffice.policies.rules.method:METHOD",
         **{name: home for name, home in _METHODS.items() if name not in _CONTROLS},
+        "rule": "suffice.policies.rules.kind:KIND",
+        "certified": "suffice.policies.rules.kind:KIND",
     }
 )
-"""Controls write rules."""
+"""Controls write rules; what reads a rule knows nothing of fitting one."""
 
 
 # --- names ---------------------------------------------------------------------------------------
