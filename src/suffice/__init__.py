@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from suffice.policies.ab_rag.policy import ABRagPolicy as ABRagPolicy
     from suffice.policies.file import load_policy as load_policy
     from suffice.policies.file import save_policy as save_policy
+    from suffice.policies.fitting import fit_rule as fit_rule
     from suffice.policies.fixed import FixedPolicy as FixedPolicy
     from suffice.policies.gate.gate import Gate as Gate
     from suffice.policies.gate.policy import GatePolicy as GatePolicy
@@ -141,6 +142,7 @@ _HOMES = {
     "diagnosis": "replay.diagnose.diagnosis",
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
+    "fit_rule": "policies.fitting",
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",
     "prices_of": "costs.prices",

@@ -16,7 +16,7 @@ from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.defaults import FLOORS
-from suffice.policies.fitting import FitData, fit_data, fit_rule, folds
+from suffice.policies.fitting import FitData, fit_data, fitted_rule, folds
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import (
     OpenRule,
@@ -311,7 +311,7 @@ def _on_eval(
 ) -> list[ThresholdScore]:
     """Every threshold on eval, with maps fitted on all of ``data``."""
     last, scored = evaluated.traces.last_rounds, evaluated.scores(settings.f1_kind)
-    fitted = fit_rule(
+    fitted = fitted_rule(
         fill(settings.rule, thresholds[0]),
         data,
         own_signals=evaluated.traces.signal_names,
@@ -413,7 +413,7 @@ def _cross_validate(
         )
         choice = _chosen(settings, swept, thresholds).threshold
         choices.append(choice)
-        policy = fit_rule(
+        policy = fitted_rule(
             fill(settings.rule, choice),
             others,
             own_signals=tuple(data.table.values),

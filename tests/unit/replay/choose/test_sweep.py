@@ -13,7 +13,7 @@ from suffice.costs.usage import Charging, CostModel
 from suffice.errors import DataError, UsageError
 from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import FLOORS
-from suffice.policies.fitting import fit_data, fit_rule, folds
+from suffice.policies.fitting import fit_data, fitted_rule, folds
 from suffice.policies.thresholds import (
     ThresholdScore,
     cheapest_within_one_error,
@@ -66,7 +66,7 @@ def test_points_are_what_sweeping_and_replaying_give() -> None:
     held = given.only_split("eval")
     for point, expected in zip(result.points, tune, strict=True):
         assert (point.tune_f1, point.tune_rounds) == (expected.f1, expected.mean_rounds)
-        stops = stop_rounds(fit_rule(fill(RULE, point.threshold), data), held)
+        stops = stop_rounds(fitted_rule(fill(RULE, point.threshold), data), held)
         assert point.eval_rounds == stops.mean()
     assert result.chosen == cheapest_within_one_error(tune).threshold
     assert result.chosen_rule == fill(RULE, result.chosen)
@@ -85,7 +85,7 @@ def test_cross_validation_is_a_loop_over_folds() -> None:
         inside = to_trace_set([r for r, f in zip(tune, fold, strict=True) if f == number])
         data = fit_data(others, ["answer_stable", MARGIN])
         choices.append(cheapest_within_one_error(sweep_rule(RULE, data, GRID)).threshold)
-        stops = stop_rounds(fit_rule(fill(RULE, choices[-1]), data), inside)
+        stops = stop_rounds(fitted_rule(fill(RULE, choices[-1]), data), inside)
         for record, stop in zip(inside.records(), stops, strict=True):
             scores[record.question.id] = float(record.rounds[stop - 1].answer == "right")
     assert list(result.fold_choices) == choices
@@ -178,7 +178,7 @@ def test_a_number_that_was_not_typed_is_written_short() -> None:
     )
     assert (at.tune_f1, at.tune_rounds) == (typed_at.tune_f1, typed_at.tune_rounds)
     assert len(str(chosen.chosen)) <= len(str(typed.chosen))
-    policy = fit_rule(chosen.chosen_rule, fit_data(given, ["answer_stable", MARGIN]))
+    policy = fitted_rule(chosen.chosen_rule, fit_data(given, ["answer_stable", MARGIN]))
     assert stop_rounds(policy, given.only_split("eval")).mean() == at.eval_rounds
 
 
