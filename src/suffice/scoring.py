@@ -138,6 +138,11 @@ class Metric:
         """What one of the scores is called beside this metric, in tables."""
         return _LABELS[score] if self.gold else f"agr. {_LABELS[score]}"
 
+    @property
+    def beside(self) -> ScoreName:
+        """The score to read beside its own."""
+        return "f1" if self.score == "em" else "em"
+
     def key(self, score: ScoreName) -> str:
         """What one of the scores is called beside this metric, in JSON.
 

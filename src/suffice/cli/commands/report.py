@@ -13,6 +13,7 @@ from suffice.cli.options import (
     comparison_settings,
     names,
     open_traces,
+    out_path,
 )
 from suffice.cli.output import print_json, say
 from suffice.measures.measures import Measures
@@ -39,7 +40,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_traces(parser, sampled=True)
     add_replay(parser)
     _add_parts(parser)
-    parser.add_argument("--out", required=True, metavar="FILE.html", help="where to write it")
+    parser.add_argument(
+        "--out",
+        required=True,
+        type=out_path(".html", ".htm"),
+        metavar="FILE.html",
+        help="where to write it",
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -86,7 +93,9 @@ def _parts(text: str) -> tuple[str, ...]:
     return wanted
 
 
-def usual_policies(traces: TraceSet, fit_on: TraceSet | None = None) -> tuple[str, ...]:
+def usual_policies(
+    traces: TraceSet, fit_on: TraceSet | None = None, *, oracles: bool = True
+) -> tuple[str, ...]:
     """Every fixed-K, the oracles, and TASR where it can be fitted (on ``fit_on``) and computed."""
     fixed = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
     fitting = traces if fit_on is None else fit_on
@@ -99,16 +108,17 @@ def usual_policies(traces: TraceSet, fit_on: TraceSet | None = None) -> tuple[st
         )
     )
     tasr = ("tasr", "tasr-corrected") if fittable else ()
-    return (*fixed, *tasr, "oracle-em", "oracle-f1")
+    return (*fixed, *tasr, *(("oracle-em", "oracle-f1") if oracles else ()))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, compute the parts and write the file."""
     traces = open_traces(arguments, say)
     settings = comparison_settings(arguments)
+    measures = Measures(traces).by(settings.metric)
     if not settings.policies and not settings.rules:
-        settings = replace(settings, policies=usual_policies(traces, settings.fit_on))
-    measures = Measures(traces)
+        usual = usual_policies(measures.traces, settings.fit_on, oracles=measures.metric.gold)
+        settings = replace(settings, policies=usual)
     comparison = compare(measures, settings)
     parts = report_parts(measures, comparison, _parts_settings(arguments, settings))
     size = write_report(comparison, Path(arguments.out), parts)

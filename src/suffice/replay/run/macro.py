@@ -19,7 +19,7 @@ from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
-from suffice.scoring import AGREEMENT_LEGEND, Metric, ScoreName
+from suffice.scoring import AGREEMENT_LEGEND, Metric
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
@@ -44,13 +44,8 @@ class MacroPolicy:
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; the score apart from its interval."""
-        names = {**self.metric.names, "other": self.metric.key(_beside(self.metric))}
+        names = {**self.metric.names, "other": self.metric.key(self.metric.beside)}
         return {**fields_as_json(self, names), names["metric"]: self.score.estimate}
-
-
-def _beside(metric: Metric) -> ScoreName:
-    """The score that is read beside a metric's own."""
-    return "f1" if metric.score == "em" else "em"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -79,7 +74,7 @@ class MacroResult(Tabular):
 
     def tables(self) -> tuple[Table]:
         """Policies over all sets, their scores in each, and what the intervals are."""
-        metric, other = self.metric, _beside(self.metric)
+        metric, other = self.metric, self.metric.beside
         label = metric.label
         columns = (
             Column(name="policy", most=_NAME_WIDTH),
@@ -199,7 +194,7 @@ def _set(comparison: Comparison) -> _Set:
         raise UsageError(f"no replayed question of {result.source} {result.metric.unscored}")
     columns = [
         at_stop(values, policy.stops)[scored.labelled]
-        for values in (scored.compared, getattr(scored, _beside(scored.metric)))
+        for values in (scored.compared, getattr(scored, scored.metric.beside))
         for policy in result.policies
     ]
     return _Set(

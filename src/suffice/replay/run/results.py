@@ -212,9 +212,10 @@ class ReplayResult(Tabular):
         label, head = self.metric.label, self.metric.head
         kept = f", {label} kept (of the full budget's {label})" if self.metric.gold else ""
         return first, (
-            f"{head('em')}, {head('f1')} ({self.f1_kind}), {head('acc')}{kept} and differences in percent; rounds, {spent} are means per "
-            f"question. delta {label} is against {baseline}; gain over fixed-k is at equal "
-            f"{self.cost.label}; brackets are 95% intervals of {self.resamples} paired resamples of the questions (seed {self.seed})."
+            f"{head('em')}, {head('f1')} ({self.f1_kind}), {head('acc')}{kept} and differences in "
+            f"percent; rounds, {spent} are means per question. delta {label} is against "
+            f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
+            f"intervals of {self.resamples} paired resamples of the questions (seed {self.seed})."
         )
 
 
