@@ -14,7 +14,7 @@ from suffice.cli.options import (
     open_traces,
     sampled,
 )
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.output import add_format, fit_progress, print_result, say, waiting
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
     from suffice.measures.measures import Measures
+    from suffice.policies.method import FitRun
     from suffice.replay.run.compare import compare, with_q_values
     from suffice.replay.run.macro import macro_means
     from suffice.trace.rounds.writer import write_trace_set
@@ -55,13 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
     settings = comparison_settings(arguments)
     traces = open_traces(arguments, say)
     measures = Measures(traces)
-    comparison = compare(measures, settings)
+    watched = FitRun(progress=fit_progress())
+    with waiting("replaying"):
+        comparison = compare(measures, settings, run=watched)
     if arguments.write_signals is not None:
         written = write_trace_set(with_q_values(measures, comparison), arguments.write_signals)
         say(f"wrote {written}")
     more = (sampled(open_more(path, arguments, say), arguments, say) for path in arguments.macro)
-    others = [compare(traces, settings) for traces in more]
-    macro = macro_means([comparison, *others]) if others else None
+    with waiting("replaying"):
+        others = [compare(traces, settings, run=watched) for traces in more]
+        macro = macro_means([comparison, *others]) if others else None
     comparisons = [comparison, *others]
     tables = [
         table if macro is None or number else replace(table, title=entry.result.source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from suffice.cli.options import add_traces, number, open_traces, positive
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.output import add_format, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.errors import UsageError
 from suffice.replay.settings import SearchSettings
@@ -41,7 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Search and print."""
     from suffice.replay.choose.search import search
 
-    result = search(open_traces(arguments, say), _settings(arguments))
+    settings = _settings(arguments)
+    traces = open_traces(arguments, say)
+    with waiting("searching"):
+        result = search(traces, settings)
     print_result(
         arguments,
         result.tables(top=arguments.top, naive=arguments.report_naive),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from suffice.cli.options import add_traces, open_traces
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.output import add_format, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import SweepSettings
 
@@ -26,7 +26,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Sweep and print."""
     from suffice.replay.choose.sweep import sweep
 
-    result = sweep(open_traces(arguments, say), read_settings(arguments, SweepSettings))
+    settings = read_settings(arguments, SweepSettings)
+    traces = open_traces(arguments, say)
+    with waiting("sweeping"):
+        result = sweep(traces, settings)
     notes = [f"note: {note}" for note in result.notes]
     print_result(arguments, result.tables(), result.to_json, notes)
     return 0
