@@ -22,10 +22,17 @@ if TYPE_CHECKING:
 _CODES: Mapping[str, str] = MappingProxyType(
     {"title": "1", "head": "1", "quiet": "2", "good": "32", "bad": "31", "warning": "33"}
 )
+
+
+def on_terminal(stream: IO[str]) -> bool:
+    """Whether a person sees what goes to a stream."""
+    return stream.isatty()
+
+
 def coloured(stream: IO[str]) -> bool:
     """Whether colours go to a stream: a terminal that knows them, unless ``NO_COLOR`` is set."""
     return (
-        stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        on_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )
 
 
@@ -87,7 +94,7 @@ def in_form(tables: Sequence[Table], form: str) -> str:
     from suffice.results.table import WIDTH
 
     if form == "text":
-        terminal = sys.stdout.isatty()
+        terminal = on_terminal(sys.stdout)
         width = shutil.get_terminal_size((WIDTH, 24)).columns if terminal else WIDTH
         paint = painted if coloured(sys.stdout) else None
         blocks = [table.text(width, paint) for table in tables]
@@ -150,7 +157,7 @@ class ProgressLine:
         self._every_s = every_s
         self._started = time.monotonic()
         self._shown = self._started - every_s
-        self._in_place = sys.stderr.isatty()
+        self._in_place = on_terminal(sys.stderr)
 
     def show(self, finished: int, planned: int, *, failed: int = 0) -> None:
         """State how many of ``planned`` are finished or failed."""
@@ -173,35 +180,39 @@ class ProgressLine:
                 say(text)
 
 
-class _Waiting(threading.Thread):
-    """Says what is under way once it has taken two seconds, then how long, until it is ``done``."""
+class _Waiting:
+    """Says what is under way once it has taken two seconds, then how long, until it is ended."""
 
     current: _Waiting | None = None
 
     def __init__(self, label: str, every_s: float) -> None:
-        super().__init__(daemon=True)
         self._label = label
         self._every_s = every_s
-        self._started = time.monotonic()
-        self._heard = self._started
-        self.done = threading.Event()
+        self._began = time.monotonic()
+        self._quiet_until = self._began
+        self.ended = threading.Event()
 
     @classmethod
     def heard(cls) -> None:
         """Something else tells how far the work is."""
         if cls.current is not None:
-            cls.current._heard = time.monotonic()
+            cls.current.pause()
 
-    def run(self) -> None:
+    def pause(self) -> None:
+        """Say nothing for a while."""
+        self._quiet_until = time.monotonic() + self._every_s
+
+    def tell(self) -> None:
+        """Speak until the end."""
         pause = _SILENT_S
-        while not self.done.wait(pause):
-            pause = 1.0 if sys.stderr.isatty() else self._every_s
+        while not self.ended.wait(pause):
+            pause = 1.0 if on_terminal(sys.stderr) else self._every_s
             with _LAST:
                 now = time.monotonic()
-                if now - self._heard < _SILENT_S or _Waiting.current is not self:
+                if now < self._quiet_until or _Waiting.current is not self:
                     continue
-                text = f"{self._label}, {_duration(now - self._started)} so far"
-                if sys.stderr.isatty():
+                text = f"{self._label}, {_duration(now - self._began)} so far"
+                if on_terminal(sys.stderr):
                     _LAST.rewrite(text)
                 else:
                     say(text)
@@ -212,15 +223,15 @@ def waiting(label: str, *, every_s: float = 10.0) -> Iterator[None]:
     """Work that says nothing itself: what it is stands on stderr once it takes over two seconds.
 
     On a terminal the line is rewritten every second and taken away at the end, else it is said again
-    ``every_s`` seconds.
+    after ``every_s`` seconds.
     """
     outer, told = _Waiting.current, _Waiting(label, every_s)
     _Waiting.current = told
-    told.start()
+    threading.Thread(target=told.tell, daemon=True).start()
     try:
         yield
     finally:
-        told.done.set()
+        told.ended.set()
         with _LAST:
             _Waiting.current = outer
             _LAST.clear()

@@ -423,7 +423,8 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
             continue
         if column.most is not None:
             short = [shorten(cell, column.most, "...") for cell in cells]
-            full += [f"{s} is in full: {c}" for s, c in zip(short, cells, strict=True) if s != c]
+            for said, cell in dict(zip(short, cells, strict=True)).items():
+                full += _in_full(said, cell, width) if said != cell else []
             cells = short
         if column.once:
             cells = ["" if n and cells[n - 1] == cell else cell for n, cell in enumerate(cells)]
@@ -439,10 +440,8 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
             )
         )
     names = min(table.names, len(columns))
-    full = list(dict.fromkeys(full))
     if width is None:
         return _aligned(columns, 2, paint), full
-    full = [line for text in full for line in _wrapped(text, width, "  ")]
     kept, below = _kept(columns, width)
     lines = _fitting(kept, names, width, paint, below)
     if lines is None:
@@ -453,6 +452,15 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
         gone = ", ".join(column.name for column in columns if column not in shown)
         full = [*_wrapped(f"Left out for width: {gone}.", width), *full]
     return lines, full
+
+
+def _in_full(short: str, text: str, width: int | None) -> list[str]:
+    """What a shortened text is, on a line of its own where it has no room beside the short one."""
+    line = f"{short} is in full: {text}"
+    if width is None or _cells_wide(line) <= width:
+        return [line]
+    lines = _wrapped(text, width - 2, "  ")
+    return [*_wrapped(f"{short} is in full:", width), *(f"  {part}" for part in lines)]
 
 
 def _kept(columns: list[_Shown], width: int) -> tuple[list[_Shown], _Shown | None]:

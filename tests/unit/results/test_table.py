@@ -185,7 +185,7 @@ def test_colours_move_nothing_and_say_which_side_of_zero_an_interval_lies() -> N
     assert painted.startswith("<title>Gains</title>\n<head>policy</head>")
     assert "<good>+10.0 [1.0, 20.0]</good>  <good>useful</good>" in painted
     assert "<bad>-10.0 [-20.0, -1.0]</bad>  none" in painted
-    assert "\nc         +0.0 [-10.0, 10.0]" in painted
+    assert "\nc        +0.0 [-10.0, 10.0]" in painted
 
 
 def test_letters_of_two_cells_keep_the_columns_aligned() -> None:

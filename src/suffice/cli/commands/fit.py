@@ -188,9 +188,7 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
     measures = Measures.of(traces)
     if isinstance(method, TellingMethod):
         return method.fit_told(measures, preset, settings, arguments.split)
-    watched = FitRun(
-        progress=fit_progress(), checkpoint=FitRun.checkpoint_of(Path(arguments.out))
-    )
+    watched = FitRun(progress=fit_progress(), checkpoint=FitRun.checkpoint_of(Path(arguments.out)))
     policy = method.fit(measures, preset, settings, arguments.split, watched)
     return Fitted(
         policy=policy,
