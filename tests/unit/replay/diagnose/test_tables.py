@@ -92,7 +92,7 @@ def test_the_verdict_comes_first_and_the_most_useful_signals_after_it() -> None:
     uses, areas = table.data()["use"], table.data()["eval: auroc"]
     assert uses == sorted(uses, key=USES.index)
     assert set(uses) > {"useful", "uninformative"}
-    useful = [area for area, use in zip(areas, uses, strict=True) if use == "useful"]
+    useful = [float(area or 0) for area, use in zip(areas, uses, strict=True) if use == "useful"]
     assert useful == sorted(useful, reverse=True)
     for name, use, low, high in zip(
         *(table.data()[key] for key in ("signal", "use", "eval: auroc_low", "eval: auroc_high")),
