@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from suffice.signals.evidence import seen_passages, token_set
+from suffice.protocols import Absence
+from suffice.signals.answer_stability import added_nothing
+from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages, token_set
 from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage
 
@@ -60,15 +62,17 @@ def overlap_idf(view: LoopView) -> float:
     return math.fsum(weight[token] for token in in_new & in_earlier) / math.fsum(weight.values())
 
 
-def _why_not_compared(view: LoopView) -> str:
-    seen = seen_passages(view.rounds)
-    if seen is None:
-        return "a round's passages were not recorded"
-    if any(passage.text is None for passage in seen.values()):
-        return "a passage was recorded without its text"
-    return "the round added no new passage, or there is no earlier one; record with --corpus pooled"
-
-
+_NOT_COMPARED = (
+    PASSAGES_UNKNOWN,
+    Absence("there is no earlier passage", lambda view: not seen_passages(view.rounds[:-1])),
+    Absence(
+        "the round added no new passage",
+        lambda view: added_nothing(view.current, view.rounds[:-1]),
+        "record with --corpus pooled, or read new_passages, which is 0 there",
+    ),
+    TEXT_UNKNOWN,
+    Absence("the passages hold no word", lambda _: True),
+)
 OVERLAP = SignalSpec(
     name="overlap",
     summary="token-set Jaccard of new and earlier passages",
@@ -77,7 +81,7 @@ OVERLAP = SignalSpec(
     low=0.0,
     high=1.0,
     compute=overlap,
-    why_undefined=_why_not_compared,
+    undefined=_NOT_COMPARED,
 )
 OVERLAP_IDF = SignalSpec(
     name="overlap_idf",
@@ -87,5 +91,5 @@ OVERLAP_IDF = SignalSpec(
     low=0.0,
     high=1.0,
     compute=overlap_idf,
-    why_undefined=_why_not_compared,
+    undefined=_NOT_COMPARED,
 )

@@ -53,6 +53,9 @@ _MODULES: dict[str, str] = {
     "contradiction": "suffice.signals.candidates",
     "remaining_share": "suffice.signals.recorded",
     "malformed_actions": "suffice.signals.recorded",
+    "new_passages": "suffice.signals.novelty",
+    "query_repeats": "suffice.signals.novelty",
+    "answer_repeats": "suffice.signals.answer_stability",
 }
 
 

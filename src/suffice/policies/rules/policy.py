@@ -25,7 +25,7 @@ from suffice.policies.rules.syntax import (
 from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import SignalSpec, undefined_in_words
 
 _CHUNK = 65_536  # questions whose columns of one round stay in cache together
 
@@ -169,7 +169,10 @@ class RulePolicy:
         now = _Live(self, view)
         holds = bool(self._holds(now))
         values = {str(operand): _defined(now.value(operand)) for operand in self._shown}
-        listed = ", ".join(f"{name} = {_shown_number(value)}" for name, value in values.items())
+        listed = ", ".join(
+            f"{name} = {now.undefined(operand) if value is None else f'{value:.4g}'}"
+            for operand, (name, value) in zip(self._shown, values.items(), strict=True)
+        )
         verdict = "holds" if holds else "does not hold"
         return Decision(
             action=Action.STOP if holds else Action.CONTINUE,
@@ -240,10 +243,6 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _shown_number(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.4g}"
-
-
 def _rate(base_rates: tuple[float, ...], number: int) -> float:
     return base_rates[number - 1] if number <= len(base_rates) else math.nan
 
@@ -277,6 +276,13 @@ class _Live:
                 return self.round
             case BaseRate():
                 return self.base_rate()
+
+    def undefined(self, operand: SignalRef | Calibrated | RoundNumber | BaseRate) -> str:
+        """That the operand is undefined, and why, in words."""
+        if isinstance(operand, SignalRef | Calibrated) and math.isnan(self.signal(operand.name)):
+            spec = next(spec for spec in self._policy.specs if spec.name == operand.name)
+            return undefined_in_words(spec, self._view.loop)
+        return f"undefined (nothing was fitted for round {self.round})"
 
 
 class _Recorded:
