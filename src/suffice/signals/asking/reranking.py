@@ -175,7 +175,13 @@ _reranked = partial(
     answers=False,
     charges=(RERANKS,),
     asking=RERANKING,
-    undefined=(Absence("no passage carries a reranker's score", lambda _: True),),
+    undefined=(
+        Absence(
+            "no passage carries a reranker's score",
+            lambda _: True,
+            f"compute it with suffice signals {RERANKING.option}",
+        ),
+    ),
 )
 RERANK_TOP_SCORE = _reranked(
     name="rerank_top_score",
