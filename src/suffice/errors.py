@@ -14,7 +14,8 @@ A message says what was found, where (file, row, column), what is allowed and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import TypeVar
 
 
@@ -87,6 +88,37 @@ def first_line(error: BaseException) -> str:
     """The first line with text of a foreign error's message, at most 300 letters; else its type."""
     lines = (line.strip() for line in str(error).splitlines())
     return next((line[:300] for line in lines if line), type(error).__name__)
+
+
+def near_misses(
+    word: str, names: Iterable[str], *, most: int = 3, likeness: float = 0.75
+) -> list[str]:
+    """Those of ``names`` that ``word`` is a likely slip for, likest first, blind to case and to - or _.
+
+    ``likeness`` in [0, 1] is the least share of common letters (difflib's ratio).
+
+    >>> near_misses("Gold-Answer", ["gold_answers", "golden_hour", "split"])
+    ['gold_answers']
+    """
+    by_folded: dict[str, list[str]] = {}
+    for name in names:
+        by_folded.setdefault(_folded(name), []).append(name)
+    alike = get_close_matches(_folded(word), by_folded, n=most, cutoff=likeness)
+    return [name for folded in alike for name in by_folded[folded]][:most]
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """``"; did you mean 'x' or 'y'?"`` to end a refusal with; empty where no name is near.
+
+    >>> did_you_mean("overlp", ["overlap", "answer_stable"])
+    "; did you mean 'overlap'?"
+    """
+    near = near_misses(word, names)
+    return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
 
 
 Found = TypeVar("Found")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.errors import UsageError
 from suffice.scoring import Match
 
 if TYPE_CHECKING:
@@ -325,6 +326,12 @@ class Decision:
     def stop(self) -> bool:
         """Whether the loop should end here."""
         return self.action is Action.STOP
+
+    def __bool__(self) -> NoReturn:
+        """Refused: whatever it says, a decision would count as true."""
+        raise UsageError(
+            "a Decision has no truth value; ask whether it says stop: if controller.observe(...).stop:"
+        )
 
 
 Certainty = Literal["token_probability", "self_consistency"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from difflib import get_close_matches
 from typing import Any
 
 from suffice._optional import require
 from suffice.costs.tariff import Tariff, parse_rates
-from suffice.errors import UsageError
+from suffice.errors import UsageError, near_misses
 
 _MILLION = 1e6
 _BY_HAND = "--prices input=0.15,cached=0.075,output=0.60 (USD per million tokens)"
@@ -169,8 +168,8 @@ def _unknown(providers: Any, model: str, provider: str | None) -> str:
     if not sellers:
         known = ", ".join(seller.id for seller in providers)
         return f"the price list has no provider {provider!r}; known: {known}"
-    names = {entry.id.lower(): entry.id for seller in sellers for entry in seller.models}
-    near = [names[name] for name in get_close_matches(model.lower(), names, n=5, cutoff=0.5)]
+    names = (entry.id for seller in sellers for entry in seller.models)
+    near = near_misses(model, dict.fromkeys(names), most=5, likeness=0.5)
     hint = f"near: {', '.join(near)}; " if near else ""
     return (
         f"the price list has no model {model!r}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -77,44 +78,23 @@ class CostModel:
     charge: Charging = "as-run"
 
 
-class _Ledger:
-    """The usage of every recorded round, each column read once; (n_questions, n_rounds) throughout.
+class _Record:
+    """A record's columns, each read once, and what its calls were for; (n_questions, n_rounds) throughout."""
 
-    Parameters
-    ----------
-    traces, model
-        The record, and what prices it.
-    reads
-        What of it is paid for.
-    part
-        ``all`` of that, or apart what each round costs with no answer made (``loop``) and what its
-        ``answer`` alone does.
-    """
-
-    def __init__(
-        self, traces: TraceSet, reads: CostReads, model: CostModel, part: _Part = "all"
-    ) -> None:
+    def __init__(self, traces: TraceSet) -> None:
         self.traces = traces
-        self.reads = reads
-        self.model = model
-        self.part = part
         self._columns: dict[str, _Array | None] = {}
-        self._costs: dict[str, _Array] = {}
 
-    def cost(self, name: str) -> _Array:
-        """A cost of each round, at least 0; NaN where no round was recorded."""
-        if name not in self._costs:
-            cost = COSTS[name]
-            apart = self.part == "answer" and not cost.of_answers
-            values = self.nothing() if apart else cost.compute(self)
-            self._costs[name] = self.known(values, f"what {name!r} comes to")
-        return self._costs[name]
+    @property
+    def source(self) -> str:
+        """Where the record came from."""
+        return self.traces.origin.source
 
     def column(self, name: str) -> _Array:
         """A column without holes."""
         values = self.sparse(name)
         if values is None:
-            raise UnknownCostError(f"{self.traces.origin.source} has no column {name!r}")
+            raise UnknownCostError(f"{self.source} has no column {name!r}")
         return self.known(values, f"column {name!r}")
 
     def sparse(self, name: str) -> _Array | None:
@@ -122,6 +102,16 @@ class _Ledger:
         if name not in self._columns:
             self._columns[name] = self.traces.column(name)
         return self._columns[name]
+
+    def lengths(self, column: str, *, null: int | None = 0) -> _Array:
+        """How long each list of a column is; a null one as long as ``null`` says."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        lengths = pc.list_value_length(self.traces.table.column(column))
+        if null is not None:
+            lengths = pc.fill_null(lengths, pa.scalar(null, lengths.type))
+        return self.traces.dense(lengths)
 
     def known(self, values: _Array, what: str) -> _Array:
         """The values, refused where one is null, negative or infinite."""
@@ -132,22 +122,121 @@ class _Ledger:
             value = values[question, number]
             raise UnknownCostError(
                 f"{what} is {'null' if np.isnan(value) else f'no cost ({value:g})'} in "
-                f"{int(wrong.sum())} of {int(exists.sum())} rounds of {self.traces.origin.source}, "
+                f"{int(wrong.sum())} of {int(exists.sum())} rounds of {self.source}, "
                 f"first in round {number + 1} of question {self.traces.question_ids[question]!r}"
             )
         return values
 
+    @cached_property
     def nothing(self) -> _Array:
         """Zero for every recorded round."""
         return np.where(self.traces.exists, 0.0, np.nan)
 
+    @cached_property
+    def sample_calls(self) -> _Array:
+        """Sample calls a round; 0 where nothing tells them from answering calls.
+
+        Where ``sample_calls`` is null, samples are taken to be the sample calls if there are fewer of them
+        than calls, since an answer was then made as well.
+        """
+        calls, column = self.sparse("llm_calls"), self.sparse("sample_calls")
+        if calls is None:
+            return self.nothing
+        recorded = np.full_like(calls, np.nan) if column is None else column
+        if self.traces.has("samples"):
+            drawn = self.lengths("samples")
+            inferred = np.where(drawn < calls, drawn, 0.0)
+            recorded = np.where(np.isnan(recorded), inferred, recorded)
+        return np.nan_to_num(recorded)
+
+    @cached_property
+    def asked(self) -> _Array:
+        """Calls without those of samples; where nothing tells the two apart every call counts."""
+        calls = self.column("llm_calls") - self.sample_calls
+        return self.known(calls, "llm_calls less the calls of samples")
+
+    @cached_property
+    def answer_calls(self) -> _Array:
+        """Calls spent on a round's answer alone; the other calls are what its loop needs to go on.
+
+        Records without ``answer_calls``: a loop that the record names tells it; in an unknown loop with
+        one call a round, that call answers.
+        """
+        asked, recorded, run = self.asked, self.sparse("answer_calls"), self.traces.origin.run
+        if run.get("pipeline") in _CHOOSING_LOOPS:
+            majority = run.get("certainty") == "self_consistency"
+            inferred = np.minimum(asked, float(run.get("samples") or 1) if majority else 1.0)
+        elif run.get("pipeline") in _RANKED_LOOPS:
+            inferred = asked
+        else:
+            inferred = np.where(asked <= 1, asked, np.nan)
+        answering = (
+            inferred if recorded is None else np.where(np.isnan(recorded), inferred, recorded)
+        )
+        if (np.isnan(answering) & self.traces.exists).any():
+            raise UnknownCostError(
+                f"{self.source} has rounds of several calls and does not say how many of them answered "
+                "(column 'answer_calls')"
+            )
+        return answering
+
+    @cached_property
+    def only_answers(self) -> NDArray[np.bool_]:
+        """Rounds whose loop asked nothing besides the answer, or that count no calls in an unknown loop."""
+        if self.sparse("llm_calls") is None and "pipeline" not in self.traces.origin.run:
+            return self.traces.exists
+        return np.equal(self.asked, self.answer_calls)
+
+    @cached_property
+    def samples_answer(self) -> bool:
+        """Whether answers are chosen among samples, so that whoever reads samples pays for the answers."""
+        calls = self.sparse("llm_calls")
+        if calls is None or not self.traces.has("samples"):
+            return False
+        drawn = self.lengths("samples") > 0
+        return bool((drawn & (np.nan_to_num(calls) > 0) & ~(self.sample_calls > 0)).any())
+
+
+class _Ledger:
+    """What is paid in every recorded round, by the name of the cost; (n_questions, n_rounds) throughout.
+
+    Parameters
+    ----------
+    record, model
+        The record, and what prices it.
+    reads
+        What of it is paid for.
+    part
+        ``all`` of that, or apart what each round costs with no answer made (``loop``) and what its
+        ``answer`` alone does.
+    """
+
+    def __init__(
+        self, record: _Record, reads: CostReads, model: CostModel, part: _Part = "all"
+    ) -> None:
+        self.record = record
+        self.reads = reads
+        self.model = model
+        self.part = part
+        self._costs: dict[str, _Array] = {}
+
+    def cost(self, name: str) -> _Array:
+        """A cost of each round, at least 0; NaN where no round was recorded."""
+        if name not in self._costs:
+            cost = COSTS[name]
+            apart = self.part == "answer" and not cost.of_answers
+            values = self.record.nothing if apart else cost.compute(self)
+            self._costs[name] = self.record.known(values, f"what {name!r} comes to")
+        return self._costs[name]
+
     def read(self, values: _Array) -> _Array:
         """What is paid of something that a policy reads to decide: nothing where its budget ends."""
-        last = self.traces.n_rounds if self.reads.until is None else self.reads.until
-        if self.reads.at_end or not 1 <= last <= self.traces.n_rounds:
+        n_rounds = self.record.traces.n_rounds
+        last = n_rounds if self.reads.until is None else self.reads.until
+        if self.reads.at_end or not 1 <= last <= n_rounds:
             return values
         values = values.copy()
-        values[:, last - 1] = self.nothing()[:, last - 1]
+        values[:, last - 1] = self.record.nothing[:, last - 1]
         return values
 
     def divided(self, whole: _Array, answer: Callable[[], _Array]) -> _Array:
@@ -160,95 +249,23 @@ class _Ledger:
 # --- calls ----------------------------------------------------------------------------------------
 def _llm_calls(ledger: _Ledger) -> _Array:
     """Calls of the loop and its answers, with those of samples and verdicts where they are read."""
-    asked = _asked(ledger)
-    calls = ledger.divided(asked, lambda: _answer_calls(ledger))
+    record = ledger.record
+    calls = ledger.divided(record.asked, lambda: record.answer_calls)
     if ledger.part == "answer":
         return calls
     if ledger.reads.samples:
-        calls = calls + ledger.read(ledger.column("llm_calls") - asked)
+        calls = calls + ledger.read(record.column("llm_calls") - record.asked)
     return calls + ledger.cost("judge_calls")
-
-
-def _asked(ledger: _Ledger) -> _Array:
-    """Calls without those of samples; where nothing tells the two apart every call counts."""
-    calls = ledger.column("llm_calls")
-    return ledger.known(calls - _sample_calls(ledger, calls), "llm_calls less the calls of samples")
-
-
-def _sample_calls(ledger: _Ledger, calls: _Array) -> _Array:
-    """Sample calls a round; 0 where nothing tells them from answering calls.
-
-    Where ``sample_calls`` is null, samples are taken to be the sample calls if there are fewer of them
-    than calls, since an answer was then made as well.
-    """
-    column = ledger.sparse("sample_calls")
-    recorded = np.full_like(calls, np.nan) if column is None else column
-    if ledger.traces.has("samples"):
-        drawn = _lengths(ledger.traces, "samples")
-        inferred = np.where(drawn < calls, drawn, 0.0)
-        recorded = np.where(np.isnan(recorded), inferred, recorded)
-    return np.nan_to_num(recorded)
-
-
-def _answer_calls(ledger: _Ledger) -> _Array:
-    """Calls spent on a round's answer alone; the other calls are what its loop needs to go on.
-
-    Records without ``answer_calls``: a loop that the record names tells it; in an unknown loop with one
-    call a round, that call answers.
-    """
-    asked, recorded = _asked(ledger), ledger.sparse("answer_calls")
-    run = ledger.traces.origin.run
-    if run.get("pipeline") in _CHOOSING_LOOPS:
-        majority = run.get("certainty") == "self_consistency"
-        inferred = np.minimum(asked, float(run.get("samples") or 1) if majority else 1.0)
-    elif run.get("pipeline") in _RANKED_LOOPS:
-        inferred = asked
-    else:
-        inferred = np.where(asked <= 1, asked, np.nan)
-    answering = inferred if recorded is None else np.where(np.isnan(recorded), inferred, recorded)
-    if (np.isnan(answering) & ledger.traces.exists).any():
-        raise UnknownCostError(
-            f"{ledger.traces.origin.source} has rounds of several calls and does not say how many of "
-            "them answered (column 'answer_calls')"
-        )
-    return answering
-
-
-def _going_on(ledger: _Ledger) -> _Array:
-    """Calls of a round that its loop needs to go on; none in an unknown loop that counts no calls."""
-    if ledger.sparse("llm_calls") is None and "pipeline" not in ledger.traces.origin.run:
-        return ledger.nothing()
-    return _asked(ledger) - _answer_calls(ledger)
-
-
-def _samples_answer(traces: TraceSet) -> bool:
-    """Whether answers are chosen among samples, so that whoever reads samples pays for the answers."""
-    ledger = _Ledger(traces, CostReads(), CostModel())
-    calls = ledger.sparse("llm_calls")
-    if calls is None or not traces.has("samples"):
-        return False
-    drawn, apart = _lengths(traces, "samples") > 0, _sample_calls(ledger, calls) > 0
-    return bool((drawn & ~apart & (calls > 0)).any())
-
-
-def _lengths(traces: TraceSet, column: str, *, null: int | None = 0) -> _Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    lengths = pc.list_value_length(traces.table.column(column))
-    if null is not None:
-        lengths = pc.fill_null(lengths, pa.scalar(null, lengths.type))
-    return traces.dense(lengths)
 
 
 def _judge_calls(ledger: _Ledger) -> _Array:
     reads = ledger.reads.verdicts
-    return ledger.read(ledger.column("judge_calls")) if reads else ledger.nothing()
+    return ledger.read(ledger.record.column("judge_calls")) if reads else ledger.record.nothing
 
 
 def _rerank_calls(ledger: _Ledger) -> _Array:
     reads = ledger.reads.reranks
-    return ledger.read(ledger.column("rerank_calls")) if reads else ledger.nothing()
+    return ledger.read(ledger.record.column("rerank_calls")) if reads else ledger.record.nothing
 
 
 def _calls(ledger: _Ledger) -> _Array:
@@ -256,9 +273,10 @@ def _calls(ledger: _Ledger) -> _Array:
 
 
 def _passages(ledger: _Ledger) -> _Array:
-    if not ledger.traces.has("passages"):
-        raise UnknownCostError(f"{ledger.traces.origin.source} has no column 'passages'")
-    return ledger.known(_lengths(ledger.traces, "passages", null=None), "column 'passages'")
+    record = ledger.record
+    if not record.traces.has("passages"):
+        raise UnknownCostError(f"{record.source} has no column 'passages'")
+    return record.known(record.lengths("passages", null=None), "column 'passages'")
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -266,22 +284,23 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
     """Tokens of the loop and its answers, with those of samples and verdicts where they are read."""
 
     def paid(ledger: _Ledger) -> _Array:
-        tokens = ledger.divided(ledger.column(name), lambda: _answer_tokens(ledger, name))
+        record = ledger.record
+        tokens = ledger.divided(record.column(name), lambda: _answer_tokens(record, name))
         if ledger.part == "answer":
             return tokens
-        if ledger.reads.samples and ledger.traces.has("samples"):
-            tokens = tokens + ledger.read(ledger.column(f"sample_{name}"))
+        if ledger.reads.samples and record.traces.has("samples"):
+            tokens = tokens + ledger.read(record.column(f"sample_{name}"))
         return tokens + _judge_tokens(ledger, f"judge_{name}")
 
     return paid
 
 
-def _answer_tokens(ledger: _Ledger, name: str) -> _Array:
+def _answer_tokens(record: _Record, name: str) -> _Array:
     """Tokens of a round's answer alone: where nothing else was asked, all of them."""
-    whole, recorded = ledger.column(name), ledger.sparse(f"answer_{name}")
+    whole, recorded = record.column(name), record.sparse(f"answer_{name}")
     tokens = np.full_like(whole, np.nan) if recorded is None else recorded
-    tokens = np.where(np.isnan(tokens) & (_going_on(ledger) == 0), whole, tokens)
-    return ledger.known(tokens, f"column 'answer_{name}', the tokens of the answers alone,")
+    tokens = np.where(np.isnan(tokens) & record.only_answers, whole, tokens)
+    return record.known(tokens, f"column 'answer_{name}', the tokens of the answers alone,")
 
 
 def _cached_tokens(ledger: _Ledger) -> _Array:
@@ -290,13 +309,9 @@ def _cached_tokens(ledger: _Ledger) -> _Array:
     That is what every prompt begins with: the rounds before were never sent (METHODS, costs as run).
     """
     cached = _tokens("cached_tokens")(ledger)
-    if ledger.part != "answer":
+    if ledger.part != "answer" or ledger.reads.samples or ledger.reads.verdicts:
         return cached
-    before = _going_on(ledger)
-    if ledger.reads.samples or ledger.reads.verdicts:
-        loop = _Ledger(ledger.traces, ledger.reads, ledger.model, "loop")
-        before = before + loop.cost("llm_calls")
-    unasked = np.cumsum(before, axis=1) == 0
+    unasked = np.logical_and.accumulate(ledger.record.only_answers, axis=1)
     return np.where(unasked, np.minimum(cached, cached[:, :1]), cached)
 
 
@@ -304,13 +319,13 @@ def _judge_tokens(ledger: _Ledger, name: str) -> _Array:
     """Tokens of the judge's calls; a round without such a call has none, whatever its column holds."""
     asked = ledger.cost("judge_calls") > 0
     if not asked.any():
-        return ledger.nothing()
-    recorded = ledger.sparse(name)
+        return ledger.record.nothing
+    recorded = ledger.record.sparse(name)
     if recorded is None:
         raise UnknownCostError(
-            f"{ledger.traces.origin.source} has no column {name!r}, the tokens of its judge calls"
+            f"{ledger.record.source} has no column {name!r}, the tokens of its judge calls"
         )
-    return ledger.known(np.where(asked, recorded, ledger.nothing()), f"column {name!r}")
+    return ledger.record.known(np.where(asked, recorded, ledger.record.nothing), f"column {name!r}")
 
 
 def _evaluated(ledger: _Ledger) -> _Array:
@@ -320,11 +335,12 @@ def _evaluated(ledger: _Ledger) -> _Array:
 # --- seconds --------------------------------------------------------------------------------------
 def _seconds(ledger: _Ledger) -> _Array:
     """Wall seconds; those of samples and verdicts apart where they were recorded apart."""
-    seconds = ledger.column("latency_s")
+    record = ledger.record
+    seconds = record.column("latency_s")
     for kind, reads in (("sample", ledger.reads.samples), ("judge", ledger.reads.verdicts)):
-        apart = ledger.sparse(f"{kind}_latency_s")
+        apart = record.sparse(f"{kind}_latency_s")
         if apart is not None:
-            spent = np.where(ledger.traces.exists, np.nan_to_num(apart), np.nan)
+            spent = np.where(record.traces.exists, np.nan_to_num(apart), np.nan)
             seconds = seconds - (spent - ledger.read(spent) if reads else spent)
     seconds = np.maximum(seconds, 0.0)  # clocks of single precision
     return ledger.divided(seconds, lambda: _answer_seconds(ledger, seconds))
@@ -336,11 +352,11 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
     Where they were not recorded and nothing else was asked, all of them; none for a policy that reads
     samples or verdicts, which then pays every round's seconds.
     """
-    recorded = ledger.sparse("answer_latency_s")
+    record, recorded = ledger.record, ledger.record.sparse("answer_latency_s")
     seconds = np.full_like(whole, np.nan) if recorded is None else recorded
-    alone = ledger.nothing() if ledger.reads.samples or ledger.reads.verdicts else whole
-    seconds = np.where(np.isnan(seconds) & (_going_on(ledger) == 0), alone, seconds)
-    return ledger.known(
+    alone = record.nothing if ledger.reads.samples or ledger.reads.verdicts else whole
+    seconds = np.where(np.isnan(seconds) & record.only_answers, alone, seconds)
+    return record.known(
         np.minimum(seconds, whole), "column 'answer_latency_s', the seconds of the answers alone,"
     )
 
@@ -364,7 +380,7 @@ def _usd(ledger: _Ledger) -> _Array:
     (_, base), *tiers = prices.tariffs
     paid = _charged(ledger, base)
     for above, tariff in tiers:
-        long = ledger.column("prompt_tokens") > above
+        long = ledger.record.column("prompt_tokens") > above
         if long.any():
             paid = np.where(long, _charged(ledger, tariff), paid)
     return paid
@@ -382,7 +398,7 @@ def _charged(ledger: _Ledger, tariff: Tariff) -> _Array:
         "retrievals": tariff.retrieval,
         "rerank_calls": tariff.rerank,
     }
-    paid = ledger.nothing()
+    paid = ledger.record.nothing
     for name, charge in units.items():
         if charge:
             paid = paid + charge * ledger.cost(name)
@@ -461,7 +477,7 @@ _ALL = (
         name="retrievals",
         label="retrievals",
         summary="queries sent to the retriever",
-        compute=lambda ledger: ledger.column("retrievals"),
+        compute=lambda ledger: ledger.record.column("retrievals"),
         of_answers=False,
     ),
     Cost(
@@ -490,11 +506,14 @@ _ALL = (
         name="rounds",
         label="rounds",
         summary="rounds",
-        compute=lambda ledger: ledger.nothing() + 1.0,
+        compute=lambda ledger: ledger.record.nothing + 1.0,
         of_answers=False,
     ),
 )
 COSTS: Mapping[str, Cost] = MappingProxyType({cost.name: cost for cost in _ALL})
+USUAL_COSTS = ("llm_calls", "usd", "evaluated_tokens", "rounds")
+"""What policies are compared at unless a cost is named: the first that is known and that fixed budgets
+differ in. Over a fixed ranking every fixed-k is one call, and a frontier at calls would say nothing."""
 
 
 def find_cost(name: str) -> Cost:
@@ -560,12 +579,12 @@ def _ledgers(
     traces: TraceSet, reads: CostReads | None, model: CostModel | None
 ) -> tuple[_Ledger, ...]:
     """One for everything that is paid round by round, or the loop's and the answers' apart."""
-    reads, model = reads or CostReads(), model or CostModel()
+    record, reads, model = _Record(traces), reads or CostReads(), model or CostModel()
     if model.charge == "published":
         reads = replace(reads, answers=True, at_end=True)
-    if reads.answers or (reads.samples and _samples_answer(traces)):
-        return (_Ledger(traces, reads, model),)
-    return tuple(_Ledger(traces, reads, model, part) for part in ("loop", "answer"))
+    if reads.answers or (reads.samples and record.samples_answer):
+        return (_Ledger(record, reads, model),)
+    return tuple(_Ledger(record, reads, model, part) for part in ("loop", "answer"))
 
 
 def _at_stops(ledgers: tuple[_Ledger, ...], name: str) -> _Array:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suffice.costs.energy import EnergyModel
 from suffice.costs.usage import (
     COSTS,
+    USUAL_COSTS,
     CostModel,
     CostReads,
     cost_matrix,
@@ -45,6 +46,11 @@ def policy_reads(policy: StopPolicy, budget: int | None = None) -> CostReads:
     return replace(cost_reads(policy.specs), until=budget, at_end=sets)
 
 
+def fixed_stops(last_rounds: NDArray[np.int16], budget: int) -> NDArray[np.int16]:
+    """The rounds at which fixed-1 .. fixed-``budget`` end each question, (n_questions, budget)."""
+    return np.minimum(np.arange(1, budget + 1), last_rounds[:, None]).astype(np.int16)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAxis:
     """The cost that policies are compared at; without a unit it is a count.
@@ -71,9 +77,7 @@ class CostAxis:
         return first, last
 
 
-USUAL_COSTS = ("llm_calls", "usd", "evaluated_tokens", "rounds")
-"""What policies are compared at unless a cost is named: the first that is known and that fixed budgets
-differ in. Over a fixed ranking every fixed-k is one call, and a frontier at calls would say nothing."""
+_CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
 
 
 class CostBook:
@@ -90,16 +94,22 @@ class CostBook:
             self._at_stops[reads] = stop_costs(self._traces, reads=reads, model=self._model)
         return self._at_stops[reads]
 
+    def known(self, axis: CostAxis, reads: CostReads) -> NDArray[np.float64]:
+        """What stopping after each round costs at an axis chosen for these reads, (n_questions, n_rounds)."""
+        paid = self.at_stops(reads)[axis.name]
+        if paid is None:
+            raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
+        return paid
+
     def of_fixed(self, name: str) -> NDArray[np.float64] | None:
         """What fixed-1 .. fixed-R cost each question, (n_questions, n_rounds); ``None``: unknown."""
         paid = self.at_stops(CostReads())[name]
         return None if paid is None else np.take_along_axis(paid, self.fixed_stops - 1, axis=1)
 
     @cached_property
-    def fixed_stops(self) -> NDArray[np.int64]:
+    def fixed_stops(self) -> NDArray[np.int16]:
         """The rounds at which fixed-1 .. fixed-R end each question, (n_questions, n_rounds)."""
-        rounds = np.arange(1, self._traces.n_rounds + 1)[None, :]
-        return np.minimum(rounds, self._traces.last_rounds[:, None]).astype(np.int64)
+        return fixed_stops(self._traces.last_rounds, self._traces.n_rounds)
 
     def axis(
         self,
@@ -109,12 +119,12 @@ class CostBook:
         capped: bool = False,
         beside: CostBook | None = None,
     ) -> CostAxis:
-        """The cost asked for; by default the first of :data:`USUAL_COSTS` that tells fixed-k apart.
+        """The cost asked for; by default the first of the usual ones that tells fixed-k apart.
 
         Parameters
         ----------
         wanted
-            A name of :data:`suffice.costs.usage.COSTS`, or ``None``.
+            A name of :data:`suffice.costs.usage.COSTS`; ``None``: one of ``USUAL_COSTS`` there.
         readers
             What each policy reads, by the policy's name.
         capped
@@ -151,11 +161,10 @@ class CostBook:
     def _usual(self, known: Sequence[str], *, capped: bool) -> tuple[str, str]:
         """The first of the known that fixed budgets differ in, and why no earlier one of the usual."""
         usual = COSTS[USUAL_COSTS[0]]
-        chosen = next((name for name in known if self._tells_apart(name)), known[0])
-        if capped:
-            chosen = usual.name if usual.name in known else "rounds"
-        if chosen == usual.name or self._traces.n_rounds < 2:
-            return known[0], ""
+        fit = [name for name in known if (name in _CAPPED if capped else self._tells_apart(name))]
+        chosen = next(iter(fit), known[0])
+        if chosen == usual.name:
+            return chosen, ""
         if usual.name in known:
             why = f"every fixed-k costs the same in {usual.label}"
         else:
@@ -233,9 +242,7 @@ def mean_costs(
     costs = np.empty(len(stops))
     rows = np.arange(stops.shape[1])
     for kind in dict.fromkeys(reads):
-        paid = book.at_stops(kind)[axis.name]
-        if paid is None:
-            raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
+        paid = book.known(axis, kind)
         for number, read in enumerate(reads):
             if read == kind:
                 costs[number] = paid[rows, stops[number] - 1].mean()

@@ -56,10 +56,17 @@ def save_policy(policy: StopPolicy, path: str | Path, *, max_rounds: int | None 
 
     The weights of a network lie beside it, under the file's name with ``.safetensors``. ``max_rounds``
     is the budget a controller enforces by default.
-    """
-    from suffice.trace.durable import replace_file
 
-    target = Path(path)
+    Raises
+    ------
+    UsageError
+        For a path that is neither, such as one that ends in ``.txt``.
+    BackendError
+        When the disk is full or refuses.
+    """
+    from suffice.trace.durable import replace_file, writable
+
+    target = writable(path, ".json", folder=True)
     if target.suffix != ".json":
         target = target / "policy.json"
     document = policy_document(policy)

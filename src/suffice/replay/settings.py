@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from suffice.costs.usage import COSTS, CostModel
+from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.options import Option, read_grid
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
@@ -45,8 +45,8 @@ CostName = Annotated[
     Option(
         metavar="NAME",
         choices=tuple(COSTS),
-        help=f"what policies are compared at: {', '.join(COSTS)} (default: the first of llm_calls, "
-        "usd, evaluated_tokens, rounds that is known and that fixed-k differ in)",
+        help=f"what policies are compared at: {', '.join(COSTS)} (default: the first of "
+        f"{', '.join(USUAL_COSTS)} that is known and that fixed-k differ in)",
     ),
 ]
 Policies = Annotated[
@@ -130,7 +130,8 @@ class SearchSettings:
     objective
         ``f1``, ``em``, or ``gain-at-cost``: F1 over the fixed-k frontier at the rule's cost.
     cost, cost_model
-        The cost meant (default: model calls where known, else rounds).
+        The cost meant (default: model calls where a number caps it, else what fixed budgets differ in, see
+        :data:`suffice.costs.usage.USUAL_COSTS`).
     baseline
         ``fixed-K`` or another policy; default fixed-3, or the full budget where that is shorter.
     """
@@ -210,6 +211,7 @@ class SweepSettings:
 
     ``rule`` holds one ``?``; ``thresholds`` is the grid (``None``: 0.20, 0.21, ... 0.35 as paper 0
     for a calibrated value, else quantiles on tune of the one signal that is compared with ``?``).
+    ``cost`` and ``cost_model`` are what cheapest means, as for a search.
     """
 
     rule: Annotated[str, Option(metavar="RULE", help="a rule with one '?'")] = TEMPLATE
@@ -230,6 +232,8 @@ class SweepSettings:
         Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
     ] = "isotonic"
     f1_kind: F1 = "hotpotqa"
+    cost: CostName = None
+    cost_model: CostModel = field(default_factory=CostModel)
     resamples: Resamples = 1000
     seed: Seed = 42
 

@@ -12,6 +12,57 @@ from typing import Any
 from suffice.errors import BackendError, DataError, UsageError
 
 
+def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
+    """The path, where a result can be written to it; to be asked before the work, not after it.
+
+    Parameters
+    ----------
+    path
+        A file that ends in one of ``suffixes``, or a directory where ``folder`` allows one. Neither has to
+        be there yet, and nothing is made here.
+    suffixes
+        Endings of files; none given and no ``folder``: any.
+
+    Raises
+    ------
+    UsageError
+        For a directory where a file is wanted, a file where a directory is, another ending, a place
+        that cannot be written; with what to type instead.
+    """
+    place = Path(path)
+    if not str(path).strip():
+        raise UsageError("an empty text names no place; name a file or a directory")
+    as_file = place.suffix in suffixes if suffixes else not folder
+    if not as_file and folder:
+        _check_folder(place, suffixes, certainly=str(path).endswith(("/", os.sep)))
+    elif place.is_dir() or not as_file:
+        ending = suffixes[0] if suffixes else place.suffix
+        within = place.is_dir()
+        why = "is a directory" if within else f"does not end in {' or '.join(suffixes)}"
+        instead = place / f"{place.stem}{ending}" if within else place.with_suffix(ending)
+        raise UsageError(f"{path} {why}; write {instead}")
+    there = place if place.is_dir() else place.parent
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "cannot be written" if there.is_dir() else "is no directory"
+        raise UsageError(f"{path} cannot be written, since {there} {why}; choose another place")
+    return place
+
+
+def _check_folder(place: Path, suffixes: Sequence[str], *, certainly: bool) -> None:
+    """Refuse what is no directory, or, unless it is one ``certainly``, was hardly meant as one."""
+    if place.exists() and not place.is_dir():
+        wanted = f"a {suffixes[0]} file or a directory" if suffixes else "a directory"
+        raise UsageError(f"{place} is a file, and {wanted} is wanted; name another place")
+    # a name such as run-0.05 or run.v2 is a directory's; one such as policy.txt was meant as a file
+    if not certainly and not place.is_dir() and place.suffix[1:].isalpha():
+        instead = f"{place.with_suffix(suffixes[0])}, or " if suffixes else ""
+        raise UsageError(
+            f"{place} would be made a directory; write {instead}{place}/ if a directory is meant"
+        )
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file aside, flush it to disk and rename it over ``path``.
 
@@ -50,8 +101,10 @@ _FAILURES_FILE = "failures.jsonl"
 
 
 @contextmanager
-def locked(root: Path) -> Iterator[None]:
+def locked(root: Path, *, needed: bool = True) -> Iterator[None]:
     """Keep a second recorder out; the lock goes with the process, however it ends.
+
+    Unless ``needed``, a system without such locks goes without.
 
     Raises
     ------
@@ -63,6 +116,9 @@ def locked(root: Path) -> Iterator[None]:
     try:
         import fcntl
     except ImportError as error:
+        if not needed:
+            yield
+            return
         raise UsageError(
             "recording needs the file locks of a POSIX system, which this one has not; record on Linux, "
             "macOS or WSL (traces are read, replayed and used for decisions anywhere)"

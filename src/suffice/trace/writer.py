@@ -100,14 +100,8 @@ def write_table(table: pa.Table, path: Path) -> None:
     replace_file(path, sink.getvalue().to_pybytes())
 
 
-def first_file(path: str | Path) -> Path:
-    """Where a whole set is written: a ``.parquet`` path itself, of a directory the first shard."""
-    root = Path(path)
-    return root if root.suffix == ".parquet" else root / "part-00000.parquet"
-
-
 def only_file(path: str | Path) -> Path:
-    """The same, of a directory that holds no trace files yet.
+    """Where a whole set is written: a ``.parquet`` path itself, of a directory without trace files the first.
 
     Raises
     ------
@@ -117,7 +111,58 @@ def only_file(path: str | Path) -> Path:
     root = Path(path)
     if root.suffix != ".parquet" and any(root.glob("*.parquet")):
         raise UsageError(f"{root} holds trace files already; choose another --out")
-    return first_file(root)
+    return root if root.suffix == ".parquet" else root / shard_name(0)
+
+
+def add_part(
+    kind: RowSet[_Record], rows: pa.Table, path: str | Path, recorded: Callable[[Path], Recorded]
+) -> Path:
+    """Write rows as the file ``path``, or add them to the directory as a part of its own; the file written.
+
+    A ``.parquet`` path is replaced. Files that a directory holds stay as they are.
+
+    Raises
+    ------
+    DataError
+        When what the directory holds is no valid trace set of this kind.
+    UsageError
+        When it holds one of the records already, or a recorder is at it; nothing is written then.
+    """
+    root = Path(path)
+    if root.suffix == ".parquet":
+        write_table(rows, root)
+        return root
+    keys = [
+        tuple(row.values())
+        for row in rows.select(kind.key).group_by(kind.key).aggregate([]).to_pylist()
+    ]
+    with locked(root, needed=False):
+        if any(root.glob("*.parquet")):
+            there = recorded(root).keys
+            repeated = sorted(
+                str(key[0]) if len(key) == 1 else str(key) for key in keys if key in there
+            )
+            if repeated:
+                raise UsageError(
+                    f"{root} holds {len(repeated)} of these {kind.noun}s already, the first {repeated[0]!r}; "
+                    "nothing was written: leave them out, or write to another place"
+                )
+        shards = shards_of(root)
+        target = root / shard_name(shards[-1][0] + 1 if shards else 0)
+        write_table(rows, target)
+        FailureFile(root, kind.key).clear(keys)
+    return target
+
+
+def shard_name(number: int) -> str:
+    """What a directory calls this shard."""
+    return f"part-{number:05d}.parquet"
+
+
+def shards_of(root: Path) -> list[tuple[int, Path]]:
+    """The numbered shards of a directory, in order."""
+    named = ((_SHARD.fullmatch(file.name), file) for file in root.glob("part-*.parquet"))
+    return sorted((int(match.group(1)), file) for match, file in named if match)
 
 
 class _Shards:
@@ -167,8 +212,7 @@ class _Shards:
     def _shards(self) -> list[tuple[int, Path]]:
         if self._single:
             return [(0, self._root)] if self._root.exists() else []
-        named = ((_SHARD.fullmatch(file.name), file) for file in self._root.glob("part-*.parquet"))
-        return sorted((int(match.group(1)), file) for match, file in named if match)
+        return shards_of(self._root)
 
     def add(self, records: Sequence[pa.Table]) -> None:
         """Make records durable, each the rows of one."""
@@ -182,7 +226,7 @@ class _Shards:
             self._number, self._table, self._count = self._number + 1, None, 0
 
     def _file(self) -> Path:
-        return self._root if self._single else self._root / f"part-{self._number:05d}.parquet"
+        return self._root if self._single else self._root / shard_name(self._number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs.contradiction_features import VectorOf, pair_features
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
 from suffice.signals.candidates import MarkerDetector
+from suffice.trace.durable import writable
 
 _FORMS = ("{}", "{} it", "{} the service", "{} access to the store", "we {} the system")
 """Around a phrase, so that the pole is not that of single words only."""
@@ -259,11 +259,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> dict[str, Any]:
+    out = writable(arguments.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
     names = ContradictionSettings.__slots__
     settings = ContradictionSettings(**{name: getattr(arguments, name) for name in names})
     encoder = OnnxEncoder.load(threads=1)
     weights = train(encoder, settings)
-    weights.write(Path(arguments.out))
+    weights.write(out)
     pairs = make_pairs("test", per_family=settings.pairs, seed=settings.seed)
     detectors: dict[str, ContradictionDetector] = {
         "markers": MarkerDetector(),

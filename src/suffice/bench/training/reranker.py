@@ -32,6 +32,7 @@ from suffice.retrieval.pairs.training_record import (
     trained_on,
     write_training,
 )
+from suffice.trace.durable import writable
 from suffice.trace.rounds.tokens import passage_text
 
 _PURPOSE = "Training a reranker"
@@ -345,6 +346,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = RerankerSettings(
         **{name: getattr(arguments, name) for name in RerankerSettings.__slots__}
     )
+    out = writable(arguments.out, folder=True)
     examples = load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
     split = split_questions(examples, holdout=arguments.holdout, seed=arguments.seed)
     progress = _Progress()
@@ -355,7 +357,7 @@ def _run(arguments: argparse.Namespace) -> dict[str, Any]:
         arguments.base or _packaged_base(), max_length=settings.max_length
     )
     record = _record(arguments, settings, split) | {"train_seconds": seconds}
-    _publish(model, Path(arguments.out), record)
+    _publish(model, out, record)
     comparison = compare_rankings(
         split.held_out,
         {"untrained": CrossEncoderReranker(untrained), "reranked": CrossEncoderReranker(model)},

@@ -15,6 +15,7 @@ from suffice.cli.options import (
     given_prices,
     natural,
     number,
+    out_path,
     positive,
     seconds,
 )
@@ -73,6 +74,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_retrieval(parser)
     parser.add_argument(
         "--index",
+        type=out_path(folder=True),
         metavar="DIR",
         help="keep the index of the corpus here (of hybrid ones the dense index) and use it again",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.bench.study import STUDIES, ModelAccess, Request, Study, find_study
-from suffice.cli.options import add_model, add_traces, open_more
+from suffice.cli.options import add_model, add_traces, open_more, out_path
 from suffice.cli.output import INTERRUPTED, ProgressLine, add_format, print_result, say
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import add_settings, read_settings
@@ -39,7 +39,7 @@ def _prepare(name: str, parser: Parser, _: Sequence[str]) -> None:
     if study.asks_model:
         add_model(parser)
     if study.out is not None:
-        parser.add_argument("--out", metavar="DIR", help=study.out)
+        parser.add_argument("--out", type=out_path(folder=True), metavar="DIR", help=study.out)
     add_format(parser)
     parser.set_defaults(run=partial(_run, study))
 

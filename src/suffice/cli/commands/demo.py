@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from suffice.cli.commands.report import usual_policies, write_report
-from suffice.cli.options import add_json
+from suffice.cli.options import add_json, out_path
 from suffice.cli.output import INTERRUPTED, ProgressLine, in_form, print_json, say
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
@@ -36,7 +36,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Records questions of the generated data set with the embedded model, calibrates "
         "TASR on 40% of them, replays every policy on the rest, and writes traces, policy and report."
     )
-    parser.add_argument("--out", default="demo", metavar="DIR", help="where to (default: demo)")
+    parser.add_argument(
+        "--out",
+        type=out_path(folder=True),
+        default="demo",
+        metavar="DIR",
+        help="where to (default: demo)",
+    )
     parser.add_argument(
         "--questions", type=int, default=45, metavar="N", help="how many, from 5 (default: 45)"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from suffice.cli.options import add_json, add_traces, open_traces
+from suffice.cli.options import add_json, add_traces, open_traces, out_path
 from suffice.cli.output import ProgressLine, print_json, say
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import (
@@ -74,10 +74,13 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
         choices=names(),
         help="a method, see above",
     )
+    if method is not None:
+        add_settings(parser, method.settings(method.presets[0]), positional=True)
     add_traces(parser)
     parser.add_argument(
         "--out",
         required=True,
+        type=out_path(".json", folder=True),
         metavar="PATH",
         help="a .json file, or a directory that gets policy.json",
     )
@@ -87,7 +90,9 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
         "--preset",
         choices=sorted(presets),
         default=default,
-        help=f"with the paper's defects mended, or as its code ran (default: {default})",
+        help=argparse.SUPPRESS
+        if len(presets) == 1
+        else f"with the paper's defects mended, or as its code ran (default: {default})",
     )
     parser.add_argument(
         "--split",

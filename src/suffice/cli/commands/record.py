@@ -12,6 +12,7 @@ from suffice.cli.options import (
     add_model,
     connect_model,
     natural,
+    out_path,
     positive,
 )
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
@@ -44,7 +45,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", required=True, choices=sorted(DATASETS), help="which data set")
     parser.add_argument("--data", metavar="PATH", help="its file, plain or .gz (generated: none)")
     parser.add_argument(
-        "--out", required=True, metavar="TRACES", help="a directory, or a .parquet file"
+        "--out",
+        required=True,
+        type=out_path(".parquet", folder=True),
+        metavar="TRACES",
+        help="a directory, or a .parquet file",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")

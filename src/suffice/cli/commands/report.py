@@ -13,6 +13,7 @@ from suffice.cli.options import (
     comparison_settings,
     names,
     open_traces,
+    out_path,
 )
 from suffice.cli.output import print_json, say
 from suffice.measures.measures import Measures
@@ -39,7 +40,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_traces(parser, sampled=True)
     add_replay(parser)
     _add_parts(parser)
-    parser.add_argument("--out", required=True, metavar="FILE.html", help="where to write it")
+    parser.add_argument(
+        "--out",
+        required=True,
+        type=out_path(".html", ".htm"),
+        metavar="FILE.html",
+        help="where to write it",
+    )
     add_json(parser)
     parser.set_defaults(run=run)
 

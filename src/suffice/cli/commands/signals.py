@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.cli.options import add_model, add_traces, connect_model, open_traces
+from suffice.cli.options import add_model, add_traces, connect_model, open_traces, out_path
 from suffice.cli.output import INTERRUPTED, ProgressLine, add_format, print_json, print_result, say
 from suffice.cli.retrieval_options import add_clustering
 from suffice.errors import UsageError
@@ -45,6 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         required=True,
+        type=out_path(".parquet", folder=True),
         metavar="TRACES2",
         help="a .parquet file, or a directory that gets one",
     )

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import COSTS, CostModel
+from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
 from suffice.measures.measures import Measures, Metric
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import FitRun, Fitted, Method, Preset
-from suffice.policies.rules.method import read_rule
+from suffice.policies.rules.kind import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.families import Family, FamilySettings, build_family
 from suffice.replay.choose.learn_then_test import (
@@ -53,8 +53,8 @@ class CertifiedSettings:
     cost: Annotated[
         str | None,
         Option(
-            help=f"what cheapest means: {', '.join(COSTS)} (default: llm_calls where recorded, else "
-            "rounds)",
+            help=f"what cheapest means: {', '.join(COSTS)} (default: the first of "
+            f"{', '.join(USUAL_COSTS)} that is known and that fixed-k differ in)",
             metavar="NAME",
             choices=tuple(COSTS),
         ),

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import cost_reads
+from suffice.measures.costs import cost_reads, fixed_stops
 from suffice.measures.measures import Measures
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.options import Option, read_grid
 from suffice.policies.defaults import TEMPLATE
-from suffice.policies.fitting import fit_data, fit_rule
+from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import fill, sweep_rule
@@ -154,10 +154,7 @@ def _fixed(halves: _Halves, settings: FamilySettings) -> Family:  # noqa: ARG001
     records = halves.learn.traces, halves.test.traces
     budget = max(record.n_rounds for record in records)
     rules = tuple(f"round >= {k}" for k in range(1, budget + 1))
-    learn_stops, test_stops = (
-        np.minimum(np.arange(1, budget + 1)[:, None], record.last_rounds[None, :]).astype(np.int16)
-        for record in records
-    )
+    learn_stops, test_stops = (fixed_stops(record.last_rounds, budget).T for record in records)
     return Family(
         rules=rules,
         full=budget - 1,
@@ -193,7 +190,7 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
     data = fit_data(halves.learn, needs.signals, split=halves.split)
     swept = sweep_rule(settings.rule, data, grid)
     own = _own(needs.signals, halves.learn.traces)
-    fitted = fit_rule(fill(settings.rule, grid[0]), data, own_signals=own)
+    fitted = fitted_rule(fill(settings.rule, grid[0]), data, own_signals=own)
     policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in grid]
     table, last = halves.test.signals(fitted.specs), halves.test.traces.last_rounds
     family = Family(

@@ -54,7 +54,7 @@ class RuleScorer:
         self._operands = operands
         self.last = measures.traces.last_rounds
         self.labelled = scored.labelled
-        fixed = np.minimum(np.arange(1, measures.traces.n_rounds + 1)[:, None], self.last[None, :])
+        fixed = book.fixed_stops.T
         self._frontier = (
             self.costs(fixed, [CostReads()] * len(fixed)),
             self.means(scored.f1, fixed),

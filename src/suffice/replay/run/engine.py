@@ -24,9 +24,9 @@ from suffice.replay.run.answer_sets import Resampling, answer_sets
 from suffice.replay.run.frontier import (
     EQUAL_COSTS,
     AgainstFixed,
-    BestFixed,
+    BestMix,
     Frontier,
-    best_fixed,
+    best_mix,
     interpolate,
 )
 from suffice.replay.run.named_policies import NamedPolicy
@@ -48,8 +48,8 @@ class ReplaySettings:
 
     ``baseline`` names the candidate that differences are taken against; ``split`` is stated in the
     results and ``notes`` are carried there. ``cost`` is what policies are compared at, a name of
-    :data:`suffice.costs.usage.COSTS` (``None``: model calls where known, else rounds); ``cost_model``
-    prices usage.
+    :data:`suffice.costs.usage.COSTS` (``None``: the first of :data:`suffice.costs.usage.USUAL_COSTS`
+    that tells fixed budgets apart); ``cost_model`` prices usage.
     """
 
     baseline: str
@@ -262,7 +262,7 @@ class _Fixed:
     """Stop rounds of fixed-1 .. fixed-R, (n_questions, n_rounds), and by name what they cost, alike."""
 
     axis: CostAxis
-    stops: NDArray[np.int64]
+    stops: NDArray[np.int16]
     costs: Mapping[str, NDArray[np.float64]]
 
 
@@ -357,14 +357,14 @@ class _Intervals:
             if cost not in self._costs or np.isnan(self._means.costs[cost][0, number]):
                 continue
 
-            def best(drawn: _Drawn, cost: str = cost) -> BestFixed:
-                return best_fixed(
+            def best(drawn: _Drawn, cost: str = cost) -> BestMix:
+                return best_mix(
                     drawn.fixed_costs[cost], drawn.fixed_f1, drawn.costs[cost][:, number]
                 )
 
             means = best(self._means)
-            draws = self._draws.f1[:, number] - best(self._draws).f1
-            gain = percentile_interval(float(self._means.f1[0, number] - means.f1[0]), draws)
+            draws = self._draws.f1[:, number] - best(self._draws).score
+            gain = percentile_interval(float(self._means.f1[0, number] - means.score[0]), draws)
             compared.append(AgainstFixed(cost=cost, fixed=means.names[0], gain=gain))
         return tuple(compared)
 

@@ -39,10 +39,10 @@ class AgainstFixed:
 
 
 @dataclass(frozen=True, slots=True)
-class BestFixed:
-    """For each row the best F1 (n_rows,), and the two budgets mixed for it, (n_rows,) each, from 0."""
+class BestMix:
+    """For each row the best score (n_rows,), and the two budgets mixed for it, (n_rows,) each, from 0."""
 
-    f1: NDArray[np.float64]
+    score: NDArray[np.float64]
     low: NDArray[np.int64]
     high: NDArray[np.int64]
 
@@ -55,9 +55,9 @@ class BestFixed:
         )
 
 
-def best_fixed(
+def best_mix(
     costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64]
-) -> BestFixed:
+) -> BestMix:
     """The best that fixed budgets, or a random choice between two of them, reach for a mean cost.
 
     Parameters
@@ -69,7 +69,7 @@ def best_fixed(
     """
     spent = np.maximum(at, costs.min(axis=1))
     n_rows, n_rounds = costs.shape
-    found = BestFixed(np.full(n_rows, -np.inf), np.zeros(n_rows, int), np.zeros(n_rows, int))
+    best = BestMix(np.full(n_rows, -np.inf), np.zeros(n_rows, int), np.zeros(n_rows, int))
     for low, high in product(range(n_rounds), repeat=2):
         width = costs[:, high] - costs[:, low]
         share = np.where(
@@ -77,9 +77,9 @@ def best_fixed(
         )
         mixed = scores[:, low] + share * (scores[:, high] - scores[:, low])
         alone = (low == high) & (costs[:, low] <= spent)
-        better = (alone | ((width > 0) & (share >= 0) & (share < 1))) & (mixed > found.f1 + _TIE)
-        found.f1[better], found.low[better], found.high[better] = mixed[better], low, high
-    return found
+        better = (alone | ((width > 0) & (share >= 0) & (share < 1))) & (mixed > best.score + _TIE)
+        best.score[better], best.low[better], best.high[better] = mixed[better], low, high
+    return best
 
 
 def interpolate(

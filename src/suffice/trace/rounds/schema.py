@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from suffice.errors import DataError
 from suffice.trace.rounds.records import (
     Gold,
     Passage,
@@ -120,7 +121,15 @@ _ROUND_COLUMNS = columns_of(Round, COLUMNS)
 
 
 def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
-    """Rows of one question, in round order, keyed by column."""
+    """Rows of one question, in round order, keyed by column.
+
+    Raises
+    ------
+    DataError
+        When it has no round 1, so that a file would not hold it.
+    """
+    if not record.rounds:
+        raise DataError(f"question {record.question.id!r} has no rounds; a record has at least one")
     shared = to_cells(record.question, _QUESTION_COLUMNS) | to_cells(record.gold, _GOLD_COLUMNS)
     numbered = list(enumerate(record.rounds, start=1))
     if record.closed_book is not None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from suffice.trace.rounds.reader import read_traces
+from suffice.errors import DataError
+from suffice.trace.rounds.reader import find_problems, read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.writer import Recorded, RowSet, TraceWriter, first_file, only_file, write_table
+from suffice.trace.writer import Recorded, RowSet, TraceWriter, add_part, only_file, write_table
 
 QUESTION_ROWS = RowSet(
     schema=QUESTIONS,
@@ -40,8 +41,36 @@ def records_to_table(
 def write_traces(
     records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a trace set: a ``.parquet`` path as one file, any other as a directory with one shard."""
-    write_table(records_to_table(records, run), first_file(path))
+    """Write a trace set: a ``.parquet`` path as one file, which is replaced; to a directory a part is added.
+
+    Parameters
+    ----------
+    records
+        At least one question; each with at least one round.
+    path
+        Of a directory that holds questions already, the files there stay as they are.
+    run
+        The ``suffice.run`` document of the file written.
+
+    Raises
+    ------
+    DataError
+        Naming question, round and column: whatever :func:`~suffice.read_traces` would refuse.
+    UsageError
+        When the directory holds one of the questions already; nothing is written then.
+    """
+    rows = records_to_table(records, run)
+    _check_rows(rows)
+    add_part(QUESTION_ROWS, rows, path, _recorded)
+
+
+def _check_rows(rows: pa.Table) -> None:
+    """Refuse before writing what reading would refuse after."""
+    if rows.num_rows == 0:
+        raise DataError("there is no question to write")
+    for problem in find_problems(rows):
+        row = rows.select(["question_id", "round"]).slice(problem.position, 1).to_pylist()[0]
+        raise DataError(f"{QUESTION_ROWS.place(row)}: {problem.message}", column=problem.column)
 
 
 def write_trace_set(traces: TraceSet, path: str | Path) -> Path:

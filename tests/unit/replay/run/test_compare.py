@@ -299,8 +299,7 @@ def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -
     assert not any("fitted" in note for note in notes)
 
 
-def test_a_method_chooses_its_number_by_the_f1_that_is_scored() -> None:
-    """A wrong "yes" is worth 0 by one F1 and a share of its tokens by the other."""
+def test_a_method_fitted_for_a_replay_is_fitted_by_the_f1_that_is_scored() -> None:
     traces = to_trace_set(random_records(30, seed=4))
     for kind in ("hotpotqa", "squad"):
         settings = ComparisonSettings(

@@ -309,6 +309,39 @@ def test_the_frontier_gain_by_hand() -> None:
     assert oracle.delta_f1.estimate == 0.5
 
 
+def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
+    """In every resample the budgets, and mixes of two, that cost what the policy costs there compete anew."""
+    finished = (["x", "x", "x"], ["y", "x", "x"], ["y", "y", "x"], ["x", "x", "y"], ["y", "y", "y"])
+    records = [make_record(f"q{n}", list(texts), gold=["x"]) for n, texts in enumerate(finished)]
+    traces = to_trace_set(records)
+    _, result = run(traces, ("fixed-1",), ("answer_stable",))
+    (against,) = result.policies[1].against_fixed
+    assert against.cost == "evaluated_tokens"
+    right = np.array([[float(text == "x") for text in texts] for texts in finished])
+    # a fixed budget evaluates its own prompt alone, which holds a passage of 100 tokens a round
+    fixed = np.array([100.0, 200.0, 300.0])
+    stops = np.array(result.policies[1].stops)
+    own = result.policies[1].costs["evaluated_tokens"]
+    assert own == np.mean([sum((100, 120, 140)[:stop]) for stop in stops])
+    paid = np.array([sum((100, 120, 140)[:stop]) for stop in stops])
+    f1 = right[np.arange(5), stops - 1]
+
+    def gain(drawn: Any) -> float:
+        spent, scores = paid[drawn].mean(), right[drawn].mean(axis=0)
+        reached = [score for cost, score in zip(fixed, scores, strict=True) if cost <= spent]
+        for low in range(3):
+            for high in range(low + 1, 3):
+                if fixed[low] <= spent < fixed[high]:
+                    share = (spent - fixed[low]) / (fixed[high] - fixed[low])
+                    reached.append(scores[low] + share * (scores[high] - scores[low]))
+        return float(f1[drawn].mean() - max(reached))
+
+    draws = np.random.default_rng(42).integers(0, 5, size=(1000, 5))
+    assert against.gain.estimate == pytest.approx(gain(np.arange(5)))
+    ends = np.percentile([gain(drawn) for drawn in draws], [2.5, 97.5])
+    assert (against.gain.low, against.gain.high) == pytest.approx(tuple(ends), abs=1e-9)
+
+
 def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
     record = make_record("a", ["x", "y"], gold=["y"])
     rounds = tuple(dataclasses.replace(each, usage=Usage()) for each in record.rounds)

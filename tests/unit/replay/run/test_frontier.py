@@ -1,4 +1,4 @@
-"""The fixed-k frontier against a plain search for the two neighbours."""
+"""The fixed-k frontier, and the best mix of two budgets, each against a plain search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.replay.run.frontier import interpolate
+from suffice.replay.run.frontier import best_mix, interpolate
 
 
 def slow(costs: list[float], scores: list[float], at: float) -> float:
@@ -53,8 +53,78 @@ def test_no_upper_hull_is_taken() -> None:
     assert interpolate(costs, scores, np.array([1.5]))[0] == pytest.approx(0.4)
 
 
+def test_budgets_come_in_any_order() -> None:
+    """As run fixed-2 may cost less than fixed-1."""
+    costs, scores = np.array([[2.0, 1.0, 4.0]]), np.array([[0.5, 0.1, 0.9]])
+    for at, expected in [(0.0, 0.1), (1.0, 0.1), (1.5, 0.3), (2.0, 0.5), (3.0, 0.7), (9.0, 0.9)]:
+        assert interpolate(costs, scores, np.array([at]))[0] == pytest.approx(expected)
+
+
 def test_rows_are_independent() -> None:
     costs = np.array([[1.0, 2.0], [1.0, 1.0]])
     scores = np.array([[0.0, 1.0], [0.2, 0.8]])
     assert interpolate(costs, scores, np.array([1.5, 1.0])).tolist() == [0.5, 0.8]
     assert interpolate(costs[:, :1], scores[:, :1], np.array([5.0, 0.0])).tolist() == [0.0, 0.2]
+
+
+def best(costs: list[float], scores: list[float], at: float) -> tuple[float, str]:
+    found = best_mix(np.array([costs]), np.array([scores]), np.array([at]))
+    return round(float(found.score[0]), 9), found.names[0]
+
+
+def slow_best(costs: list[float], scores: list[float], at: float) -> float:
+    """The best score over every budget that is affordable and every mix that spends exactly ``at``."""
+    at = max(at, min(costs))
+    reached = [score for cost, score in zip(costs, scores, strict=True) if cost <= at]
+    for cheap, low in zip(costs, scores, strict=True):
+        for dear, high in zip(costs, scores, strict=True):
+            if cheap <= at < dear:
+                share = (at - cheap) / (dear - cheap)
+                reached.append((1 - share) * low + share * high)
+    return max(reached)
+
+
+_NUMBERS = st.lists(st.integers(0, 6).map(float), min_size=4, max_size=4)
+
+
+@given(costs=_NUMBERS, scores=st.lists(st.floats(0, 1), min_size=4, max_size=4), at=st.floats(0, 8))
+def test_the_best_mix_equals_a_search(costs: list[float], scores: list[float], at: float) -> None:
+    for spent in [at, *costs]:
+        assert best(costs, scores, spent)[0] == pytest.approx(
+            slow_best(costs, scores, spent), abs=1e-9
+        )
+
+
+@given(costs=_NUMBERS, scores=st.lists(st.floats(0, 1), min_size=4, max_size=4), at=st.floats(0, 8))
+def test_the_best_mix_is_no_worse_than_the_frontier(
+    costs: list[float], scores: list[float], at: float
+) -> None:
+    frontier = interpolate(np.array([costs]), np.array([scores]), np.array([at]))[0]
+    assert best(costs, scores, at)[0] >= frontier - 1e-9
+
+
+def test_the_best_mix_by_hand() -> None:
+    """fixed-2 costs more than fixed-1 and scores less, so nobody would mix it in."""
+    costs, scores = [1.0, 2.0, 3.0], [0.6, 0.2, 0.8]
+    assert best(costs, scores, 0.5) == (0.6, "fixed-1")  # less than anything costs
+    assert best(costs, scores, 1.0) == (0.6, "fixed-1")
+    assert best(costs, scores, 2.0) == (0.7, "fixed-1/3")
+    assert best(costs, scores, 2.5) == (0.75, "fixed-1/3")
+    assert best(costs, scores, 3.0) == (0.8, "fixed-3")
+    assert best(costs, scores, 9.0) == (0.8, "fixed-3")  # what is left over buys nothing
+
+
+def test_money_left_over_is_kept_where_a_cheaper_budget_scores_best() -> None:
+    assert best([1.0, 2.0, 3.0], [0.2, 0.9, 0.4], 2.7) == (0.9, "fixed-2")
+    assert best([3.0, 1.0, 2.0], [0.4, 0.2, 0.9], 2.7) == (0.9, "fixed-3")
+
+
+def test_of_equal_mixes_the_shorter_budget_is_named() -> None:
+    assert best([1.0, 1.0, 1.0], [0.5, 0.5, 0.5], 1.0) == (0.5, "fixed-1")
+
+
+def test_every_row_has_a_best_of_its_own() -> None:
+    costs = np.array([[1.0, 2.0], [1.0, 1.0]])
+    found = best_mix(costs, np.array([[0.0, 1.0], [0.2, 0.8]]), np.array([1.5, 1.0]))
+    assert found.score.tolist() == [0.5, 0.8]
+    assert found.names == ("fixed-1/2", "fixed-2")

@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 from tests.reports import build_report, oslo_records
 
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.replay.run.frontier import AgainstFixed
+from suffice.replay.run.results import looping_table, looping_verdict
 from suffice.trace.rounds.records import Gold
 
 LONG_RULE = "answer_stable and not abstained and round >= 2 or round >= 3 and answer_stable"
@@ -122,3 +125,81 @@ def test_a_cost_that_has_a_column_gets_no_second_one() -> None:
     tokens = build_report(oslo_records(), cost="prompt_tokens").result.text(60)
     assert tokens.splitlines()[0].split().count("prompt") == 1
     assert "prompt tokens" not in tokens.partition("Left out for width:")[2].partition(".")[0]
+
+
+def against(cost: str, low: float, high: float, fixed: str = "fixed-1/3") -> AgainstFixed:
+    return AgainstFixed(
+        cost=cost, fixed=fixed, gain=Interval(estimate=(low + high) / 2, low=low, high=high)
+    )
+
+
+class TestLooping:
+    """Whether looping pays here, said before anything else."""
+
+    def test_it_opens_with_every_policy_that_decides_by_what_it_reads(self) -> None:
+        names = ["fixed-1", "fixed-3", "tasr", "oracle-f1"]
+        result = build_report(oslo_records(), names, cost="usd").result
+        table = result.tables()[0]
+        assert table.name == "looping"
+        assert [row[0] for row in table.rows] == ["tasr"]
+        assert result.text().startswith("Does looping pay here? ")
+        fields = {policy.name: policy.to_json()["against_fixed"] for policy in result.policies}
+        assert [fields[name] for name in ("fixed-1", "fixed-3", "oracle-f1")] == [[], [], []]
+        assert [entry["cost"] for entry in fields["tasr"]] == ["evaluated_tokens", "usd"]
+        assert set(fields["tasr"][0]["gain"]) == {"estimate", "low", "high"}
+
+    def test_where_none_decides_nothing_is_said(self) -> None:
+        result = build_report(oslo_records(), ["fixed-1", "fixed-2"]).result
+        assert [table.name for table in result.tables()] == ["policies"]
+        assert looping_table(result.policies) is None
+
+    def test_without_gold_nothing_is_said(self) -> None:
+        bare = [replace(record, gold=Gold()) for record in oslo_records()]
+        result = build_report(bare, ["fixed-1"], ["answer_stable"], cost="rounds").result
+        assert looping_table(result.policies) is None
+
+    def test_the_verdict_names_who_wins_and_who_loses(self) -> None:
+        first, second = build_report(oslo_records(), ["tasr", "tasr-corrected"]).result.policies[:2]
+        wins, level = against("usd", 0.01, 0.05), against("seconds", -0.01, 0.03)
+        loses = against("evaluated_tokens", -0.05, -0.01)
+
+        def verdict(of_first: AgainstFixed, of_second: AgainstFixed) -> str:
+            return looping_verdict(
+                [
+                    replace(first, against_fixed=(of_first,)),
+                    replace(second, against_fixed=(of_second,)),
+                ]
+            )
+
+        assert verdict(level, level) == (
+            "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval."
+        )
+        assert verdict(level, loses).endswith(f"; below it: {second.name}.")
+        assert verdict(wins, wins).startswith("Shown for tasr +3.0 [1.0, 5.0] at equal price; ")
+        assert verdict(wins, wins).count("at equal price") == 2
+        assert verdict(loses, wins).endswith("Not for the others.")
+        assert verdict(loses, wins).startswith(f"Shown for {second.name} ")
+        exact = against(
+            "usd", 0.0, 0.0, fixed="fixed-2"
+        )  # an interval that ends at 0 shows nothing
+        assert verdict(exact, exact).startswith("Not shown")
+
+    def test_a_cost_unknown_to_one_policy_leaves_its_cell_empty(self) -> None:
+        first, second = build_report(oslo_records(), ["tasr", "tasr-corrected"]).result.policies[:2]
+        table = looping_table(
+            [
+                replace(
+                    first,
+                    against_fixed=(against("usd", 0, 0.1), against("seconds", 0, 0.2, "fixed-2")),
+                ),
+                replace(second, against_fixed=(against("seconds", 0, 0.3),)),
+            ]
+        )
+        assert table is not None
+        assert [column.name for column in table.columns] == [
+            *("policy", "seconds_fixed", "seconds", "usd_fixed", "usd")
+        ]
+        assert [list(row)[1::2] for row in table.rows] == [
+            ["fixed-2", "fixed-1/3"],
+            ["fixed-1/3", None],
+        ]

@@ -293,6 +293,49 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         question_writer(tmp_path / "file" / "sub", run={})
 
 
+# --- into a folder with traces ----------------------------------------------------------------------
+def test_a_second_set_is_added_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    with question_writer(tmp_path, run={"m": 1}) as writer:
+        writer.add([record_of(0)])
+        writer.fail(("q002",), "no reply")
+    before = (tmp_path / "part-00000.parquet").read_bytes()
+    write_traces([record_of(1), record_of(2)], tmp_path)
+    assert (tmp_path / "part-00000.parquet").read_bytes() == before
+    traces = read_traces(tmp_path)
+    assert traces.question_ids == ("q000", "q001", "q002")
+    assert traces.origin.failures == 0
+
+
+def test_questions_that_are_there_already_are_refused_before_writing(tmp_path: Path) -> None:
+    write_traces([record_of(0), record_of(1)], tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(UsageError, match="holds 1 of these questions already, the first 'q001'"):
+        write_traces([record_of(1), record_of(2)], tmp_path)
+    with question_writer(tmp_path, run={}), pytest.raises(UsageError, match="another recorder"):
+        write_traces([record_of(3)], tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([], "no question to write"),
+        ([record_of(0), record_of(0)], "'q000' has round 1 twice"),
+        ([dataclasses.replace(record_of(0), rounds=())], "'q000' has no rounds"),
+        (
+            [dataclasses.replace(record_of(0), question=Question(id="", text=""))],
+            "empty question_id",
+        ),
+    ],
+)
+def test_what_reading_would_refuse_is_not_written(
+    tmp_path: Path, records: list[QuestionRecord], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        write_traces(records, tmp_path / "t.parquet")
+    assert not any(tmp_path.iterdir())
+
+
 # --- whole sets -----------------------------------------------------------------------------------
 def test_a_set_keeps_all_its_columns(tmp_path: Path) -> None:
     record = dataclasses.replace(record_of(0), closed_book=Round(answer="closed"))
