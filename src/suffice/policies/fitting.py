@@ -25,7 +25,7 @@ from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
-from suffice.signals.registry import resolve
+from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
 from suffice.trace.rounds.table import TraceSet
