@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from suffice.cli.output import say
 from suffice.options import read_grid, read_names
@@ -12,7 +12,7 @@ from suffice.options import read_grid, read_names
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.prices import Prices
     from suffice.costs.usage import CostModel
-    from suffice.protocols import ChatModel
+    from suffice.protocols import ChatModel, StopPolicy
     from suffice.replay.settings import ComparisonSettings
     from suffice.trace.rounds.table import TraceSet
 
@@ -175,6 +175,29 @@ def open_more(
             f"skipped {len(traces.origin.skipped)} invalid parts; the first: {traces.origin.skipped[0]}"
         )
     return traces
+
+
+def add_policy_out(parser: argparse.ArgumentParser, written: str) -> None:
+    """``--out`` of a command that can write the policy it found."""
+    parser.add_argument(
+        "--out",
+        type=out_path(".json", folder=True),
+        metavar="PATH",
+        help=f"also write {written} as a policy file, with its calibrated(...) and base_rate() fitted: "
+        "a .json file, or a directory that gets policy.json",
+    )
+
+
+def write_policy(out: str, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
+    """Write a policy that was found on these traces, and say so; what ``--json`` says of it."""
+    from suffice.policies.file import policy_document, policy_hash, save_policy
+
+    most = min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds)
+    written = save_policy(policy, out, max_rounds=most)
+    say(
+        f"wrote {written}: {policy.facts.summary}; use it with: suffice replay TRACES --policy {written}"
+    )
+    return {"out": str(written), "hash": policy_hash(policy), "policy": policy_document(policy)}
 
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedded") -> None:

@@ -29,7 +29,7 @@ from suffice.policies.fitting import (
     FitData,
     abstention_of,
     fit_data,
-    fit_rule,
+    fitted_rule,
     gold_of,
     meant_signals,
 )
@@ -66,7 +66,7 @@ class Control(RuleMethod):
         data = fit_data(
             measures, meant_signals(self.signals, gold), split=how.split, f1_kind=how.f1_kind
         )
-        fitted = fit_rule(
+        fitted = fitted_rule(
             self.rule(data, how), data, calibrator=how.calibrator, undefined=_undefined(how.preset)
         )
         if "abstained" in fitted.signals:

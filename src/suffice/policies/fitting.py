@@ -252,13 +252,67 @@ def _consequence(signal: str, values: NDArray[np.float64], calibrator: PerRoundC
 
 def fit_rule(
     rule: str,
+    traces: TraceSet | Measures,
+    *,
+    split: str = FIT_SPLIT,
+    calibrator: CalibratorKind = "isotonic",
+    fit_on: TraceSet | Measures | None = None,
+) -> RulePolicy:
+    """A rule with its ``calibrated(...)`` and ``base_rate()`` fitted on the questions of a split.
+
+    What ``replay --stop-when`` replays, and what ``suffice fit rule`` and ``--out`` write.
+
+    Parameters
+    ----------
+    rule
+        Its text.
+    traces
+        The record it is for, which may hold signals of one's own; fitted there.
+    split
+        Questions to fit on; a rule without fitted parts reads none.
+    calibrator
+        How ``calibrated(...)`` is fitted.
+    fit_on
+        Another record to fit on instead.
+
+    Raises
+    ------
+    UsageError
+        For a rule that does not parse, an unknown signal, a split that is missing or unlabelled where
+        something must be fitted.
+    """
+    needs = rule_needs(rule)
+    recorded = Measures.of(traces).traces.signal_names
+    own = tuple(name for name in needs.signals if name in recorded and name not in SIGNALS)
+    if not needs.fitting:
+        return fitted_rule(rule, None, own_signals=own)
+    fitting = Measures.of(traces if fit_on is None else fit_on)
+    source = fitting.traces.origin.source
+    if split not in fitting.traces.splits:
+        raise UsageError(
+            f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
+            f"{source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6, "
+            "or fit on traces that have it with: --fit-on OTHER_TRACES"
+        )
+    unknown = [name for name in own if name not in fitting.traces.signal_names]
+    if unknown:
+        raise UsageError(
+            f"rule {rule!r} reads {unknown[0]!r}, which {source} does not record, so "
+            "it cannot be fitted there"
+        )
+    data = fit_data(fitting, needs.signals, split=split)
+    return fitted_rule(rule, data, own_signals=own, calibrator=calibrator)
+
+
+def fitted_rule(
+    rule: str,
     data: FitData | None,
     *,
     own_signals: tuple[str, ...] = (),
     calibrator: CalibratorKind = "isotonic",
     undefined: float | None = None,
 ) -> RulePolicy:
-    """A rule text with whatever it needs fitted; ``data`` may be ``None`` when it needs nothing.
+    """A rule text with whatever it needs fitted on ``data``, which may be ``None`` where it needs nothing.
 
     ``calibrator`` is the kind of every ``calibrated(signal)``; another than isotonic is named in the
     policy's ``fitted_on``. ``undefined`` is what an undefined signal counts as in it.

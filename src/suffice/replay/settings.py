@@ -211,6 +211,7 @@ class SweepSettings:
 
     ``rule`` holds one ``?``; ``thresholds`` is the grid (``None``: 0.20, 0.21, ... 0.35 as paper 0
     for a calibrated value, else quantiles on tune of the one signal that is compared with ``?``).
+    ``cost`` and ``cost_model`` are what cheapest means, as for a search.
     """
 
     rule: Annotated[str, Option(metavar="RULE", help="a rule with one '?'")] = TEMPLATE
@@ -231,6 +232,8 @@ class SweepSettings:
         Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
     ] = "isotonic"
     f1_kind: F1 = "hotpotqa"
+    cost: CostName = None
+    cost_model: CostModel = field(default_factory=CostModel)
     resamples: Resamples = 1000
     seed: Seed = 42
 

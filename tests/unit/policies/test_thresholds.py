@@ -102,7 +102,9 @@ def scored(*rows: tuple[float, float, float]) -> tuple[ThresholdScore, ...]:
             em=f1,
             standard_error=error,
             mean_rounds=rounds,
+            cost=rounds,
             stops=np.ones(1, np.int16),
+            paid=np.full(1, rounds),
         )
         for n, (f1, error, rounds) in enumerate(rows)
     )

@@ -74,6 +74,8 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
         choices=names(),
         help="a method, see above",
     )
+    if method is not None:
+        add_settings(parser, method.settings(method.presets[0]), positional=True)
     add_traces(parser)
     parser.add_argument(
         "--out",
@@ -88,7 +90,9 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
         "--preset",
         choices=sorted(presets),
         default=default,
-        help=f"with the paper's defects mended, or as its code ran (default: {default})",
+        help=argparse.SUPPRESS
+        if len(presets) == 1
+        else f"with the paper's defects mended, or as its code ran (default: {default})",
     )
     parser.add_argument(
         "--split",

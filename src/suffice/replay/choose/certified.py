@@ -17,7 +17,7 @@ from suffice.measures.measures import Measures, Metric
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import FitRun, Fitted, Method, Preset
-from suffice.policies.rules.method import read_rule
+from suffice.policies.rules.kind import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.families import Family, FamilySettings, build_family
 from suffice.replay.choose.learn_then_test import (

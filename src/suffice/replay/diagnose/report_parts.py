@@ -130,6 +130,8 @@ class _Gathering:
             rule=TEMPLATE,
             eval_split=self.eval_split,
             f1_kind=result.f1_kind,
+            cost=result.cost.name,
+            cost_model=result.cost_model,
             resamples=result.resamples,
             seed=result.seed,
         )

@@ -10,7 +10,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import load_policy, names_policy_file
-from suffice.policies.fitting import FitData, fit_data, fit_rule
+from suffice.policies.fitting import fit_rule
 from suffice.policies.method import Method
 from suffice.policies.registry import (
     fit_method,
@@ -18,11 +18,9 @@ from suffice.policies.registry import (
     method_names,
     unfitted_policy,
 )
-from suffice.policies.rules.policy import rule_needs
 from suffice.protocols import StopPolicy
 from suffice.replay.run.references import CLOSED_BOOK, ORACLES
 from suffice.scoring import F1Kind
-from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -136,27 +134,5 @@ def _require_splits(traces: TraceSet, what: str, method: Method) -> None:
 
 
 def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
-    needs = rule_needs(rule)
-    own = tuple(
-        name
-        for name in needs.signals
-        if name in measures.traces.signal_names and name not in SIGNALS
-    )
-    source = fitting.traces.origin.source
-    data: FitData | None = None
-    if needs.fitting:
-        if FIT_SPLIT not in fitting.traces.splits:
-            raise UsageError(
-                f"rule {rule!r} needs calibrated() or base_rate() fitted on split {FIT_SPLIT!r}, which "
-                f"{source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6, "
-                "or fit on traces that have it with: --fit-on OTHER_TRACES"
-            )
-        unknown = [name for name in own if name not in fitting.traces.signal_names]
-        if unknown:
-            raise UsageError(
-                f"rule {rule!r} reads {unknown[0]!r}, which {source} does not record, so "
-                "it cannot be fitted there"
-            )
-        data = fit_data(fitting, needs.signals, split=FIT_SPLIT)
-    policy = fit_rule(rule, data, own_signals=own)
+    policy = fit_rule(rule, measures, fit_on=fitting)
     return NamedPolicy(name=rule, kind=policy.kind, preset=None, policy=policy)

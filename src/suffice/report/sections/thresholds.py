@@ -129,7 +129,11 @@ def _marked(result: SweepResult) -> list[tuple[float, str]]:
 
 
 def _table(result: SweepResult) -> Html:
-    return result.table().headed("Every threshold on both splits", _HEADS).html()
+    heads = {
+        f"{split}_cost": f"{split} {' '.join(result.cost.head).strip()}"
+        for split in ("tune", "eval")
+    }
+    return result.table().headed("Every threshold on both splits", _HEADS | heads).html()
 
 
 _HEADS = {
