@@ -353,10 +353,11 @@ def test_what_was_likely_meant_otherwise_is_said(
 
 def test_what_is_plain_is_not_remarked_on(tmp_path: Path) -> None:
     closed_book = {"round": [0, 1, 0, 1], "passages": [None, [{"id": "p"}]] * 2}
-    for columns in (
+    plain: list[dict[str, Any]] = [
         {"mine": [1] * 4, "question_text": ["A?"] * 4, "Split": ["x"] * 4, "split": ["tune"] * 4},
         closed_book,
-    ):
+    ]
+    for columns in plain:
         assert inspect_traces(write(tmp_path / "t.parquet", **columns)).remarks == ()
 
 
