@@ -1,4 +1,4 @@
-"""Novelty: whether the round's search was a new one, what it brought, and how far that repeats what was read."""
+"""Novelty: whether the round's search was a new one, and how far what it brought repeats what was read."""
 
 from __future__ import annotations
 
