@@ -189,7 +189,7 @@ class SweepResult(Tabular):
             "points of tune F1 gained per extra round over the threshold with the next fewer.",
             f"Chosen: the cheapest in {self.cost.label} within one standard error of the best tune F1: "
             f"{visible(self.chosen_rule)}",
-            f"Knee: {self.knee.in_words}",
+            f"Knee, where more cost buys less from there on: {self.knee.in_words}",
             "Held-out folds (fitted and chosen without them): F1 "
             f"{percent(self.held_out_f1)}, choices {choices}.",
             f"Selection gap, tune minus held-out folds: {points(self.selection_gap)}. "
