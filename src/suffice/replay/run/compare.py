@@ -21,6 +21,7 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
+from suffice.trace.rounds.reader import blank_answers
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -112,6 +113,7 @@ def compare(
     """
     measures = Measures.of(traces)
     chosen, split, notes = _choose_split(measures, settings.split)
+    notes = [*blank_answers(chosen.traces), *notes]
     baseline = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
     names = [*settings.policies]
     if not names and not settings.rules:
