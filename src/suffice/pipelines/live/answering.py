@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal
 
@@ -25,7 +25,6 @@ from suffice.protocols import (
     SetPolicy,
     StopPolicy,
 )
-from suffice.results.as_json import as_json
 from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
 from suffice.trace.rounds.records import Question, Round, Usage
 
@@ -164,8 +163,8 @@ class Answered:
                 for passage in finished.passages or ()
             ],
             "usage": {**_total_usage(self.rounds), "usd": self.usd},
-            "saved": as_json(self.saved),
-            "fixed": as_json(self.fixed),
+            "saved": asdict(self.saved),
+            "fixed": None if self.fixed is None else asdict(self.fixed),
             "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
             "samples": None
             if self.answer_set is None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from suffice.numbers.auroc import Use, auroc_use
+from suffice.numbers.auroc import Use
 from suffice.results.formats import UNKNOWN, count, counted
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Kind, Table, Tone, Value
@@ -401,7 +401,7 @@ def selective_tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
         ),
         rows=[
             [
-                *(result.policy, result.auroc, _use(auroc_use(result.auroc))),
+                *(result.policy, result.auroc, _use(result.use)),
                 *(result.aurc, result.excess_aurc),
                 result.undefined or Cell(0, ""),
             ]

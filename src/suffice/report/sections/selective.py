@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from suffice.numbers.auroc import auroc_use
 from suffice.replay.diagnose.selective import SelectiveResult
 from suffice.report.draw.marks import Marked, label_of, labelled, short_name_of
 from suffice.report.draw.unit_square import UnitSquare, unit_square
@@ -48,7 +47,7 @@ def _finding(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> 
     if not known:
         return f"{counted(len(results), 'confidence')}, none with an AUROC"
     best = max(known, key=lambda result: result.auroc.estimate or 0.0)
-    if auroc_use(best.auroc) == "uninformative":
+    if best.use == "uninformative":
         return (
             f"uninformative: the interval of the highest AUROC holds 0.5 "
             f"({short_name_of(best.policy, policies)}, {estimated(best.auroc)})"
