@@ -11,6 +11,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import LABELS
+from suffice.policies.method import FitRun
 from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
@@ -21,6 +22,7 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import F1Kind
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
+from suffice.trace.rounds.reader import blank_answers
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -103,17 +105,25 @@ class Comparison(Tabular):
         return self.result.to_json()
 
 
-def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:
-    """Replay what the settings name, in the order given, then the baseline if it is not among them."""
+def compare(
+    traces: TraceSet | Measures, settings: ComparisonSettings, *, run: FitRun | None = None
+) -> Comparison:
+    """Replay what the settings name, in the order given, then the baseline if it is not among them.
+
+    ``run`` watches trainings.
+    """
     measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
+    notes = [*blank_answers(chosen.traces), *notes]
     baseline = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
     names = [*settings.policies]
     if not names and not settings.rules:
         raise UsageError("name at least one --policy or --stop-when")
     fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on).by(settings.metric)
     built = list(
-        named_policies(measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind)
+        named_policies(
+            measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
+        )
     )
     baseline = _include(measures, baseline, built, fit_on, settings.f1_kind)
     source = measures.traces.origin.source

@@ -275,9 +275,8 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
     columns = [_POLICY]
     for number, name in enumerate(costs, start=1):
         label = COSTS[name].label if COSTS[name].unit != "USD" else "USD"
-        gain = Column(
-            name=name, kind="points", head=f"at equal {label}\n{metric.label} [95%]", interval=True
-        )
+        head = f"at equal\n{label}\n{metric.label} [95%]"
+        gain = Column(name=name, kind="points", head=head, interval=True)
         columns += [Column(name=f"{name}_fixed", head="over", drop=number), gain]
     rows: list[list[Value]] = []
     for policy in adaptive:
