@@ -31,6 +31,8 @@ class Option:
         The least whole number allowed; ``None``: any.
     repeats
         Whether a tuple is given one value at a time.
+    positional
+        Whether it is a word of its own, without a name before it, ahead of the command's others.
     older
         An older spelling that is still read and not shown.
     goes_with
@@ -46,6 +48,7 @@ class Option:
     parse: Callable[[str], Any] | None = None
     at_least: int | None = None
     repeats: bool = False
+    positional: bool = False
     older: str | None = None
     goes_with: tuple[str, str] | None = None
     otherwise: str | None = None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from suffice.cli.output import say
+from suffice.cli.output import say, waiting
 from suffice.options import read_grid, read_names
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.prices import Prices
     from suffice.costs.usage import CostModel
-    from suffice.protocols import ChatModel
+    from suffice.protocols import ChatModel, StopPolicy
     from suffice.replay.settings import ComparisonSettings
     from suffice.trace.rounds.table import TraceSet
 
@@ -169,12 +169,36 @@ def open_more(
     """Read further traces with the same options."""
     from suffice.trace.rounds.reader import read_traces
 
-    traces = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
+    with waiting(f"reading {path}"):
+        traces = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
     if traces.origin.skipped:
         say(
             f"skipped {len(traces.origin.skipped)} invalid parts; the first: {traces.origin.skipped[0]}"
         )
     return traces
+
+
+def add_policy_out(parser: argparse.ArgumentParser, written: str) -> None:
+    """``--out`` of a command that can write the policy it found."""
+    parser.add_argument(
+        "--out",
+        type=out_path(".json", folder=True),
+        metavar="PATH",
+        help=f"also write {written} as a policy file, with its calibrated(...) and base_rate() fitted: "
+        "a .json file, or a directory that gets policy.json",
+    )
+
+
+def write_policy(out: str, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
+    """Write a policy that was found on these traces, and say so; what ``--json`` says of it."""
+    from suffice.policies.file import policy_document, policy_hash, save_policy
+
+    most = min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds)
+    written = save_policy(policy, out, max_rounds=most)
+    say(
+        f"wrote {written}: {policy.facts.summary}; use it with: suffice replay TRACES --policy {written}"
+    )
+    return {"out": str(written), "hash": policy_hash(policy), "policy": policy_document(policy)}
 
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = "embedded") -> None:
@@ -232,7 +256,9 @@ def connect_model(arguments: argparse.Namespace) -> ChatModel:
     if arguments.llm == "scripted":
         scripted = ScriptedModel()
         return scripted if arguments.cache is None else CachedModel(scripted, arguments.cache)
-    return connect(arguments.llm, arguments.model, server=server, cache=arguments.cache)
+    what = "loading the model" if arguments.llm == "embedded" else f"connecting to {arguments.llm}"
+    with waiting(what):
+        return connect(arguments.llm, arguments.model, server=server, cache=arguments.cache)
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:

@@ -39,6 +39,8 @@ class FieldOption:
     @property
     def flag(self) -> str:
         """Its name on the command line."""
+        if self.option.positional:
+            return self.option.metavar or self.dest.upper()
         off = "no-" if self.default is True else ""
         return f"--{off}{self.dest.replace('_', '-')}"
 
@@ -70,6 +72,7 @@ def add_settings(
     only: Collection[str] | None = None,
     without: Collection[str] = (),
     nested: bool = True,
+    positional: bool = False,
 ) -> None:
     """Add the options of a settings dataclass to a parser or a group of it.
 
@@ -82,9 +85,17 @@ def add_settings(
         Fields to take, or to leave to the caller.
     nested
         Whether settings in its fields bring theirs.
+    positional
+        Whether to add the fields that are words without a name, which stand in the order they are added
+        in, and nothing else.
     """
     for option in field_options(settings, nested=nested):
         chosen = (only is None or option.field in only) and option.field not in without
+        if option.option.positional or positional:
+            if chosen and option.option.positional and positional:
+                told = {**_argument(option), "metavar": option.flag}
+                parser.add_argument(option.dest, help=option.help, **told)
+            continue
         if chosen and option.flag not in parser._option_string_actions:  # noqa: SLF001 - no other way
             told = _argument(option)
             parser.add_argument(
@@ -95,6 +106,7 @@ def add_settings(
                 parser.add_argument(f"--{option.option.older}", dest=option.dest, **told, **hidden)
     for field, annotation in _fields(settings):
         taken = field.name not in without and (only is None or field.name in only)
+        taken = taken and not positional
         if annotation is CostModel and taken and "--energy" not in parser._option_string_actions:  # noqa: SLF001
             add_prices_and_energy(parser)
 
@@ -323,7 +335,7 @@ def _argument(field: FieldOption) -> dict[str, Any]:
     option = field.option
     kind = get_args(field.type)[0] if option.repeats else field.type
     told: dict[str, Any] = {"action": "append"} if option.repeats else {}
-    if field.required:
+    if field.required and not option.positional:
         told["required"] = True
     choices = get_args(kind) if get_origin(kind) is Literal else option.choices
     if choices is not None:

@@ -94,6 +94,13 @@ class CostBook:
             self._at_stops[reads] = stop_costs(self._traces, reads=reads, model=self._model)
         return self._at_stops[reads]
 
+    def known(self, axis: CostAxis, reads: CostReads) -> NDArray[np.float64]:
+        """What stopping after each round costs at an axis chosen for these reads, (n_questions, n_rounds)."""
+        paid = self.at_stops(reads)[axis.name]
+        if paid is None:
+            raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
+        return paid
+
     def of_fixed(self, name: str) -> NDArray[np.float64] | None:
         """What fixed-1 .. fixed-R cost each question, (n_questions, n_rounds); ``None``: unknown."""
         paid = self.at_stops(CostReads())[name]
@@ -235,9 +242,7 @@ def mean_costs(
     costs = np.empty(len(stops))
     rows = np.arange(stops.shape[1])
     for kind in dict.fromkeys(reads):
-        paid = book.at_stops(kind)[axis.name]
-        if paid is None:
-            raise InternalError(f"cost {axis.name!r} was chosen as the axis and is unknown")
+        paid = book.known(axis, kind)
         for number, read in enumerate(reads):
             if read == kind:
                 costs[number] = paid[rows, stops[number] - 1].mean()

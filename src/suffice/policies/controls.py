@@ -29,7 +29,7 @@ from suffice.policies.fitting import (
     FitData,
     abstention_of,
     fit_data,
-    fit_rule,
+    fitted_rule,
     gold_of,
     meant_signals,
 )
@@ -62,11 +62,11 @@ class Control(RuleMethod):
 
     def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
         """The control's rule with its maps fitted."""
-        gold = gold_of(measures.only_split(how.split).traces)
+        gold = gold_of(measures.only_split(how.split))
         data = fit_data(
             measures, meant_signals(self.signals, gold), split=how.split, f1_kind=how.f1_kind
         )
-        fitted = fit_rule(
+        fitted = fitted_rule(
             self.rule(data, how), data, calibrator=how.calibrator, undefined=_undefined(how.preset)
         )
         if "abstained" in fitted.signals:
@@ -96,7 +96,7 @@ def _choose(template: str, data: FitData, thresholds: tuple[float, ...], how: Ru
             stacklevel=2,
         )
         return f"round >= {budget}"
-    best = max(under, key=lambda score: (score.f1, -score.threshold))
+    best = max(under, key=lambda score: (score.score, -score.threshold))
     return fill(template, swept.shortest(best.threshold))
 
 

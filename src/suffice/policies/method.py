@@ -262,7 +262,7 @@ class RuleMethod(Method):
 
     def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
         """A rule."""
-        from suffice.policies.rules.method import read_rule
+        from suffice.policies.rules.kind import read_rule
 
         del file
         return read_rule(document)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -38,18 +38,19 @@ _METHODS: Mapping[str, str] = MappingProxyType(
         "micp": "suffice.policies.micp.method:METHOD",
         "gate": "suffice.policies.gate.method:METHOD",
         "stop-rag": "suffice.policies.stop_rag.method:METHOD",
+        "rule": "suffice.policies.rules.method:METHOD",
         **_CONTROLS,
     }
 )
 _KINDS: Mapping[str, str] = MappingProxyType(
     {
         "fixed": "suffice.policies.fixed:KIND",
-        "rule": "suffice.policies.rules.method:KIND",
-        "certified": "suffice.policies.rules.method:KIND",
         **{name: home for name, home in _METHODS.items() if name not in _CONTROLS},
+        "rule": "suffice.policies.rules.kind:KIND",
+        "certified": "suffice.policies.rules.kind:KIND",
     }
 )
-"""Controls write rules."""
+"""Controls write rules; what reads a rule knows nothing of fitting one."""
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -148,8 +149,20 @@ def fit_method(
         for version in method.presets
     }
     refuse_options(name, preset, stated, names)
-    settings = method.settings(preset)(**stated)
+    kind = method.settings(preset)
+    needed = [field.name for field in fields(kind) if _required(field) and field.name not in stated]
+    if needed:
+        words = " ".join(name.upper() for name in needed)
+        raise UsageError(
+            f"{name} is fitted with its {' and '.join(needed)} only; type: suffice fit {name} {words} TRACES "
+            "--out policy.json"
+        )
+    settings = kind(**stated)
     return method.fit(Measures.of(traces), preset, settings, split, run)
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
 
 
 def refuse_options(

@@ -36,17 +36,22 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdScore:
-    """What a threshold scores and costs; ``standard_error`` is of the mean F1.
+    """What a threshold scores and costs; ``standard_error`` is of the mean ``score``.
 
-    ``stops`` (n_questions,) is the round every question stops at, unlabelled ones too.
+    That is the score policies are compared by (:attr:`suffice.measures.scores.Outcomes.compared`).
+    ``stops`` (n_questions,) is the round every question stops at, unlabelled ones too, ``paid``
+    (n_questions,) what each then costs, in rounds unless another cost was meant; ``cost`` is its mean
+    over labelled questions, as the scores are.
     """
 
     threshold: float
-    f1: float
+    score: float
     em: float
     standard_error: float
     mean_rounds: float
+    cost: float
     stops: NDArray[np.int16] = field(compare=False, repr=False)
+    paid: NDArray[np.float64] = field(compare=False, repr=False)
 
 
 def fill(template: str, threshold: float) -> str:
@@ -75,6 +80,7 @@ class OpenRule:
     data: FitData
     specs: Mapping[str, SignalSpec]
     columns: RuleColumns
+    costs: NDArray[np.float64] | None = None
 
     def scores(self, thresholds: Sequence[float]) -> tuple[ThresholdScore, ...]:
         """What every threshold scores.
@@ -88,7 +94,7 @@ class OpenRule:
         for threshold in thresholds:
             fires = rule_fires(fill(self.template, threshold), self.specs, self.columns)
             stops = first_stops(fires, data.table.exists)
-            scores.append(score_stops(threshold, stops, data.outcomes))
+            scores.append(score_stops(threshold, stops, data.outcomes, self.costs))
         return tuple(scores)
 
     def shortest(self, threshold: float) -> float:
@@ -142,6 +148,7 @@ def open_rule(
     *,
     calibrator: CalibratorKind = "isotonic",
     undefined: float | None = None,
+    costs: NDArray[np.float64] | None = None,
 ) -> OpenRule:
     """A rule whose swept number is written ``?``.
 
@@ -158,6 +165,8 @@ def open_rule(
         Kind of the calibration maps.
     undefined
         What an undefined signal counts as, calibrated; ``None``: it stays undefined.
+    costs
+        What stopping after each round costs, (n_questions, n_rounds); ``None``: its number.
 
     Raises
     ------
@@ -178,6 +187,7 @@ def open_rule(
             },
             base_rates=base_rates_out_of_fold(data) if needs.base_rate else None,
         ),
+        costs=costs,
     )
 
 
@@ -205,27 +215,38 @@ def first_stops(fires: NDArray[np.bool_], exists: NDArray[np.bool_]) -> NDArray[
     return np.asarray(np.minimum(first, last), np.int16)
 
 
-def score_stops(threshold: float, stops: NDArray[np.int16], outcomes: Outcomes) -> ThresholdScore:
-    """What stopping at ``stops`` (n_questions,) scores on the labelled questions."""
+def score_stops(
+    threshold: float,
+    stops: NDArray[np.int16],
+    outcomes: Outcomes,
+    costs: NDArray[np.float64] | None = None,
+) -> ThresholdScore:
+    """What stopping at ``stops`` (n_questions,) scores and costs on the labelled questions.
+
+    ``costs`` (n_questions, n_rounds) is what stopping after each round costs (``None``: its number).
+    """
     labelled = outcomes.labelled
     questions = np.arange(len(stops))
-    f1 = outcomes.f1[questions, stops - 1][labelled]
-    spread = float(f1.std(ddof=1)) if len(f1) > 1 else 0.0
+    scores = outcomes.compared[questions, stops - 1][labelled]
+    paid = stops.astype(np.float64) if costs is None else costs[questions, stops - 1]
+    spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
     return ThresholdScore(
         threshold=threshold,
-        f1=float(f1.mean()),
+        score=float(scores.mean()),
         em=float(outcomes.em[questions, stops - 1][labelled].mean()),
-        standard_error=spread / float(np.sqrt(len(f1))),
+        standard_error=spread / float(np.sqrt(len(scores))),
         mean_rounds=float(stops[labelled].mean()),
+        cost=float(paid[labelled].mean()),
         stops=stops,
+        paid=paid,
     )
 
 
 def cheapest_within_one_error(scores: Sequence[ThresholdScore]) -> ThresholdScore:
-    """The cheapest within one standard error of the best F1; ties to higher F1, then lower number."""
-    best = max(scores, key=lambda score: score.f1)
-    close = [score for score in scores if score.f1 >= best.f1 - best.standard_error]
-    return min(close, key=lambda score: (score.mean_rounds, -score.f1, score.threshold))
+    """The cheapest within one standard error of the best; ties to the better, then the lower number."""
+    best = max(scores, key=lambda threshold: threshold.score)
+    close = [one for one in scores if one.score >= best.score - best.standard_error]
+    return min(close, key=lambda one: (one.cost, -one.score, one.threshold))
 
 
 # --- as short as can be --------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from suffice.policies.controls import (
     STABLE_BASE_RATE,
 )
 from suffice.policies.file import load_policy, save_policy
-from suffice.policies.fitting import FitData, fit_data, fit_rule, out_of_fold
+from suffice.policies.fitting import FitData, fit_data, fitted_rule, out_of_fold
 from suffice.policies.method import Preset, RuleFit
 from suffice.policies.registry import fit_method, method_and_preset, method_names
 from suffice.policies.rules.policy import RulePolicy
@@ -258,7 +258,7 @@ def test_a_file_decides_the_same(name: str, preset: Preset, tmp_path: Path) -> N
     rule = CONTROLS[name].rule(data, RuleFit(preset=preset))
     undefined = 0.5 if preset == "published" else None
     assert isinstance(policy, RulePolicy)
-    twin = fit_rule(rule, data, undefined=undefined)
+    twin = fitted_rule(rule, data, undefined=undefined)
     assert dataclasses.replace(twin, fitted_on=policy.fitted_on) == policy
 
 

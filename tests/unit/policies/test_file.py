@@ -20,7 +20,7 @@ from suffice.numbers.maps.platt import LogisticMap
 from suffice.numbers.maps.venn_abers import StepMap
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
-from suffice.policies.fitting import fit_data, fit_rule
+from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.testing.traces import make_record, to_trace_set
@@ -105,7 +105,7 @@ def test_a_fitted_policy_of_every_kind_comes_back(kind: CalibratorKind, tmp_path
         for n in range(20)
     ]
     data = fit_data(to_trace_set(made), ["answer_token_margin"])
-    policy = fit_rule("calibrated(answer_token_margin) > 0.4", data, calibrator=kind)
+    policy = fitted_rule("calibrated(answer_token_margin) > 0.4", data, calibrator=kind)
     loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
     assert isinstance(loaded, RulePolicy)
     assert loaded.calibrators == policy.calibrators

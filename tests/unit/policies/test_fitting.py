@@ -21,7 +21,7 @@ from suffice.policies.fitting import (
     CALIBRATORS,
     fit_calibrator,
     fit_data,
-    fit_rule,
+    fitted_rule,
     folds,
     out_of_fold,
 )
@@ -92,18 +92,18 @@ def test_few_rows_or_one_value_fall_back_to_the_mean() -> None:
 
 def test_a_rule_is_fitted_with_what_it_needs_and_no_more() -> None:
     data = fit_data(to_trace_set(tune_records(9)), [MARGIN])
-    plain = fit_rule("answer_stable", data)
+    plain = fitted_rule("answer_stable", data)
     assert not plain.calibrators
     assert not plain.base_rates
     assert not plain.fitted_on
-    calibrated = fit_rule(f"calibrated({MARGIN}) > 0.5", data)
+    calibrated = fitted_rule(f"calibrated({MARGIN}) > 0.5", data)
     assert set(calibrated.calibrators) == {MARGIN}
     assert not calibrated.base_rates
-    both = fit_rule(f"calibrated({MARGIN}) > base_rate()", data)
+    both = fitted_rule(f"calibrated({MARGIN}) > base_rate()", data)
     assert both.base_rates == data.base_rates
     assert both.fitted_on["split"] == "tune"
     with pytest.raises(UsageError, match="not fitted"):
-        fit_rule("base_rate() > 0.1", None)
+        fitted_rule("base_rate() > 0.1", None)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 23])
@@ -228,11 +228,11 @@ def test_out_of_fold_values_of_a_kind_come_from_the_other_folds(kind: Calibrator
 def test_a_rule_is_fitted_with_the_kind_asked_for_and_says_so() -> None:
     data = fit_data(to_trace_set(tune_records(30)), [MARGIN])
     rule = f"calibrated({MARGIN}) > 0.5"
-    platt = fit_rule(rule, data, calibrator="platt")
+    platt = fitted_rule(rule, data, calibrator="platt")
     assert platt.calibrators[MARGIN] == fit_calibrator(data, MARGIN, kind="platt")
     assert platt.fitted_on["calibrator"] == "platt"
-    assert "calibrator" not in fit_rule(rule, data).fitted_on
-    assert "calibrator" not in fit_rule("base_rate() > 0.1", data, calibrator="platt").fitted_on
+    assert "calibrator" not in fitted_rule(rule, data).fitted_on
+    assert "calibrator" not in fitted_rule("base_rate() > 0.1", data, calibrator="platt").fitted_on
 
 
 def graded(count: int, answer: str) -> TraceSet:

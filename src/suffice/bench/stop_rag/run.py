@@ -29,7 +29,7 @@ from suffice.bench.stop_rag.scores import Questions, best_fixed, contrasts
 from suffice.bench.stop_rag.show import stop_rag_page
 from suffice.bench.study import Options, Progress, Request, Study
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.fitting import fit_rule
+from suffice.policies.fitting import fitted_rule
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.results.formats import counted
@@ -137,7 +137,7 @@ def _facts(fitted: FittedPolicy, state_seconds: float) -> FitFacts:
 
 def _baselines(questions: Questions) -> Iterator[Contender]:
     if LLM_STOP.name in questions.traces.signal_names:
-        scored, _ = questions.policy(fit_rule(LLM_STOP.name, None))
+        scored, _ = questions.policy(fitted_rule(LLM_STOP.name, None))
         yield Contender(name=LLM_STOPS, kind="llm-stop", runs=(scored,))
     for number in range(1, questions.traces.n_rounds + 1):
         yield Contender(name=f"fixed-{number}", kind="fixed", runs=(questions.fixed(number),))

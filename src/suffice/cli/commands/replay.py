@@ -7,14 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.cli.options import (
+    add_policy_out,
     add_replay,
     add_traces,
     comparison_settings,
     open_more,
     open_traces,
     sampled,
+    write_policy,
 )
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.output import add_format, fit_progress, print_result, say, waiting
+from suffice.errors import UsageError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="TRACES2",
         help="also write the traces with the values q_stop and q_cont of the one stop-rag policy replayed",
     )
+    add_policy_out(parser, "the rule of the one --stop-when")
     add_format(parser)
     parser.set_defaults(run=run)
 
@@ -48,20 +52,34 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
     from suffice.measures.measures import Measures
+    from suffice.policies.fitting import fit_rule
+    from suffice.policies.method import FitRun
     from suffice.replay.run.compare import compare, with_q_values
     from suffice.replay.run.macro import macro_means
     from suffice.trace.rounds.writer import write_trace_set
 
     settings = comparison_settings(arguments)
+    if arguments.out is not None and len(settings.rules) != 1:
+        raise UsageError(
+            f"--out writes the rule of one --stop-when, found {len(settings.rules)}; a method is fitted and "
+            "written by: suffice fit METHOD TRACES --out policy.json"
+        )
     traces = open_traces(arguments, say)
     measures = Measures(traces)
-    comparison = compare(measures, settings)
+    watched = FitRun(progress=fit_progress())
+    with waiting("replaying"):
+        comparison = compare(measures, settings, run=watched)
     if arguments.write_signals is not None:
         written = write_trace_set(with_q_values(measures, comparison), arguments.write_signals)
         say(f"wrote {written}")
+    kept: dict[str, Any] = {}
+    if arguments.out is not None:
+        rule = fit_rule(settings.rules[0], measures, fit_on=settings.fit_on)
+        kept = write_policy(arguments.out, rule, traces)
     more = (sampled(open_more(path, arguments, say), arguments, say) for path in arguments.macro)
-    others = [compare(traces, settings) for traces in more]
-    macro = macro_means([comparison, *others]) if others else None
+    with waiting("replaying"):
+        others = [compare(traces, settings, run=watched) for traces in more]
+        macro = macro_means([comparison, *others]) if others else None
     comparisons = [comparison, *others]
     tables = [
         table if macro is None or number else replace(table, title=entry.result.source)
@@ -72,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def document() -> Any:
         replayed = comparison.result.to_json(per_question=arguments.per_question)
-        return replayed if macro is None else {**replayed, "macro": macro.to_json()}
+        return {**replayed, **({} if macro is None else {"macro": macro.to_json()}), **kept}
 
     print_result(arguments, tables, document, comparison.result.notes)
     return 0

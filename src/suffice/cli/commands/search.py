@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from suffice.cli.options import add_traces, number, open_traces, positive
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.options import (
+    add_policy_out,
+    add_traces,
+    number,
+    open_traces,
+    positive,
+    write_policy,
+)
+from suffice.cli.output import add_format, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.errors import UsageError
 from suffice.replay.settings import SearchSettings
@@ -33,19 +41,38 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=positive, default=15, metavar="N", help="rules to print (default: 15)"
     )
+    add_policy_out(parser, "the first rule")
+    parser.add_argument(
+        "--pick",
+        type=positive,
+        metavar="N",
+        help="with --out: the rule listed as number N (default: 1)",
+    )
     add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Search and print."""
+    from suffice.measures.measures import Measures
+    from suffice.policies.fitting import fit_rule
     from suffice.replay.choose.search import search
 
-    result = search(open_traces(arguments, say), _settings(arguments))
+    if arguments.pick is not None and arguments.out is None:
+        raise UsageError("--pick chooses the rule that --out writes; give --out PATH")
+    measures = Measures(open_traces(arguments, say))
+    settings = _settings(arguments)
+    with waiting("searching"):
+        result = search(measures, settings)
+    written: dict[str, Any] = {}
+    if arguments.out is not None:
+        rule = result.pick(arguments.pick or 1).rule
+        policy = fit_rule(rule, measures, split=result.settings.tune_split)
+        written = write_policy(arguments.out, policy, measures.traces)
     print_result(
         arguments,
         result.tables(top=arguments.top, naive=arguments.report_naive),
-        lambda: result.to_json(naive=arguments.report_naive),
+        lambda: {**result.to_json(naive=arguments.report_naive), **written},
         [f"note: {note}" for note in result.notes],
     )
     return 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from suffice.cli.options import add_traces, open_traces
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.options import add_policy_out, add_traces, open_traces, write_policy
+from suffice.cli.output import add_format, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import SweepSettings
 
@@ -18,15 +19,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_traces(parser, sampled=True)
     add_settings(parser, SweepSettings)
+    add_policy_out(parser, "the rule with the number chosen")
     add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Sweep and print."""
+    from suffice.measures.measures import Measures
+    from suffice.policies.fitting import fit_rule
     from suffice.replay.choose.sweep import sweep
 
-    result = sweep(open_traces(arguments, say), read_settings(arguments, SweepSettings))
+    measures = Measures(open_traces(arguments, say))
+    settings = read_settings(arguments, SweepSettings)
+    with waiting("sweeping"):
+        result = sweep(measures, settings)
+    written: dict[str, Any] = {}
+    if arguments.out is not None:
+        policy = fit_rule(
+            result.chosen_rule,
+            measures,
+            split=settings.tune_split,
+            calibrator=settings.calibrator,
+        )
+        written = write_policy(arguments.out, policy, measures.traces)
     notes = [f"note: {note}" for note in result.notes]
-    print_result(arguments, result.tables(), result.to_json, notes)
+    print_result(arguments, result.tables(), lambda: {**result.to_json(), **written}, notes)
     return 0

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from suffice.cli.options import add_json
-from suffice.cli.output import print_json
+from suffice.cli.output import print_json, waiting
 from suffice.errors import DataError
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
-from suffice.trace.rounds.reader import inspect_traces
+from suffice.trace.rounds.reader import blank_answers, inspect_traces
 
 _MOST_SHOWN = 20
 
@@ -45,6 +45,7 @@ class _Checked:
     counts: Mapping[str, int]
     errors: Sequence[DataError]
     failures: int
+    remarks: Sequence[str] = ()
 
     @property
     def empty(self) -> bool:
@@ -54,13 +55,15 @@ class _Checked:
 def run(arguments: argparse.Namespace) -> int:
     """Inspect and list."""
     is_plan = schema_of(arguments.traces) == PLANS
-    checked = (_plan_trace if is_plan else _question_trace)(arguments.traces)
+    with waiting(f"reading {arguments.traces}"):
+        checked = (_plan_trace if is_plan else _question_trace)(arguments.traces)
     if arguments.json:
         errors = [
             {"message": e.message, "file": e.file, "row": e.row, "column": e.column}
             for e in checked.errors
         ]
-        print_json({**checked.counts, "errors": errors, "failures": checked.failures})
+        remarks = {"warnings": list(checked.remarks)} if checked.remarks else {}
+        print_json({**checked.counts, "errors": errors, "failures": checked.failures, **remarks})
     else:
         _print(checked)
     passed = not checked.empty and (not checked.errors or arguments.skip_invalid)
@@ -75,6 +78,7 @@ def _question_trace(path: str) -> _Checked:
         {"questions": traces.n_questions, "rounds": traces.table.num_rows},
         inspection.errors,
         traces.origin.failures,
+        (*inspection.remarks, *blank_answers(traces)),
     )
 
 
@@ -88,6 +92,8 @@ def _print(checked: _Checked) -> None:
     (things, number), (parts, more) = checked.counts.items()
     heading = "plan trace: " if things == "plans" else ""
     print(f"{heading}{number} valid {things}, {more} {parts}")
+    for remark in checked.remarks:
+        print(f"  warning: {remark}")
     for error in checked.errors[:_MOST_SHOWN]:
         print(f"  {error}")
     if len(checked.errors) > _MOST_SHOWN:

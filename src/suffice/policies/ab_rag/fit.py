@@ -86,12 +86,13 @@ def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
     """
     if wanted is not None:
         held.require(wanted)
-        return wanted, f"S1 is {wanted}, as asked{held.remark(wanted)}"
+        return wanted, f"certainty (S1) is {wanted}, as asked{held.remark(wanted)}"
     best = max(CERTAINTIES, key=held.share)  # of equal ones the first
     if not held.share(best):
         raise UsageError(
-            f"ab-rag needs token_probability or self_consistency for S1, and {held.source} holds neither "
-            "tokens nor samples; record with a server that gives log-probabilities, or with --samples 3"
+            "ab-rag needs token_probability or self_consistency for its certainty (S1), and "
+            f"{held.source} holds neither tokens nor samples; record with a server that gives "
+            "log-probabilities, or with --samples 3"
         )
     if best == "token_probability":
         why = "the record holds token probabilities"
@@ -99,7 +100,7 @@ def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
         why = "the record holds samples in more rounds than token probabilities"
     else:
         why = "the record holds no token probabilities"
-    return best, f"S1 is {best}: {why}{held.remark(best)}"
+    return best, f"certainty (S1) is {best}: {why}{held.remark(best)}"
 
 
 def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
@@ -112,7 +113,7 @@ def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
             instead = "" if name == SUPPORTS[0] else f": {SUPPORTS[0]} needs the passages' texts"
             return name, f"S2 is {name}{instead}{held.remark(name)}"
     raise UsageError(
-        f"ab-rag needs {', '.join(SUPPORTS[:-1])} or {SUPPORTS[-1]} for S2, and {held.source} holds no "
+        "ab-rag needs {', '.join(SUPPORTS[:-1])} or {SUPPORTS[-1]} for S2, and {held.source} holds no "
         "passages' texts to compute one from"
     )
 
@@ -199,7 +200,7 @@ def choose_signals(
         certainty=first,
         support=second,
         levels=_levels(held, first),
-        gold=gold_of(measures.traces),
+        gold=gold_of(measures),
         notes=(why_first, why_second, *spread),
     )
 

@@ -36,6 +36,7 @@ from suffice.protocols import (
 )
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
+from suffice.signals.spec import undefined_in_words
 
 Support = Literal["answer_in_evidence", "evidence_entailment", "evidence_consistency"]
 Link = Literal["clip", "logistic"]
@@ -199,7 +200,7 @@ class ABRagPolicy:
         ``levels`` are the values ``self_consistency`` can take; ``None``: those of three samples.
         """
         if certainty not in CERTAINTIES:
-            raise UsageError(f"no S1 {certainty!r}; allowed: {', '.join(CERTAINTIES)}")
+            raise UsageError(f"no certainty (S1) {certainty!r}; allowed: {', '.join(CERTAINTIES)}")
         if levels is None:
             levels = (1 / 3, 2 / 3, 1.0) if certainty == "self_consistency" else ()
         names = (certainty, "evidence_consistency", SPREAD)
@@ -328,8 +329,8 @@ class ABRagPolicy:
         }
         known = None if math.isnan(confidence) else confidence
         listed = ", ".join(
-            f"{name} = {'undefined' if value is None else format(value, '.4g')}"
-            for name, value in shown.items()
+            f"{spec.name} = {undefined_in_words(spec, view.loop) if value is None else f'{value:.4g}'}"
+            for spec, value in zip(self.specs, shown.values(), strict=True)
         )
         said = "is undefined" if known is None else f"{known:.4g} {'>=' if stop else '<'}"
         against = "" if known is None else f" {self.threshold:g}"

@@ -18,7 +18,7 @@ from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction
 from suffice.policies.needs import loop_needs
 from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import SignalSpec, undefined_in_words
 
 _REMAINING = "remaining_share"
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)
@@ -161,7 +161,7 @@ class GatePolicy:
             return None
         chosen = self.settings
         if chosen.kappa < 0.0:
-            return f"every contradiction is above kappa {chosen.kappa:g}, so EXECUTE can never be chosen"
+            return f"every contradiction is above kappa {chosen.kappa:g}, so it can never stop"
         calmest = chosen.risk.risk(
             agreement=1.0,
             contradiction=0.0,
@@ -174,7 +174,7 @@ class GatePolicy:
             ("tau_high", chosen.tau_high), ("tau_low", chosen.tau_low), key=lambda it: it[1]
         )
         return (
-            f"EXECUTE can never be chosen before the last round, since confidence is at most {most:.3g} "
+            f"it can never stop before the last round, since confidence is at most {most:.3g} "
             f"there and {limit[0]} is {limit[1]:g}"
         )
 
@@ -207,10 +207,14 @@ class GatePolicy:
         }
         values = {name: None if math.isnan(value) else value for name, value in seen.items()}
         if math.isnan(confidence):
-            missing = " and ".join(name for name in self.signals if values[name] is None)
+            missing = " and ".join(
+                f"{spec.name} is {undefined_in_words(spec, view.loop)}"
+                for spec in self.specs
+                if values[spec.name] is None
+            )
             return Decision(
                 action=Action.CONTINUE,
-                reason=f"confidence is undefined at round {view.round}: {missing} is undefined",
+                reason=f"confidence is undefined at round {view.round}: {missing}",
                 values=values,
             )
         action = chosen_action(self.settings, confidence, conflict, may_retrieve=True)
@@ -230,8 +234,9 @@ class GatePolicy:
         }
         limit = limits.get(action, f"is below tau_high {chosen.tau_high:g}")
         listed = ", ".join(f"{name} = {seen[name]:.4g}" for name in (*self.signals, _REMAINING))
+        verb = "stops" if action is PlanAction.EXECUTE else "goes on"
         return (
-            f"{action} at round {number}: confidence {seen['confidence']:.4g} {limit}; {listed}"
+            f"{verb} at round {number}: confidence {seen['confidence']:.4g} {limit}; {listed}"
             + ("" if never is None else f"; {never}")
         )
 

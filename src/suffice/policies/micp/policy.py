@@ -44,6 +44,7 @@ from suffice.signals.samples import (
     sample_clusters,
     top_cluster_signal,
 )
+from suffice.signals.spec import undefined_in_words
 from suffice.signals.table import signal_value
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -68,8 +69,8 @@ def lot(seed: int, question_id: str, number: int) -> float:
     """
     if not question_id:
         raise UsageError(
-            "this policy breaks ties by lot and needs to know whose: start(question) with the "
-            "question's text, or start(question_id=...)"
+            "this policy decides ties by a random draw of each question's own and needs to know "
+            "whose: start(question) with the question's text, or start(question_id=...)"
         )
     digest = hashlib.sha256(f"{seed}:{number}:{question_id}".encode()).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2.0**53
@@ -281,7 +282,8 @@ class MiCPPolicy:
         """Whether the round's threshold fires and why; a lot drawn is added to what is shown."""
         threshold = self.stops[view.round - 1]
         if math.isnan(score):
-            return False, "is undefined"
+            spec = next(spec for spec in self.specs if shown[spec.name] is None)
+            return False, f"is {undefined_in_words(spec, view.loop)}"
         if threshold.value == -math.inf:
             return False, f"= {score:.4g} cannot stop the loop"
         if score != threshold.value or not threshold.share:
@@ -385,7 +387,7 @@ def _finite(value: float) -> float | None:
 def _shown(threshold: Threshold, name: str) -> str:
     if threshold.value == -math.inf:
         return "never"
-    tied = f" (or equal, by lot {threshold.share:.3g})" if threshold.share else ""
+    tied = f" (or equal, in a random {threshold.share:.3g} of questions)" if threshold.share else ""
     return f"{name} < {threshold.value:.4g}{tied}"
 
 

@@ -19,7 +19,7 @@ from suffice.measures.measures import Measures
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.options import Option, read_grid
 from suffice.policies.defaults import TEMPLATE
-from suffice.policies.fitting import fit_data, fit_rule
+from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import fill, sweep_rule
@@ -190,7 +190,7 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
     data = fit_data(halves.learn, needs.signals, split=halves.split)
     swept = sweep_rule(settings.rule, data, grid)
     own = _own(needs.signals, halves.learn.traces)
-    fitted = fit_rule(fill(settings.rule, grid[0]), data, own_signals=own)
+    fitted = fitted_rule(fill(settings.rule, grid[0]), data, own_signals=own)
     policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in grid]
     table, last = halves.test.signals(fitted.specs), halves.test.traces.last_rounds
     family = Family(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,7 @@ from suffice.replay.diagnose.signal_flags import refuse_unusable
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
+from suffice.trace.rounds.reader import blank_answers
 from suffice.trace.rounds.table import TraceSet
 
 _BLOCK = 512
@@ -164,6 +167,7 @@ class _OnTune:
     objective: Array
     within: NDArray[np.bool_]
     front: NDArray[np.bool_]
+    stops: NDArray[np.int16]  # (n_rules, n_questions)
 
     @property
     def order(self) -> list[int]:
@@ -190,6 +194,7 @@ def _on_tune(searched: _Searched, reads: Sequence[CostReads], settings: SearchSe
         objective=tune.objective(settings.objective, stops, costs),
         within=costs <= cap,
         front=pareto_front(costs, f1),
+        stops=stops,
     )
 
 
@@ -239,10 +244,12 @@ def _rules(
     (f1, delta), p_holm = corrected
     conditions = [threshold.condition for threshold in searched.chosen]
     em = searched.held_out.means(searched.held_out.scored.em, stops)
+    order, texts = tune.order, [formula.text(conditions) for formula in searched.formulas]
+    alike = _alike(order, (tune.stops, stops), texts)
     rounds, costs = stops.mean(axis=1), searched.held_out.costs(stops, reads)
     return tuple(
         SearchedRule(
-            rule=searched.formulas[n].text(conditions),
+            rule=texts[n],
             f1=float(f1.estimate[n]),
             em=float(em[n]),
             mean_rounds=float(rounds[n]),
@@ -257,9 +264,29 @@ def _rules(
             tune_objective=float(tune.objective[n]),
             within_cap=bool(tune.within[n]),
             pareto=bool(tune.front[n]),
+            ways=alike[n][0],
+            like=alike[n][1],
         )
-        for n in tune.order
+        for n in order
     )
+
+
+def _alike(
+    order: Sequence[int], splits: Sequence[NDArray[np.int16]], texts: Sequence[str]
+) -> dict[int, tuple[int, str | None]]:
+    """Of each rule how many stop every question alike, and the text of the first in order, if another."""
+    digests = [
+        blake2b(b"".join(stops[n].tobytes() for stops in splits)).digest()
+        for n in range(len(texts))
+    ]
+    first: dict[bytes, int] = {}
+    for n in order:
+        first.setdefault(digests[n], n)
+    ways = Counter(digests)
+    return {
+        n: (ways[digest], None if first[digest] == n else texts[first[digest]])
+        for n, digest in enumerate(digests)
+    }
 
 
 def _tried_stops(searched: _Searched) -> list[NDArray[np.int16]]:
@@ -325,7 +352,11 @@ def _notes(
     settings: SearchSettings,
     rules: Sequence[SearchedRule],
 ) -> list[str]:
-    notes = list(searched.held_out.book.notes(searched.held_out.axis))
+    held_out = searched.held_out
+    notes = [
+        *blank_answers(held_out.measures.traces),
+        *held_out.book.notes(held_out.axis),
+    ]
     notes += [
         f"{chosen.signal}: {_why_never(chosen, settings)}, so the condition never fires "
         f"(written {chosen.condition}, where every rule stops)"
@@ -348,10 +379,10 @@ def _notes(
     if outside:
         which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
         notes.append(f"{which} more than the cap on tune; listed last")
-    short = int((searched.held_out.last < searched.held_out.measures.traces.n_rounds).sum())
+    short = int((held_out.last < held_out.measures.traces.n_rounds).sum())
     if short:
         notes.append(
-            f"{short} questions end before round {searched.held_out.measures.traces.n_rounds}; their last "
+            f"{short} questions end before round {held_out.measures.traces.n_rounds}; their last "
             "recorded round stands for later ones"
         )
     return notes

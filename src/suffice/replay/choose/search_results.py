@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from suffice._version import VERSION
+from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.results.as_json import as_json, fields_as_json
@@ -42,7 +43,9 @@ class SearchedRule:
 
     ``interval`` (of F1) and ``delta_f1`` (against the baseline) hold for all rules and thresholds
     looked at together; the ``naive`` ones look at this rule alone. ``pareto``: no other rule is at
-    once cheaper and better on tune.
+    once cheaper and better on tune. ``ways`` counts the rules that stop every question of both splits in
+    the same round as this one, itself included; ``like`` is the first of them in order, which is listed for
+    all (``None``: this one).
     """
 
     rule: str
@@ -60,6 +63,8 @@ class SearchedRule:
     tune_objective: float
     within_cap: bool
     pareto: bool
+    ways: int = 1
+    like: str | None = None
 
     def to_json(self, *, naive: bool = False) -> dict[str, Any]:
         """The entry of ``search --json``."""
@@ -99,6 +104,24 @@ class SearchResult(Tabular):
     notes: tuple[str, ...]
 
     @property
+    def listed(self) -> tuple[SearchedRule, ...]:
+        """One of those that stop every question alike: the first in order, and so the cheapest."""
+        return tuple(rule for rule in self.rules if rule.like is None)
+
+    def pick(self, number: int) -> SearchedRule:
+        """The rule that the table lists under a number from 1.
+
+        Raises
+        ------
+        UsageError
+            When the list is shorter.
+        """
+        listed = self.listed
+        if not 1 <= number <= len(listed):
+            raise UsageError(f"there is no rule {number}; the search lists 1 to {len(listed)}")
+        return listed[number - 1]
+
+    @property
     def thresholds_tried(self) -> int:
         """How many thresholds were looked at on tune."""
         return sum(condition.tried for condition in self.thresholds)
@@ -117,6 +140,7 @@ class SearchResult(Tabular):
             "evaluated": self.evaluated,
             "thresholds_tried": self.thresholds_tried,
             "rules": [rule.to_json(naive=naive) for rule in self.rules],
+            "listed": len(self.listed),
             "form": settings.form,
             "objective": settings.objective,
             "cost": self.cost.name,
@@ -149,10 +173,12 @@ class SearchResult(Tabular):
     def tables(self, *, top: int | None = None, naive: bool = False) -> tuple[Table, ...]:
         """The first ``top`` rules in order (``None``: all), and the Pareto front.
 
-        ``naive``: also the intervals that look at one rule alone.
+        Of rules that stop every question alike the first stands for all. ``naive``: also the intervals
+        that look at one rule alone.
         """
         settings = self.settings
         columns = [
+            Column(name="number", kind="count", head="#"),
             Column(name="tune_f1", kind="percent", head="tune F1"),
             Column(name="f1", kind="percent", head="F1 [95%, all]", interval=True),
             Column(name="em", kind="percent", head="EM"),
@@ -166,24 +192,34 @@ class SearchResult(Tabular):
             )
         columns += [
             Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False),
+            Column(name="ways", kind="count", in_text=len(self.listed) < self.evaluated),
             Column(name="rule", whole=True),
         ]
+        numbers = {rule.rule: number for number, rule in enumerate(self.listed, 1)}
 
         def table(name: str, rules: Sequence[SearchedRule], title: str) -> Table:
             values = {column.name: column.name for column in columns} | {"f1": "interval"}
-            rows = [[getattr(rule, values[column.name]) for column in columns] for rule in rules]
+            rows = [
+                [
+                    numbers[rule.rule]
+                    if column.name == "number"
+                    else getattr(rule, values[column.name])
+                    for column in columns
+                ]
+                for rule in rules
+            ]
             return Table(name=name, title=title, columns=columns, rows=rows, names=0)
 
         rules = table(
             "rules",
-            self.rules[:top],
+            self.listed[:top],
             f"{counted(self.evaluated, 'rule')} of form {settings.form!r}, {self.thresholds_tried} "
             f"thresholds tried; ordered by {settings.objective} on split {settings.tune_split}, "
             f"scored on split {settings.eval_split}.",
         )
         front = table(
             "Pareto front",
-            sorted((rule for rule in self.rules if rule.pareto), key=lambda rule: rule.tune_cost),
+            sorted((rule for rule in self.listed if rule.pareto), key=lambda rule: rule.tune_cost),
             "Pareto front: on tune, no other rule is at once cheaper and better.",
         )
         notes = [*self.explained(naive=naive), *(f"Note: {note}" for note in self.notes)]
@@ -202,6 +238,12 @@ class SearchResult(Tabular):
             f"resamples, seed {settings.seed}).",
             f"{self.verdict} in F1 at 5% (paired t, Holm).",
         ]
+        if len(self.listed) < self.evaluated:
+            texts.insert(
+                0,
+                f"The {self.evaluated} rules stop in {counted(len(self.listed), 'different way')}: of those "
+                "that stop every question alike the cheapest is listed, ways says how many there are.",
+            )
         if naive and self.naive_share is not None:
             texts.append(
                 f"Intervals that look at one rule alone have {self.naive_share:.0%} of that width: they "

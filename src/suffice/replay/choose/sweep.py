@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import UsageError
+from suffice.measures.costs import CostAxis, CostBook, cost_reads, shared_axis
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.defaults import FLOORS
-from suffice.policies.fitting import FitData, fit_data, fit_rule, folds
+from suffice.policies.fitting import FitData, fit_data, fitted_rule, folds
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import (
     OpenRule,
@@ -32,7 +33,9 @@ from suffice.results.formats import percent, points
 from suffice.results.markup import visible
 from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
+from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable
+from suffice.trace.rounds.reader import blank_answers
 from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
@@ -41,21 +44,26 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptThreshold:
-    """One threshold on both splits; ``gain`` is tune F1 per extra round over the next cheaper one."""
+    """One threshold on both splits, costs as the sweep's axis says.
+
+    ``gain`` is tune F1 per extra round over the next one with fewer rounds.
+    """
 
     threshold: float
     tune_f1: float
     tune_error: float = field(metadata={"json": "tune_standard_error"})
     tune_rounds: float
+    tune_cost: float
     eval_f1: float
     eval_em: float
     eval_rounds: float
+    eval_cost: float
     gain: float | None = field(metadata={"json": "gain_per_round"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """Where the curve of tune F1 over rounds bends most: farthest above its chord.
+    """Where the curve of tune F1 over cost bends most: farthest above its chord.
 
     ``share`` of the resamples put it at the same or a neighbouring threshold; below 0.8, or with
     fewer than three different points, there is no single knee and ``warning`` says so.
@@ -95,6 +103,7 @@ class SweepResult(Tabular):
     questions: tuple[int, int]
     settings: SweepSettings
     source: str
+    cost: CostAxis
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -121,6 +130,8 @@ class SweepResult(Tabular):
             "eval_split": self.settings.eval_split,
             "labelled": {"tune": self.questions[0], "eval": self.questions[1]},
             "f1_kind": self.settings.f1_kind,
+            "cost": self.cost.name,
+            "charge": self.settings.cost_model.charge,
             "seed": self.settings.seed,
             "bootstrap": self.settings.resamples,
             "version": VERSION,
@@ -130,7 +141,7 @@ class SweepResult(Tabular):
 
     def tables(self) -> tuple[Table]:
         """Every threshold on both splits; the choice, the knee and the gaps below."""
-        columns = (
+        columns = [
             Column(name="threshold", kind="significant"),
             Column(name="tune_f1", kind="percent", head="tune F1"),
             Column(name="tune_standard_error", kind="percent", head="s.e."),
@@ -140,12 +151,12 @@ class SweepResult(Tabular):
             Column(name="eval_em", kind="percent", head="EM"),
             Column(name="eval_rounds", kind="number", digits=2, head="rounds"),
             Column(name="choice", head=""),
-        )
+        ]
+        if self.cost.name != "rounds":
+            columns[4:4] = [self._cost_column("tune_cost")]
+            columns[-1:-1] = [self._cost_column("eval_cost")]
         rows = [
-            [
-                *(point.threshold, point.tune_f1, point.tune_error, point.tune_rounds, point.gain),
-                *(point.eval_f1, point.eval_em, point.eval_rounds, self.mark(point.threshold)),
-            ]
+            [as_json(point)[column.name] for column in columns[:-1]] + [self.mark(point.threshold)]
             for point in self.points
         ]
         return (
@@ -157,6 +168,9 @@ class SweepResult(Tabular):
                 notes=self.explained(),
             ),
         )
+
+    def _cost_column(self, name: str) -> Column:
+        return Column(name=name, kind="number", head="\n".join(self.cost.head).strip())
 
     def mark(self, threshold: float) -> str:
         """``chosen`` and ``knee`` where they apply."""
@@ -172,10 +186,10 @@ class SweepResult(Tabular):
         return [
             f"Tune: out of fold on {self.questions[0]} labelled questions of split {tune}; eval: fitted "
             f"on {tune}, scored on {self.questions[1]} of split {held}. Scores in percent; F1/round: "
-            "points of tune F1 gained per extra round over the next cheaper threshold.",
-            "Chosen: the cheapest within one standard error of the best tune F1: "
+            "points of tune F1 gained per extra round over the threshold with the next fewer.",
+            f"Chosen: the cheapest in {self.cost.label} within one standard error of the best tune F1: "
             f"{visible(self.chosen_rule)}",
-            f"Knee: {self.knee.in_words}",
+            f"Knee, where more cost buys less from there on: {self.knee.in_words}",
             "Held-out folds (fitted and chosen without them): F1 "
             f"{percent(self.held_out_f1)}, choices {choices}.",
             f"Selection gap, tune minus held-out folds: {points(self.selection_gap)}. "
@@ -191,7 +205,7 @@ def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
     ------
     UsageError
         For a rule without exactly one ``?``, a threshold out of its signal's range, a grid that is
-        empty, fewer labelled tune questions than two.
+        empty, fewer labelled tune questions than two, a cost that the record does not hold.
     DataError
         When a split is missing.
     """
@@ -203,17 +217,19 @@ def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
         raise UsageError(
             f"a sweep needs at least 2 labelled questions in split {settings.tune_split!r}, found 1"
         )
-    swept = open_rule(settings.rule, data, calibrator=settings.calibrator)
+    evaluated = measures.only_split(settings.eval_split)
+    books = [part.costs(settings.cost_model) for part in (tune, evaluated)]
+    axis, costs = _costs(settings, data, books)
+    swept = open_rule(settings.rule, data, calibrator=settings.calibrator, costs=costs[0])
     grid = _grid(settings, swept)
     chosen = _chosen(settings, swept, grid)
     thresholds = tuple(sorted({*grid, chosen.threshold}))
     on_tune = swept.scores(thresholds)
-    evaluated = measures.only_split(settings.eval_split)
     scored = evaluated.scores(settings.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
-    on_eval = _on_eval(settings, thresholds, data, evaluated)
-    choices, held_out = _cross_validate(settings, data, grid)
+    on_eval = _on_eval(settings, thresholds, data, evaluated, costs[1])
+    choices, held_out = _cross_validate(settings, data, grid, costs[0])
     f1 = _f1_at(data.outcomes, chosen.stops)
     eval_f1 = _f1_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
     selection, split = _gaps(f1, held_out, eval_f1, settings)
@@ -228,12 +244,26 @@ def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
         questions=(int(data.outcomes.labelled.sum()), int(scored.labelled.sum())),
         settings=settings,
         source=measures.traces.origin.source,
-        notes=tuple(_notes(settings, (tune.traces, evaluated.traces))),
+        cost=axis,
+        notes=(
+            *_notes(settings, (tune.traces, evaluated.traces)),
+            *books[1].notes(axis),
+        ),
     )
 
 
+def _costs(
+    settings: SweepSettings, data: FitData, books: Sequence[CostBook]
+) -> tuple[CostAxis, list[Array]]:
+    """What thresholds are compared at, and what stopping after each round costs on tune and on eval."""
+    needs = rule_needs(fill(settings.rule, 0.5))
+    reads = cost_reads(resolve(name, also=data.table.values) for name in needs.signals)
+    axis = shared_axis(books, settings.cost, {settings.rule: reads})
+    return axis, [book.known(axis, reads) for book in books]
+
+
 def _notes(settings: SweepSettings, parts: Sequence[TraceSet]) -> list[str]:
-    notes = []
+    notes = [*blank_answers(parts[1])]
     if settings.tune_split == settings.eval_split:
         notes.append("thresholds were chosen on the questions that are scored: eval is in-sample")
     budget = max(part.n_rounds for part in parts)
@@ -274,11 +304,15 @@ def _grid(settings: SweepSettings, rule: OpenRule) -> tuple[float, ...]:
 
 
 def _on_eval(
-    settings: SweepSettings, thresholds: Sequence[float], data: FitData, evaluated: Measures
+    settings: SweepSettings,
+    thresholds: Sequence[float],
+    data: FitData,
+    evaluated: Measures,
+    costs: Array,
 ) -> list[ThresholdScore]:
     """Every threshold on eval, with maps fitted on all of ``data``."""
     last, scored = evaluated.traces.last_rounds, evaluated.scores(settings.f1_kind)
-    fitted = fit_rule(
+    fitted = fitted_rule(
         fill(settings.rule, thresholds[0]),
         data,
         own_signals=evaluated.traces.signal_names,
@@ -287,7 +321,7 @@ def _on_eval(
     policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in thresholds]
     table = evaluated.signals(fitted.specs)
     return [
-        score_stops(threshold, np.minimum(policy.stop_rounds(table), last), scored)
+        score_stops(threshold, np.minimum(policy.stop_rounds(table), last), scored, costs)
         for threshold, policy in zip(thresholds, policies, strict=True)
     ]
 
@@ -306,16 +340,18 @@ def _points(
         gain = None
         if before:
             extra = tune.mean_rounds - before[-1].mean_rounds
-            gain = (tune.f1 - before[-1].f1) / extra
+            gain = (tune.score - before[-1].score) / extra
         points.append(
             SweptThreshold(
                 threshold=tune.threshold,
-                tune_f1=tune.f1,
+                tune_f1=tune.score,
                 tune_error=tune.standard_error,
                 tune_rounds=tune.mean_rounds,
-                eval_f1=held.f1,
+                tune_cost=tune.cost,
+                eval_f1=held.score,
                 eval_em=held.em,
                 eval_rounds=held.mean_rounds,
+                eval_cost=held.cost,
                 gain=gain,
             )
         )
@@ -328,17 +364,15 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     labelled = scored.labelled
     rows = np.arange(len(labelled))
     f1 = np.stack([scored.f1[rows, score.stops - 1][labelled] for score in scores], axis=1)
-    rounds = np.stack([score.stops[labelled].astype(float) for score in scores], axis=1)
-    if len({score.mean_rounds for score in scores}) < 3:
+    paid = np.stack([score.paid[labelled] for score in scores], axis=1)
+    if len({score.cost for score in scores}) < 3:
         warning = "fewer than three thresholds differ in cost: there is no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    bent = _bend(rounds.mean(axis=0), f1.mean(axis=0))
+    bent = _bend(paid.mean(axis=0), f1.mean(axis=0))
     if bent is None:
         warning = "no threshold lies above the line from the cheapest to the dearest: no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    draws = resampled_means(
-        np.hstack([rounds, f1]), resamples=settings.resamples, seed=settings.seed
-    )
+    draws = resampled_means(np.hstack([paid, f1]), resamples=settings.resamples, seed=settings.seed)
     count = len(scores)
     bends = [_bend(draw[:count], draw[count:]) for draw in draws]
     near = sum(bend is not None and abs(bend - bent) <= 1 for bend in bends)
@@ -352,33 +386,35 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     return Knee(threshold=scores[bent].threshold, share=share, warning=unclear)
 
 
-def _bend(rounds: Array, f1: Array) -> int | None:
+def _bend(costs: Array, f1: Array) -> int | None:
     """The point farthest above the chord between the cheapest and the dearest; ``None``: none is."""
-    cheap, dear = int(rounds.argmin()), int(rounds.argmax())
-    width = rounds[dear] - rounds[cheap]
+    cheap, dear = int(costs.argmin()), int(costs.argmax())
+    width = costs[dear] - costs[cheap]
     if width <= 0:
         return None
-    chord = f1[cheap] + (f1[dear] - f1[cheap]) * (rounds - rounds[cheap]) / width
+    chord = f1[cheap] + (f1[dear] - f1[cheap]) * (costs - costs[cheap]) / width
     above = f1 - chord
     return int(above.argmax()) if above.max() > 1e-12 else None
 
 
 # --- what choosing costs -------------------------------------------------------------------------
 def _cross_validate(
-    settings: SweepSettings, data: FitData, thresholds: tuple[float, ...]
+    settings: SweepSettings, data: FitData, thresholds: tuple[float, ...], costs: Array
 ) -> tuple[tuple[float, ...], Array]:
     """Per fold the choice made without it; F1 of every labelled question under its fold's choice."""
-    data = _only(data, data.outcomes.labelled)
+    costs, data = costs[data.outcomes.labelled], _only(data, data.outcomes.labelled)
     fold = folds(len(data.outcomes.labelled), settings.seed)
     f1 = np.empty(len(fold))
     choices = []
     for number in np.unique(fold):
         inside = fold == number
         others = _only(data, ~inside)
-        swept = open_rule(settings.rule, others, calibrator=settings.calibrator)
+        swept = open_rule(
+            settings.rule, others, calibrator=settings.calibrator, costs=costs[~inside]
+        )
         choice = _chosen(settings, swept, thresholds).threshold
         choices.append(choice)
-        policy = fit_rule(
+        policy = fitted_rule(
             fill(settings.rule, choice),
             others,
             own_signals=tuple(data.table.values),

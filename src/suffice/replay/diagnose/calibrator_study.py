@@ -23,7 +23,7 @@ from suffice.policies.defaults import (
     TEMPLATE,
     CalibratorKind,
 )
-from suffice.policies.fitting import FitData, fit_data, fit_rule, out_of_fold
+from suffice.policies.fitting import FitData, fit_data, fitted_rule, out_of_fold
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
 from suffice.replay.diagnose.tables import calibrator_tables
@@ -188,7 +188,7 @@ class _Fitted:
         self.out_of_fold = out_of_fold(tune, signal, kind=kind)
         swept = open_rule(rule, tune, calibrator=kind)
         self.floor = swept.chosen(FLOORS, cheapest_within_one_error).threshold
-        self.policy = fit_rule(fill(rule, self.floor), tune, own_signals=own, calibrator=kind)
+        self.policy = fitted_rule(fill(rule, self.floor), tune, own_signals=own, calibrator=kind)
         self.calibrator = self.policy.calibrators[signal]
 
     def stops(self, data: FitData) -> NDArray[np.int64]:

@@ -10,19 +10,17 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import load_policy, names_policy_file
-from suffice.policies.fitting import FitData, fit_data, fit_rule
-from suffice.policies.method import Method
+from suffice.policies.fitting import fit_rule
+from suffice.policies.method import FitRun, Method
 from suffice.policies.registry import (
     fit_method,
     method_and_preset,
     method_names,
     unfitted_policy,
 )
-from suffice.policies.rules.policy import rule_needs
 from suffice.protocols import StopPolicy
 from suffice.replay.run.references import CLOSED_BOOK, ORACLES
 from suffice.scoring import F1Kind
-from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -47,6 +45,7 @@ def named_policies(
     *,
     fit_on: TraceSet | Measures | None = None,
     f1_kind: F1Kind = "hotpotqa",
+    run: FitRun | None = None,
 ) -> tuple[NamedPolicy, ...]:
     """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
 
@@ -62,6 +61,8 @@ def named_policies(
         Another trace set, on whose tune split to fit instead.
     f1_kind
         Which F1 a method chooses its number by, where it chooses one.
+    run
+        Who watches trainings.
 
     Raises
     ------
@@ -71,7 +72,7 @@ def named_policies(
     """
     measures = Measures.of(traces)
     fitting = measures if fit_on is None else Measures.of(fit_on)
-    built = [_named(measures, fitting, name, f1_kind) for name in names]
+    built = [_named(measures, fitting, name, f1_kind, run) for name in names]
     built += [_rule(measures, rule, fitting) for rule in rules]
     return _numbered(built)
 
@@ -87,10 +88,17 @@ def _numbered(built: list[NamedPolicy]) -> tuple[NamedPolicy, ...]:
     return tuple(numbered)
 
 
-def _named(measures: Measures, fitting: Measures, name: str, f1_kind: F1Kind) -> NamedPolicy:
+def _named(
+    measures: Measures, fitting: Measures, name: str, f1_kind: F1Kind, run: FitRun | None
+) -> NamedPolicy:
     if name == CLOSED_BOOK:
         return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
+        if not measures.metric.gold:
+            raise UsageError(
+                f"policy {name!r} reads gold answers and scores here are agreement with the full budget's "
+                "own answer; leave it out"
+            )
         return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
     ready = unfitted_policy(name)
     if ready is not None:
@@ -104,7 +112,7 @@ def _named(measures: Measures, fitting: Measures, name: str, f1_kind: F1Kind) ->
             fitting = measures
         takes = {field.name for field in fields(method.settings(preset))}
         chosen_by = f1_kind if "f1_kind" in takes else None
-        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT, f1_kind=chosen_by)
+        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT, run=run, f1_kind=chosen_by)
         return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted)
     if names_policy_file(name):
         file = load_policy(name)
@@ -136,27 +144,5 @@ def _require_splits(traces: TraceSet, what: str, method: Method) -> None:
 
 
 def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
-    needs = rule_needs(rule)
-    own = tuple(
-        name
-        for name in needs.signals
-        if name in measures.traces.signal_names and name not in SIGNALS
-    )
-    source = fitting.traces.origin.source
-    data: FitData | None = None
-    if needs.fitting:
-        if FIT_SPLIT not in fitting.traces.splits:
-            raise UsageError(
-                f"rule {rule!r} needs calibrated() or base_rate() fitted on split {FIT_SPLIT!r}, which "
-                f"{source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6, "
-                "or fit on traces that have it with: --fit-on OTHER_TRACES"
-            )
-        unknown = [name for name in own if name not in fitting.traces.signal_names]
-        if unknown:
-            raise UsageError(
-                f"rule {rule!r} reads {unknown[0]!r}, which {source} does not record, so "
-                "it cannot be fitted there"
-            )
-        data = fit_data(fitting, needs.signals, split=FIT_SPLIT)
-    policy = fit_rule(rule, data, own_signals=own)
+    policy = fit_rule(rule, measures, fit_on=fitting)
     return NamedPolicy(name=rule, kind=policy.kind, preset=None, policy=policy)

@@ -27,7 +27,7 @@ def search_section(result: SearchResult, *, naive: bool = False) -> Shown:
         f"Thresholds and order come from split {settings.tune_split}, figures from split "
         f"{settings.eval_split}."
     )
-    first = [(str(number), rule) for number, rule in enumerate(result.rules[:_TOP], 1)]
+    first = [(str(number), rule) for number, rule in enumerate(result.listed[:_TOP], 1)]
     rules, front = result.tables(top=_TOP, naive=naive)
     verdict = result.verdict.replace("No rule", "none", 1)
     return Shown(
@@ -53,7 +53,9 @@ SECTION = Section(
 
 def _front(result: SearchResult, table: Table, *, naive: bool) -> Chart:
     """The Pareto front, lettered, among all rules."""
-    pareto = sorted((rule for rule in result.rules if rule.pareto), key=lambda rule: rule.tune_cost)
+    pareto = sorted(
+        (rule for rule in result.listed if rule.pareto), key=lambda rule: rule.tune_cost
+    )
     letters = [*ascii_lowercase, *[""] * len(pareto)]
     front = list(zip(letters, pareto, strict=False))
     rules = result.rules[:_MOST_SPECKS]
@@ -100,7 +102,7 @@ def _table(
     figures = [
         column.name
         for column in table.columns
-        if column.name != "rule" and not (over_rounds and column.name == "cost")
+        if column.name not in ("rule", "number") and not (over_rounds and column.name == "cost")
     ]
     heads = _HEADS | {"delta_f1": f"F1 against {shorten(visible(result.baseline), 20)}\n[95%, all]"}
     shown = replace(table.headed(title, heads).picked("rule", *figures), names=1)

@@ -53,7 +53,7 @@ def _f1_chart(result: SweepResult) -> Chart:
     )
     caption = (
         "Band: one standard error of tune F1, out of fold. Chosen: the cheapest within one standard error "
-        f"of the best. Knee: {result.knee.in_words}"
+        f"of the best. Knee, where more cost buys less from there on: {result.knee.in_words}"
     )
     return _chart(chart, result, caption, _table(result))
 
@@ -129,7 +129,11 @@ def _marked(result: SweepResult) -> list[tuple[float, str]]:
 
 
 def _table(result: SweepResult) -> Html:
-    return result.table().headed("Every threshold on both splits", _HEADS).html()
+    heads = {
+        f"{split}_cost": f"{split} {' '.join(result.cost.head).strip()}"
+        for split in ("tune", "eval")
+    }
+    return result.table().headed("Every threshold on both splits", _HEADS | heads).html()
 
 
 _HEADS = {

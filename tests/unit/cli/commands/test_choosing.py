@@ -143,6 +143,53 @@ def test_a_cap_that_nothing_keeps_is_said(traces: str, capsys: Say) -> None:
     assert "1 rule costs more than the cap" in printed.err
 
 
+OUT = {
+    "search": ("search", "--signals", "own,calibrated(answer_token_margin)", "--bootstrap", "5"),
+    "sweep": ("sweep", "--bootstrap", "5", "--grid", "0.3,0.4"),
+    "replay": ("replay", "--stop-when", "calibrated(own) > base_rate()", "--bootstrap", "5"),
+    "fit": ("fit", "rule", "own > 0.5 or calibrated(overlap) > 0.4"),
+}
+
+
+@pytest.mark.parametrize("command", OUT)
+def test_what_was_found_is_written_as_a_policy(
+    traces: str, tmp_path: Path, capsys: Say, command: str
+) -> None:
+    """The file stops every question as the rule's text does."""
+    out = tmp_path / "policy.json"
+    words = list(OUT[command])
+    words.insert(3 if command == "fit" else 1, traces)
+    told = document(capsys, *words, "--out", str(out))
+    assert told["out"] == str(out)
+    assert json.loads(out.read_text()) == told["policy"] | {"max_rounds": 4}
+    rule = told["policy"]["rule"]
+    again = document(
+        capsys, "replay", traces, "--policy", str(out), "--stop-when", rule, "--per-question",
+        "--bootstrap", "5",
+    )  # fmt: skip
+    from_file, from_text = again["policies"][:2]
+    assert from_file["hash"] == from_text["hash"] == told["hash"]
+    assert from_file["rounds"] == from_text["rounds"]
+
+
+def test_search_writes_the_rule_picked(traces: str, tmp_path: Path, capsys: Say) -> None:
+    words = ["search", traces, "--signals", "own,overlap", "--form", "dnf", "--bootstrap", "5"]
+    listed = [rule for rule in document(capsys, *words)["rules"] if rule["like"] is None]
+    picked = document(capsys, *words, "--pick", "2", "--out", str(tmp_path / "p.json"))
+    assert picked["policy"]["rule"] == listed[1]["rule"]
+    most = len(listed)
+    said = f"there is no rule {most + 1}; the search lists 1 to {most}"
+    refused(capsys, said, *words, "--pick", str(most + 1), "--out", str(tmp_path / "p.json"))
+    refused(capsys, "give --out PATH", *words, "--pick", "2")
+
+
+def test_replay_writes_one_rule(traces: str, tmp_path: Path, capsys: Say) -> None:
+    out = str(tmp_path / "p.json")
+    rules = ["--stop-when", "own > 0", "--stop-when", "own > 1"]
+    refused(capsys, "one --stop-when, found 2", "replay", traces, *rules, "--out", out)
+    refused(capsys, "suffice fit rule RULE TRACES", "replay", traces, "--policy", "rule")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -354,7 +401,7 @@ def test_fewer_questions_than_folds(
 ) -> None:
     path = write(folder, "few.parquet", lambda _: {}, count=7)
     if command[1:2] == ["certified"]:
-        said = "at least 4 labelled questions in split 'tune'"
+        said = "at least 4 questions with gold answers in split 'tune'"
         refused(capsys, said, "fit", "certified", path, "--out", str(tmp_path / "p.json"))
         return
     _, printed = run(capsys, command, path, tmp_path)

@@ -14,6 +14,7 @@ import pytest
 from suffice.costs.usage import CostModel
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.fitting import fit_rule
 from suffice.replay.choose.search import search
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
 from suffice.replay.run.engine import ReplaySettings, replay
@@ -248,6 +249,27 @@ def test_a_condition_that_never_fires_stops_only_where_everything_does() -> None
     assert not any(each.within_cap for each in result.rules)
     assert any("no threshold keeps the cost cap" in note for note in result.notes)
     assert any("cost more than the cap" in note for note in result.notes)
+
+
+def test_rules_that_stop_every_question_alike_are_listed_once() -> None:
+    traces = made(4, count=10, rounds=3)
+    result = search(
+        traces, SearchSettings(signals=("answer_stable", "own", "coarse"), form="vote", resamples=5)
+    )
+    policies = {rule.rule: fit_rule(rule.rule, traces) for rule in result.rules}
+    measures = Measures(traces)
+    stops = {text: tuple(measures.stop_rounds(policy)) for text, policy in policies.items()}
+    for rule in result.rules:
+        alike = [other.rule for other in result.rules if stops[other.rule] == stops[rule.rule]]
+        assert rule.ways == len(alike)
+        assert rule.like == (None if alike[0] == rule.rule else alike[0])
+    assert len(result.listed) == len(set(stops.values())) < len(result.rules)
+    assert sum(rule.ways for rule in result.listed) == result.evaluated
+    assert all(rule.like is None for rule in result.rules if rule.pareto)
+    rules, front = result.tables()
+    assert [row[0] for row in rules.rows] == list(range(1, len(result.listed) + 1))
+    assert result.pick(2) == result.listed[1]
+    assert f"stop in {len(result.listed)} different ways" in front.text()
 
 
 def test_it_never_fires_on_eval_either_where_eval_goes_on_longer() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffice.costs.usage import Charging, CostModel
 from suffice.errors import DataError, UsageError
 from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import FLOORS
-from suffice.policies.fitting import fit_data, fit_rule, folds
+from suffice.policies.fitting import fit_data, fitted_rule, folds
 from suffice.policies.thresholds import (
     ThresholdScore,
     cheapest_within_one_error,
@@ -24,7 +25,7 @@ from suffice.replay.choose.sweep import SweepResult, find_knee, sweep
 from suffice.replay.run.engine import stop_rounds
 from suffice.replay.settings import SweepSettings
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
 MARGIN = "answer_token_margin"
@@ -64,8 +65,8 @@ def test_points_are_what_sweeping_and_replaying_give() -> None:
     tune = sweep_rule(RULE, data, GRID)
     held = given.only_split("eval")
     for point, expected in zip(result.points, tune, strict=True):
-        assert (point.tune_f1, point.tune_rounds) == (expected.f1, expected.mean_rounds)
-        stops = stop_rounds(fit_rule(fill(RULE, point.threshold), data), held)
+        assert (point.tune_f1, point.tune_rounds) == (expected.score, expected.mean_rounds)
+        stops = stop_rounds(fitted_rule(fill(RULE, point.threshold), data), held)
         assert point.eval_rounds == stops.mean()
     assert result.chosen == cheapest_within_one_error(tune).threshold
     assert result.chosen_rule == fill(RULE, result.chosen)
@@ -84,7 +85,7 @@ def test_cross_validation_is_a_loop_over_folds() -> None:
         inside = to_trace_set([r for r, f in zip(tune, fold, strict=True) if f == number])
         data = fit_data(others, ["answer_stable", MARGIN])
         choices.append(cheapest_within_one_error(sweep_rule(RULE, data, GRID)).threshold)
-        stops = stop_rounds(fit_rule(fill(RULE, choices[-1]), data), inside)
+        stops = stop_rounds(fitted_rule(fill(RULE, choices[-1]), data), inside)
         for record, stop in zip(inside.records(), stops, strict=True):
             scores[record.question.id] = float(record.rounds[stop - 1].answer == "right")
     assert list(result.fold_choices) == choices
@@ -177,7 +178,7 @@ def test_a_number_that_was_not_typed_is_written_short() -> None:
     )
     assert (at.tune_f1, at.tune_rounds) == (typed_at.tune_f1, typed_at.tune_rounds)
     assert len(str(chosen.chosen)) <= len(str(typed.chosen))
-    policy = fit_rule(chosen.chosen_rule, fit_data(given, ["answer_stable", MARGIN]))
+    policy = fitted_rule(chosen.chosen_rule, fit_data(given, ["answer_stable", MARGIN]))
     assert stop_rounds(policy, given.only_split("eval")).mean() == at.eval_rounds
 
 
@@ -297,8 +298,73 @@ def test_short_and_in_sample_questions_are_said() -> None:
     made = telling_records()
     short = dataclasses.replace(made[0], rounds=made[0].rounds[:2])
     notes = run(to_trace_set([short, *made[1:]])).notes
-    assert notes == (
+    assert notes[0] == (
         "0 questions of tune and 1 of eval end before round 4; their last recorded round stands for "
-        "later ones",
+        "later ones"
     )
     assert "in-sample" in run(telling_traces(), eval_split="tune").notes[0]
+
+
+def with_tokens(made: list[QuestionRecord], tokens: tuple[int, ...]) -> TraceSet:
+    """Rounds whose prompts have these tokens, nothing of them cached."""
+    return to_trace_set(
+        [
+            dataclasses.replace(
+                record,
+                rounds=tuple(
+                    dataclasses.replace(
+                        recorded, usage=Usage(llm_calls=1, prompt_tokens=count, cached_tokens=0)
+                    )
+                    for recorded, count in zip(record.rounds, tokens, strict=True)
+                ),
+            )
+            for record in made
+        ]
+    )
+
+
+@pytest.mark.parametrize("charge", ["as-run", "published"])
+@pytest.mark.parametrize("rule", [RULE, "answer_similarity_f1 > ?"])
+def test_costs_are_those_of_what_the_rule_reads(rule: str, charge: Charging) -> None:
+    tokens = (100, 150, 210, 300)
+    given = with_tokens(telling_records(), tokens)
+    result = run(given, rule=rule, cost="prompt_tokens", cost_model=CostModel(charge=charge))
+    assert (result.to_json()["cost"], result.to_json()["charge"]) == ("prompt_tokens", charge)
+    data = fit_data(given, ["answer_stable", MARGIN, "answer_similarity_f1"])
+    swept = sweep_rule(rule, data, [point.threshold for point in result.points])
+    for point, score in zip(result.points, swept, strict=True):
+        paid = [sum(tokens[:stop]) for stop in score.stops]  # both read answers
+        assert point.tune_cost == pytest.approx(np.mean(paid))
+        assert point.tune_rounds == score.mean_rounds
+
+
+def test_a_rule_that_reads_no_answers_pays_for_one() -> None:
+    tokens = (100, 150, 210, 300)
+    given = with_tokens(telling_records(), tokens)
+    charges: dict[Charging, int] = {"as-run": 210, "published": 100 + 150 + 210}
+    for charge, paid in charges.items():
+        model = CostModel(charge=charge)
+        result = run(
+            given, rule="round > ?", thresholds=(2.0,), cost="prompt_tokens", cost_model=model
+        )
+        assert (result.points[0].tune_cost, result.points[0].eval_cost) == (paid, paid)
+
+
+def test_the_cheapest_is_the_cheapest_in_the_cost_meant() -> None:
+    """A later answer over a shorter prompt: by tokens the longer loop is taken, by rounds the shorter."""
+    made = [
+        make_record(f"q{n}", ["right"] * 4, gold=["right"], split="eval" if n % 2 else "tune")
+        for n in range(20)
+    ]
+    given = with_tokens(made, (400, 300, 200, 100))
+    grid = (0.0, 1.0, 2.0, 3.0)
+    chosen = {
+        cost: run(given, rule="round > ?", thresholds=grid, cost=cost).chosen
+        for cost in ("rounds", "prompt_tokens")
+    }
+    assert chosen == {"rounds": 0.0, "prompt_tokens": 3.0}
+
+
+def test_an_unknown_cost_is_refused() -> None:
+    with pytest.raises(UsageError, match="usd"):
+        run(telling_traces(), cost="usd")

@@ -69,8 +69,8 @@ def test_order_is_that_given_then_the_baseline() -> None:
     )
     assert names(found) == ["fixed-2", "oracle-em", "answer_stable", "overlap > 0", "fixed-3"]
     assert found.baseline == "fixed-3"
-    assert found.policies[-1].delta_f1 is not None
-    assert found.policies[-1].delta_f1.estimate == 0.0
+    assert found.policies[-1].delta is not None
+    assert found.policies[-1].delta.estimate == 0.0
 
 
 def test_the_document_of_a_comparison_is_that_of_its_replay() -> None:
@@ -194,6 +194,12 @@ def test_the_split_defaults_to_eval_and_says_so() -> None:
     assert "replayed on split eval, the default" in found.notes
 
 
+def test_blank_answers_in_most_rounds_are_said_first() -> None:
+    only_at_the_end = [make_record(f"q{n}", ["", "", "Oslo"], gold=["Oslo"]) for n in range(4)]
+    result = compared(to_trace_set(only_at_the_end), "fixed-1")
+    assert result.notes[0].startswith("BLANK ANSWERS: 8 of 12 rounds have an empty answer")
+
+
 def test_without_eval_all_questions_are_replayed_and_it_says_so() -> None:
     found = compared(split_traces("tune", None), "fixed-1")
     assert (found.split, found.questions) == (None, 12)
@@ -255,7 +261,10 @@ def test_json_per_question() -> None:
 
 def test_json_without_labels_is_null_not_nan() -> None:
     found = compared(
-        to_trace_set([make_record("a", ["x", "y"])]), "fixed-1", rules=("answer_stable",)
+        to_trace_set([make_record("a", ["x", "y"])]),
+        "fixed-1",
+        rules=("answer_stable",),
+        metric="f1",
     )
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     for entry in document["policies"]:

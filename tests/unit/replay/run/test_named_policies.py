@@ -13,7 +13,7 @@ from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import save_policy
-from suffice.policies.fitting import fit_data, fit_rule
+from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.compare import compare
@@ -57,7 +57,7 @@ def test_methods_and_rules_are_fitted_there() -> None:
     assert policies[0] == fit_method("tasr", there, "published", "tune")
     assert policies[0] != fit_method("tasr", here, "published", "tune")
     data = fit_data(there, ["answer_token_margin"])
-    assert policies[2] == fit_rule(RULE, data)
+    assert policies[2] == fitted_rule(RULE, data)
     for policy in (policies[0], policies[2]):
         assert isinstance(policy, RulePolicy)
         assert policy.fitted_on["source"] == "b.parquet"

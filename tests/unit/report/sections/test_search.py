@@ -20,7 +20,7 @@ HOSTILE = "a > 0 <img src=x onerror=alert(1)>"
 def test_every_rule_shown_has_the_searchs_numbers(gathered: Any) -> None:
     found = gathered.parts["search"]
     tables = Page.of(search_section(found).html()).tables
-    for number, (each, row) in enumerate(zip(found.rules[:15], tables[TABLE][1:], strict=True), 1):
+    for number, (each, row) in enumerate(zip(found.listed[:15], tables[TABLE][1:], strict=True), 1):
         assert row[0] == f"{number}{each.rule}{' front' if each.pareto else ''}"
         assert row[1:] == [
             percent(each.tune_f1),
@@ -30,6 +30,7 @@ def test_every_rule_shown_has_the_searchs_numbers(gathered: Any) -> None:
             decimal(each.cost),
             f"{signed(each.delta_f1.estimate)} {bracket(each.delta_f1)}",
             p_value(each.p_holm),
+            str(each.ways),
         ]
     front = sorted((each for each in found.rules if each.pareto), key=lambda each: each.tune_cost)
     assert [row[0][1:] for row in tables[FRONT][1:]] == [each.rule for each in front]
@@ -44,7 +45,7 @@ def test_naive_intervals_only_when_asked(gathered: Any) -> None:
     rows = Page.of(html).tables[TABLE]
     alone = rows[0].index("F1 % [95%, alone]")
     assert [row[alone] for row in rows[1:]] == [
-        f"{percent(each.f1)} {bracket(each.naive)}" for each in found.rules[:15]
+        f"{percent(each.f1)} {bracket(each.naive)}" for each in found.listed[:15]
     ]
     assert html.count('class="alone"') == sum(each.pareto for each in found.rules)
 

@@ -23,10 +23,12 @@ def test_every_threshold_stands_in_the_table(gathered: Any) -> None:
             percent(each.tune_f1),
             percent(each.tune_error),
             decimal(each.tune_rounds),
+            decimal(each.tune_cost),
             signed(each.gain),
             percent(each.eval_f1),
             percent(each.eval_em),
             decimal(each.eval_rounds),
+            decimal(each.eval_cost),
         ]
 
 
