@@ -31,6 +31,8 @@ from suffice.signals.table import SignalTable, read_columns
 from suffice.trace.rounds.table import TraceSet
 
 N_FOLDS = 5
+LABELS = "labels"
+"""What stood for gold answers, in what a policy file says of its fitting; not there: gold answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +84,10 @@ def fit_data(
     chosen = Measures.of(traces).only_split(split)
     record, scored = chosen.traces, chosen.scores(f1_kind)
     if not scored.labelled.any():
+        instead = "" if not scored.metric.gold else ", or --metric agreement, which needs no label"
         raise UsageError(
-            f"no question of split {split!r} in {record.origin.source} has gold answers; "
-            "fitting needs labelled questions"
+            f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
+            f"fitting needs labelled questions{instead}"
         )
     provenance = {
         "source": record.origin.source,
@@ -93,14 +96,33 @@ def fit_data(
         "labelled": int(scored.labelled.sum()),
         "rounds": record.n_rounds,
     }
+    if not scored.metric.gold:
+        provenance[LABELS] = scored.metric.name
     return FitData(
         table=chosen.signals(signals), outcomes=scored, provenance=provenance, f1_kind=f1_kind
     )
 
 
-def gold_of(traces: TraceSet) -> tuple[str, ...]:
-    """Every gold answer of these questions."""
-    return tuple(answer for gold in traces.gold for answer in gold.answers)
+def refuse_agreement(measures: Measures, who: str, why: str) -> None:
+    """Refuse to fit without gold answers what would say more of its policy than is known then.
+
+    Raises
+    ------
+    UsageError
+        Where the full budget's answers stand for gold ones.
+    """
+    if not measures.metric.gold:
+        raise UsageError(
+            f"{who} is fitted on gold answers only ({why}); the full budget's own answers stand for them "
+            f"here. Leave {who} out, or give the policy file of a fit on labelled traces"
+        )
+
+
+def gold_of(measures: Measures) -> tuple[str, ...]:
+    """Every gold answer of these questions; none where the full budget's answers stand for them."""
+    if not measures.metric.gold:
+        return ()
+    return tuple(answer for gold in measures.traces.gold for answer in gold.answers)
 
 
 def abstention_of(gold: Iterable[str]) -> tuple[str, ...] | None:
