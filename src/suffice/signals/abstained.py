@@ -43,7 +43,7 @@ def _abstains(answer: str, phrases: frozenset[str]) -> bool:
 
 def abstained(view: LoopView) -> float:
     """1.0 when the answer is empty or says that it is not known, else 0.0; always defined."""
-    return float(_abstains(view.current.answer, _USUAL))
+    return float(_abstains(view.current.answer_text, _USUAL))
 
 
 def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
@@ -69,7 +69,7 @@ class _AbstainsBy:
     phrases: frozenset[str]
 
     def __call__(self, view: LoopView) -> float:
-        return float(_abstains(view.current.answer, self.phrases))
+        return float(_abstains(view.current.answer_text, self.phrases))
 
 
 ABSTAINED = SignalSpec(

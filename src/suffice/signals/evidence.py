@@ -44,7 +44,7 @@ PASSAGES_UNKNOWN = Absence(
 TEXT_UNKNOWN = Absence(
     "a passage was recorded without its text", lambda view: seen_texts(view.rounds) is None
 )
-NO_ANSWER = Absence("the answer is empty", lambda view: not view.current.answer.strip())
+NO_ANSWER = Absence("the answer is empty", lambda view: not view.current.answer_text.strip())
 
 
 def seen_texts(rounds: Iterable[Round]) -> list[str] | None:

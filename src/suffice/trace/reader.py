@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,17 +73,23 @@ class FileRead:
         Its wanted columns in the schema's types.
     run
         Its run document.
-    misspelt
+    version
+        Of the schema, which it states.
+    remarks
         What it holds that is not read and was likely meant to be, with what it was taken for.
     """
 
     table: pa.Table
     run: dict[str, Any]
-    misspelt: tuple[str, ...]
+    version: int
+    remarks: tuple[str, ...]
 
 
 def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRead:
-    """The wanted columns of one file.
+    """The wanted columns of one file, in the newest version of the schema.
+
+    An older version lacks the columns that came later: what it holds under their names is its own, and is
+    not read.
 
     Raises
     ------
@@ -93,17 +99,24 @@ def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRe
     try:
         with pq.ParquetFile(file) as parquet:
             metadata = parquet.schema_arrow.metadata or {}
-            _check_version(metadata, file, schema)
-            _check_required(parquet.schema_arrow.names, str(file), schema)
-            misspelt = tuple(_misspelt(parquet.schema_arrow, schema))
-            present = [name for name in parquet.schema_arrow.names if name in wanted]
+            version = _version(metadata, file, schema)
+            names = parquet.schema_arrow.names
+            _check_required(names, str(file), schema)
+            later = {column.name for column in schema.columns if column.since > version}
+            remarks = (
+                *_misspelt(parquet.schema_arrow, schema),
+                *_unread(later & {*names}, version, schema),
+            )
+            present = [name for name in names if name in wanted and name not in later]
             table = parquet.read(columns=present, use_threads=True)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
         ) from error
-    return FileRead(coerce_table(table, str(file), schema), _run_document(metadata), misspelt)
+    return FileRead(
+        coerce_table(table, str(file), schema), _run_document(metadata), version, remarks
+    )
 
 
 _SURELY_MEANT = 0.85  # likeness from which a column of the user's own is taken for a slip
@@ -142,7 +155,18 @@ def _unread_parts(found: pa.DataType, wanted: pa.DataType, place: str) -> Iterat
                 )
 
 
-def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> None:
+def _unread(names: Set[str], version: int, schema: TableSchema) -> Iterator[str]:
+    """A sentence on columns that the file has in a version that does not know them."""
+    if names:
+        key, newest = schema.key.decode(), schema.version
+        yield (
+            f"not read, since the file is of version {version} and they are of a later one: "
+            f"{', '.join(sorted(names))}; if they are meant so, state {key} = {newest} in the file: "
+            f"table.replace_schema_metadata({{{key!r}: '{newest}'}})"
+        )
+
+
+def _version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> int:
     stated = metadata.get(schema.key)
     key = schema.key.decode()
     if stated is None:
@@ -154,11 +178,11 @@ def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema
                     file=str(file),
                 )
         warnings.warn(
-            f"{file} does not state {key}; read as version {schema.version}",
+            f"{file} does not state {key}; read as version 1",
             SufficeWarning,
             stacklevel=6,
         )
-        return
+        return 1
     try:
         version = int(stated)
     except ValueError:
@@ -174,6 +198,7 @@ def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema
             f"{key} is {stated!r}; it must be a version number from 1 to {schema.version}",
             file=str(file),
         )
+    return version
 
 
 def _run_document(metadata: dict[bytes, bytes]) -> dict[str, Any]:
@@ -298,6 +323,8 @@ def _scalar(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_string(target):
         if not _is_text(array.type):
             raise pa.ArrowTypeError(f"{array.type} is not text")
+    elif pa.types.is_timestamp(target):
+        return _moment(array, target)
     elif pa.types.is_boolean(target):
         raise pa.ArrowTypeError(f"{array.type} is not true or false")
     elif not _is_number(array.type):
@@ -305,6 +332,19 @@ def _scalar(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_floating(target) and pa.types.is_floating(array.type):
         return _rounded(array, target)
     return pc.cast(array, target)
+
+
+_UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
+
+
+def _moment(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Moments in UTC, to the microsecond below."""
+    if not pa.types.is_timestamp(array.type):
+        raise pa.ArrowTypeError(f"{array.type} is not a time")
+    if array.type.tz not in _UTC_NAMES:
+        zone = f"in {array.type.tz}" if array.type.tz else "without a zone"
+        raise pa.ArrowTypeError(f"the times are {zone}; they must be in UTC")
+    return pc.cast(array, target, safe=array.type.unit != "ns")
 
 
 def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:

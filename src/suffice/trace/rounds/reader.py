@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.reader import count_failures, first_error, nothing_read, parquet_files, read_file
+from suffice.trace.reader import (
+    FileRead,
+    count_failures,
+    first_error,
+    nothing_read,
+    parquet_files,
+    read_file,
+)
+from suffice.trace.rounds.records import STOPPED_BY, not_a_propensity, not_a_score, not_a_stop
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 
@@ -110,6 +118,7 @@ def inspect_traces(
     names: list[str] = []
     run: dict[str, Any] = {}
     remarks: dict[str, str] = {}
+    unanswered: list[Problem] = []
     for file in parquet_files(root):
         try:
             part = read_file(file, _Wanted(columns, keep_unknown), QUESTIONS)
@@ -119,11 +128,12 @@ def inspect_traces(
         run = run or part.run
         tables.append(part.table)
         names.append(str(file))
-        remarks |= {text: str(file) for text in part.misspelt if text not in remarks}
+        unanswered.extend(_unanswered(part, sum(table.num_rows for table in tables[:-1])))
+        remarks |= {text: str(file) for text in part.remarks if text not in remarks}
     combined = _combine(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     origin = _Origin(names, [table.num_rows for table in tables])
-    problems = list(find_problems(combined))
+    problems = [*unanswered, *find_problems(combined)]
     errors.extend(origin.error(problem) for problem in problems)
     combined = _without(combined, problems)
     traces = _sorted_set(
@@ -139,6 +149,19 @@ def inspect_traces(
         errors=tuple(errors),
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
     )
+
+
+def _unanswered(part: FileRead, before: int) -> Iterator[Problem]:
+    """Null answers of a file of version 1, which knows none; its rows follow ``before`` others."""
+    if part.version > 1:
+        return
+    for position in _positions(pc.is_null(part.table.column("answer"))):
+        yield Problem(
+            before + int(position),
+            "answer",
+            "null where version 1 requires a value; write an empty string where the model gave none; where "
+            f"it was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata",
+        )
 
 
 class _Wanted:
@@ -231,10 +254,19 @@ _MANY_BLANK = 0.5
 
 
 def blank_answers(traces: TraceSet) -> tuple[str, ...]:
-    """A sentence where more than half of the rounds have no answer: they are scored all the same."""
+    """A sentence where the loop was not asked for an answer in some rounds, or more than half are empty.
+
+    Those that are empty are scored all the same.
+    """
     rounds = traces.table.num_rows
-    trimmed = pc.utf8_trim_whitespace(traces.table.column("answer"))
-    blank = pc.sum(pc.equal(trimmed, "")).as_py() or 0
+    answers = traces.table.column("answer")
+    blank = pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0
+    if answers.null_count:
+        return (
+            f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
+            "one: a policy that stops there has no score, and its costs lack the answer that it would ask for; "
+            "'suffice probe' asks afterwards",
+        )
     if blank <= _MANY_BLANK * rounds:
         return ()
     said = (
@@ -284,9 +316,10 @@ def _positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 def _required_values(table: pa.Table) -> Iterator[Problem]:
     for name in REQUIRED:
-        hint = "; write an empty string where the model gave none" if name == "answer" else ""
+        if name == "answer":
+            continue  # null: not asked for
         for position in _positions(pc.is_null(table.column(name))):
-            yield Problem(int(position), name, f"null where a value is required{hint}")
+            yield Problem(int(position), name, "null where a value is required")
     for position in _positions(pc.equal(table.column("question_id"), "")):
         yield Problem(int(position), "question_id", "empty question_id")
     for position in _positions(pc.less(table.column("round"), 0)):
@@ -339,18 +372,63 @@ def _round_sequence(table: pa.Table) -> Iterator[Problem]:
         yield Problem(int(order[index]), "round", "a question with round 0 but no round 1")
 
 
-def _one_split(table: pa.Table) -> Iterator[Problem]:
-    if "split" not in table.column_names or table.num_rows == 0:
+# of columns of questions: what a null means, and what is wrong where rows differ
+_OF_QUESTIONS = {
+    "split": ("", "a question's rounds must all lie in one split"),
+    "propensity": (1.0, "a question's rounds must all state one propensity"),
+    "policy_hash": ("", "a question's rounds must all state one policy"),
+}
+
+
+def _one_value(table: pa.Table) -> Iterator[Problem]:
+    there = [name for name in _OF_QUESTIONS if name in table.column_names]
+    if not there or table.num_rows == 0:
         return
     codes, rounds = _keys(table)
-    splits = pc.fill_null(table.column("split"), "").combine_chunks().dictionary_encode()
-    split_codes = splits.indices.to_numpy(zero_copy_only=False)
     order = np.lexsort((rounds, codes))
     same = codes[order][1:] == codes[order][:-1]
-    changed = same & (split_codes[order][1:] != split_codes[order][:-1])
-    for index in np.flatnonzero(changed):
-        position = int(order[index + 1])
-        yield Problem(position, "split", "a question's rounds must all lie in one split")
+    for name in there:
+        null, wrong = _OF_QUESTIONS[name]
+        cells = table.column(name)
+        filled = pc.fill_null(cells, pa.scalar(null, cells.type)).combine_chunks()
+        values = filled.dictionary_encode().indices.to_numpy(zero_copy_only=False)[order]
+        for index in np.flatnonzero(same & (values[1:] != values[:-1])):
+            yield Problem(int(order[index + 1]), name, wrong)
+
+
+def _stops(table: pa.Table) -> Iterator[Problem]:
+    """One of the words, in the last row of a question."""
+    if "stopped_by" not in table.column_names or table.num_rows == 0:
+        return
+    cells = table.column("stopped_by")
+    for position in _positions(
+        pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string())))
+    ):
+        yield Problem(int(position), "stopped_by", not_a_stop(cells[int(position)].as_py()))
+    codes, rounds = _keys(table)
+    last = np.zeros(codes.max() + 2, np.int64)
+    np.maximum.at(last, codes, rounds)
+    early = pc.is_valid(cells).to_numpy() & (rounds < last[codes])
+    for position in np.flatnonzero(early):
+        said = (
+            f"stands in round {rounds[position]} of a question with {last[codes[position]]} rounds; it is "
+            "said in the last one only"
+        )
+        yield Problem(int(position), "stopped_by", said)
+
+
+def _shares(table: pa.Table) -> Iterator[Problem]:
+    """Probabilities and scores within their bounds."""
+    if "propensity" in table.column_names:
+        cells = table.column("propensity")
+        right = pc.and_(pc.greater(cells, 0), pc.less_equal(cells, 1))
+        for position in _positions(pc.invert(right)):
+            value = cells[int(position)].as_py()
+            yield Problem(int(position), "propensity", not_a_propensity(value))
+    if "score" in table.column_names:
+        cells = table.column("score")
+        for position in _positions(pc.or_(pc.less(cells, 0), pc.greater(cells, 1))):
+            yield Problem(int(position), "score", not_a_score(cells[int(position)].as_py()))
 
 
 def _flat_logprobs(tokens: pa.ListArray) -> Iterator[tuple[str, pa.Array, pa.Array]]:
@@ -448,7 +526,9 @@ def _counts(table: pa.Table) -> Iterator[Problem]:
 _CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
     _required_values,
     _round_sequence,
-    _one_split,
+    _one_value,
+    _stops,
+    _shares,
     _logprobs,
     _sample_clusters,
     _counts,
