@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from suffice.cli.options import add_json, add_traces, natural, out_path
-from suffice.cli.output import add_format, print_json, print_result, say
+from suffice.cli.output import add_format, print_json, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.errors import DataError
 from suffice.trace.plans.file import inspect_plans
@@ -130,34 +130,38 @@ def _add_out(parser: argparse.ArgumentParser) -> None:
 def _info(arguments: argparse.Namespace) -> int:
     from suffice.measures.contents import traces_info
 
-    contents = traces_info(arguments.traces, skip_invalid=arguments.skip_invalid)
+    with waiting(f"reading {arguments.traces}"):
+        contents = traces_info(arguments.traces, skip_invalid=arguments.skip_invalid)
     print_result(arguments, contents.tables(), contents.to_json)
     return 0
 
 
 def _split(arguments: argparse.Namespace) -> int:
     shares = parse_splits(arguments.splits)
-    written = split_traces(
-        arguments.traces,
-        arguments.out,
-        shares,
-        seed=arguments.seed,
-        replace_splits=arguments.replace,
-        skip_invalid=arguments.skip_invalid,
-    )
+    with waiting(f"splitting {arguments.traces}"):
+        written = split_traces(
+            arguments.traces,
+            arguments.out,
+            shares,
+            seed=arguments.seed,
+            replace_splits=arguments.replace,
+            skip_invalid=arguments.skip_invalid,
+        )
     return _tell(written, arguments)
 
 
 def _merge(arguments: argparse.Namespace) -> int:
-    written = merge_traces(arguments.traces, arguments.out, skip_invalid=arguments.skip_invalid)
+    with waiting(f"joining {len(arguments.traces)} records"):
+        written = merge_traces(arguments.traces, arguments.out, skip_invalid=arguments.skip_invalid)
     return _tell(written, arguments)
 
 
 def _filter(arguments: argparse.Namespace) -> int:
     keep = read_settings(arguments, TraceFilter)
-    written = filter_traces(
-        arguments.traces, arguments.out, keep, skip_invalid=arguments.skip_invalid
-    )
+    with waiting(f"filtering {arguments.traces}"):
+        written = filter_traces(
+            arguments.traces, arguments.out, keep, skip_invalid=arguments.skip_invalid
+        )
     return _tell(written, arguments)
 
 
@@ -195,7 +199,8 @@ class _Checked:
 def _validate(arguments: argparse.Namespace) -> int:
     """Inspect and list."""
     is_plan = schema_of(arguments.traces) == PLANS
-    checked = (_plan_trace if is_plan else _question_trace)(arguments.traces)
+    with waiting(f"reading {arguments.traces}"):
+        checked = (_plan_trace if is_plan else _question_trace)(arguments.traces)
     if arguments.json:
         errors = [
             {"message": e.message, "file": e.file, "row": e.row, "column": e.column}

@@ -54,6 +54,8 @@ class LoopSettings:
     """What stops it live where no policy is named."""
     compares_evidence: ClassVar[bool] = False
     """Whether its recordings compare answers with their evidence wherever there is an encoder."""
+    ranks_once: ClassVar[bool] = False
+    """Whether later rounds show more of one ranking, so that a fixed budget is one call."""
     settles: ClassVar[tuple[str, ...]] = ()
     """Settings that depend on what the model gives; see :meth:`settled`."""
 
@@ -71,7 +73,7 @@ class LoopSettings:
         PromptName,
         Option(
             help="in what order answer and confidence are asked for; no-confidence: the answer after its "
-            "marker and no rating; bare: the answer alone, without margins"
+            "marker and no rating; bare: the answer alone"
         ),
     ] = "answer-first"
     top_logprobs: int = 5

@@ -83,6 +83,15 @@ def test_the_pipeline_goes_by_the_policy(
     assert (chosen["rounds"], len(chosen["passages"])) == (3, 4)
 
 
+def test_a_reply_that_is_the_answer_alone_has_a_margin(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = ("--policy", "answer_token_margin > 1", "--pipeline", "budgeted", "--prompt", "bare")
+    found = ask(capsys, "--corpus", corpus, *rule)
+    assert (found["stopped_by"], found["rounds"]) == ("policy", 1)
+    assert found["reasons"][-1]["values"]["answer_token_margin"] > 1
+
+
 def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,7 +272,7 @@ def test_the_index_is_kept_and_refused_when_it_is_another(
         (["--start", "3"], ["--pipeline budgeted"]),
         (["--policy", "ab-rag-corrected"], ["suffice fit ab-rag"]),
         (
-            ["--policy", "answer_token_margin > 1", "--pipeline", "budgeted"],
+            ["--policy", "verbalized_confidence > 1", "--pipeline", "budgeted"],
             ["--prompt answer-first"],
         ),
     ],
@@ -285,3 +294,24 @@ def test_unknown_prices_are_refused_with_what_to_type(
     )
     assert "no model 'no-such-model'" in said
     assert "--prices input=" in said
+
+
+def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = ask(capsys, "--corpus", corpus, "--policy", "round >= 2")
+    usage = told["usage"]
+    assert usage["llm_calls"] == 2
+    assert told["saved"]["rounds"] == 3
+    assert told["saved"]["calls"] == 3
+    assert told["fixed"]["rounds"] == 5
+    assert told["fixed"]["calls"] == 1
+    words = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus)]
+    assert main([*words, "--policy", "round >= 2"]) == 0
+    printed = capsys.readouterr().out
+    tokens = usage["prompt_tokens"] + usage["completion_tokens"]
+    assert f"spent 2 rounds, 2 calls, {tokens:,} tokens" in printed
+    assert f"saved up to 3 rounds, 3 calls, {told['saved']['tokens']:,} tokens against" in printed
+    assert f"5 rounds would take about {told['fixed']['tokens']:,} tokens" in printed
+    assert main([*words, "--policy", "fixed-2", "--pipeline", "iterative"]) == 0
+    printed = capsys.readouterr().out
+    assert "saved nothing: the loop ran to its end" in printed
+    assert "one call on the passages" not in printed
