@@ -160,7 +160,11 @@ def test_bare_method_names_are_fitted_on_tune() -> None:
     ("policy", "rules", "says"),
     [
         ("tasr", (), "suffice fit tasr OTHER_TRACES --out policy.json"),
-        ("fixed-1", ("base_rate() > 0.1",), r"record with --splits tune=0\.4,eval=0\.6"),
+        (
+            "fixed-1",
+            ("base_rate() > 0.1",),
+            r"draw others with: suffice traces split TRACES --splits tune=0\.4",
+        ),
     ],
 )
 def test_what_must_be_fitted_needs_a_tune_split(
