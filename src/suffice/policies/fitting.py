@@ -21,7 +21,7 @@ from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
-from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
@@ -283,6 +283,7 @@ def fit_rule(
     """
     needs = rule_needs(rule)
     recorded = Measures.of(traces).traces.signal_names
+    check_rule(rule, recorded)
     own = tuple(name for name in needs.signals if name in recorded and name not in SIGNALS)
     if not needs.fitting:
         return fitted_rule(rule, None, own_signals=own)

@@ -29,7 +29,7 @@ from suffice.replay.run.frontier import (
     best_mix,
     interpolate,
 )
-from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.run.named_policies import NamedPolicy, measure_usual_signals
 from suffice.replay.run.references import (
     CLOSED_BOOK,
     ORACLES,
@@ -38,7 +38,6 @@ from suffice.replay.run.references import (
 )
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.scoring import F1Kind
-from suffice.signals.registry import is_usual
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -122,7 +121,7 @@ def replay(
     if settings.baseline not in names:
         raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
     measures = Measures.of(traces)
-    _measure_usual_signals(measures, candidates)
+    measure_usual_signals(measures, candidates)
     scored = measures.scores(settings.f1_kind)
     book = measures.costs(settings.cost_model)
     axis = book.axis(
@@ -198,17 +197,6 @@ def _beyond_notes(policies: Sequence[PolicyResult]) -> list[str]:
         for policy in policies
         if policy.beyond_record
     ]
-
-
-def _measure_usual_signals(measures: Measures, candidates: Sequence[NamedPolicy]) -> None:
-    """What candidates read by its usual meaning, in one pass over the record."""
-    measures.signals(
-        spec
-        for candidate in candidates
-        if candidate.policy is not None
-        for spec in candidate.policy.specs
-        if is_usual(spec)
-    )
 
 
 def _reads(candidate: NamedPolicy) -> CostReads:
