@@ -1411,7 +1411,7 @@ def api_names() -> object:
     import suffice
 
     found = {}
-    for name in sorted(suffice.__all__):
+    for name in dir(suffice):
         value = getattr(suffice, name)
         try:
             signature = str(inspect.signature(value))

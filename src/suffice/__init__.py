@@ -1,12 +1,32 @@
 """Suffice decides when an iterative retrieval loop has seen enough.
 
 Record a loop once, replay every stopping policy on the record, choose with honest statistics, run the
-chosen policy live::
+chosen policy live in your own loop::
 
     controller = suffice.Controller.load("policy.json")
     decision = controller.observe(suffice.Round(answer="Oslo"))
     if decision.stop:
         ...
+
+The names to know first; ``help(suffice.Controller)`` and so on tell more:
+
+====================  ======================================================================
+Round                 what a loop did in one round: the answer, and what else a policy reads
+Controller            a policy in your own loop: ``observe`` a round, get a Decision
+ask                   answers a question over your own passages, stopping by a policy
+write_traces          writes recorded questions and their rounds as a Parquet trace
+read_traces           reads a trace
+compare               replays policies and rules on a trace, with paired intervals
+search                looks through every rule of a form for the best
+fit_method            fits TASR, AB-RAG, Stop-RAG, MiCP or the gate on a trace
+RulePolicy            a rule of one line as a policy, ``answer_stable and not abstained``
+save_policy           writes a policy file, which Controller, replay and ask take
+====================  ======================================================================
+
+``dir(suffice)`` lists all others. They live in folders: ``suffice.trace`` and ``suffice.policies``
+(records, policies), ``suffice.replay``, ``suffice.signals`` and ``suffice.costs`` (what is compared,
+read and paid), ``suffice.pipelines``, ``suffice.retrieval`` and ``suffice.llm`` (loops, retrievers,
+models), ``suffice.monitor`` (promises in use).
 """
 
 from __future__ import annotations
@@ -15,115 +35,63 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from suffice.costs.prices import prices_of
-    from suffice.costs.usage import CostModel
-    from suffice.errors import BackendError, DataError, SufficeError, SufficeWarning, UsageError
-    from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor
-    from suffice.pipelines.live.answering import Answered
-    from suffice.pipelines.live.ask import AskSettings, ask
-    from suffice.pipelines.live.budgets import Budgets
-    from suffice.pipelines.live.controller import Controller
-    from suffice.pipelines.planning.agent import PlanningAgent
-    from suffice.policies.ab_rag.policy import ABRagPolicy
-    from suffice.policies.file import load_policy, save_policy
-    from suffice.policies.fitting import fit_rule
-    from suffice.policies.fixed import FixedPolicy
-    from suffice.policies.gate.gate import Gate
-    from suffice.policies.gate.policy import GatePolicy
-    from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction
-    from suffice.policies.micp.policy import MiCPPolicy
-    from suffice.policies.registry import fit_method
-    from suffice.policies.rules.policy import RulePolicy
-    from suffice.protocols import Action, AnswerSet, Decision
-    from suffice.replay.choose.certified import CertifiedSettings, fit_certified
-    from suffice.replay.choose.families import FamilySettings
-    from suffice.replay.choose.learn_then_test import CertifySettings
-    from suffice.replay.choose.search import search
-    from suffice.replay.choose.sweep import sweep
-    from suffice.replay.diagnose.diagnosis import diagnosis
-    from suffice.replay.run.compare import compare
-    from suffice.replay.run.macro import macro_means
-    from suffice.replay.settings import (
-        ComparisonSettings,
-        DiagnosisSettings,
-        SearchSettings,
-        SweepSettings,
-    )
-    from suffice.trace.plans.file import read_plans
-    from suffice.trace.plans.records import PlanTask
-    from suffice.trace.rounds.reader import read_traces
-    from suffice.trace.rounds.records import (
-        Gold,
-        Passage,
-        Question,
-        QuestionRecord,
-        Round,
-        Token,
-        TopToken,
-        Usage,
-    )
-    from suffice.trace.rounds.table import TraceSet
-    from suffice.trace.rounds.writer import write_traces
-
-__all__ = [
-    "ABRagPolicy",
-    "Action",
-    "AnswerSet",
-    "Answered",
-    "AskSettings",
-    "BackendError",
-    "Budgets",
-    "CertifiedSettings",
-    "CertifySettings",
-    "ComparisonSettings",
-    "Controller",
-    "CostModel",
-    "CoverageMonitor",
-    "DataError",
-    "Decision",
-    "DiagnosisSettings",
-    "ExchangeabilityMonitor",
-    "FamilySettings",
-    "FixedPolicy",
-    "Gate",
-    "GateCosts",
-    "GatePolicy",
-    "GateSettings",
-    "Gold",
-    "MiCPPolicy",
-    "Passage",
-    "PlanAction",
-    "PlanTask",
-    "PlanningAgent",
-    "Question",
-    "QuestionRecord",
-    "Round",
-    "RulePolicy",
-    "SearchSettings",
-    "SufficeError",
-    "SufficeWarning",
-    "SweepSettings",
-    "Token",
-    "TopToken",
-    "TraceSet",
-    "Usage",
-    "UsageError",
-    "ask",
-    "compare",
-    "diagnosis",
-    "fit_certified",
-    "fit_method",
-    "fit_rule",
-    "load_policy",
-    "macro_means",
-    "prices_of",
-    "read_plans",
-    "read_traces",
-    "save_policy",
-    "search",
-    "sweep",
-    "write_traces",
-]
+    from suffice.costs.prices import prices_of as prices_of
+    from suffice.costs.usage import CostModel as CostModel
+    from suffice.errors import BackendError as BackendError
+    from suffice.errors import DataError as DataError
+    from suffice.errors import SufficeError as SufficeError
+    from suffice.errors import SufficeWarning as SufficeWarning
+    from suffice.errors import UsageError as UsageError
+    from suffice.monitor.alarms import CoverageMonitor as CoverageMonitor
+    from suffice.monitor.alarms import ExchangeabilityMonitor as ExchangeabilityMonitor
+    from suffice.pipelines.live.answering import Answered as Answered
+    from suffice.pipelines.live.ask import AskSettings as AskSettings
+    from suffice.pipelines.live.ask import ask as ask
+    from suffice.pipelines.live.budgets import Budgets as Budgets
+    from suffice.pipelines.live.controller import Controller as Controller
+    from suffice.pipelines.planning.agent import PlanningAgent as PlanningAgent
+    from suffice.policies.ab_rag.policy import ABRagPolicy as ABRagPolicy
+    from suffice.policies.file import load_policy as load_policy
+    from suffice.policies.file import save_policy as save_policy
+    from suffice.policies.fitting import fit_rule as fit_rule
+    from suffice.policies.fixed import FixedPolicy as FixedPolicy
+    from suffice.policies.gate.gate import Gate as Gate
+    from suffice.policies.gate.policy import GatePolicy as GatePolicy
+    from suffice.policies.gate.settings import GateCosts as GateCosts
+    from suffice.policies.gate.settings import GateSettings as GateSettings
+    from suffice.policies.gate.settings import PlanAction as PlanAction
+    from suffice.policies.micp.policy import MiCPPolicy as MiCPPolicy
+    from suffice.policies.registry import fit_method as fit_method
+    from suffice.policies.rules.policy import RulePolicy as RulePolicy
+    from suffice.protocols import Action as Action
+    from suffice.protocols import AnswerSet as AnswerSet
+    from suffice.protocols import Decision as Decision
+    from suffice.replay.choose.certified import CertifiedSettings as CertifiedSettings
+    from suffice.replay.choose.certified import fit_certified as fit_certified
+    from suffice.replay.choose.families import FamilySettings as FamilySettings
+    from suffice.replay.choose.learn_then_test import CertifySettings as CertifySettings
+    from suffice.replay.choose.search import search as search
+    from suffice.replay.choose.sweep import sweep as sweep
+    from suffice.replay.diagnose.diagnosis import diagnosis as diagnosis
+    from suffice.replay.run.compare import compare as compare
+    from suffice.replay.run.macro import macro_means as macro_means
+    from suffice.replay.settings import ComparisonSettings as ComparisonSettings
+    from suffice.replay.settings import DiagnosisSettings as DiagnosisSettings
+    from suffice.replay.settings import SearchSettings as SearchSettings
+    from suffice.replay.settings import SweepSettings as SweepSettings
+    from suffice.trace.plans.file import read_plans as read_plans
+    from suffice.trace.plans.records import PlanTask as PlanTask
+    from suffice.trace.rounds.reader import read_traces as read_traces
+    from suffice.trace.rounds.records import Gold as Gold
+    from suffice.trace.rounds.records import Passage as Passage
+    from suffice.trace.rounds.records import Question as Question
+    from suffice.trace.rounds.records import QuestionRecord as QuestionRecord
+    from suffice.trace.rounds.records import Round as Round
+    from suffice.trace.rounds.records import Token as Token
+    from suffice.trace.rounds.records import TopToken as TopToken
+    from suffice.trace.rounds.records import Usage as Usage
+    from suffice.trace.rounds.table import TraceSet as TraceSet
+    from suffice.trace.rounds.writer import write_traces as write_traces
 
 # Names are imported when first used, so that `import suffice` costs next to nothing.
 _HOMES = {
@@ -198,4 +166,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*_HOMES, "__version__"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
+import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +65,7 @@ def test_deciding_by_a_rule_loads_little(tmp_path: Path) -> None:
 
 
 def test_everything_public_needs_no_optional_package() -> None:
-    names = ", ".join(suffice.__all__)
+    names = ", ".join(suffice._HOMES)
     found = packages(loaded_after(f"from suffice import {names}"))
     assert found & (set(HEAVY) - {"pyarrow"}) == set()
 
@@ -73,12 +76,27 @@ def test_the_command_line_starts_without_optional_packages() -> None:
 
 
 def test_the_front_is_sorted_complete_and_lazy() -> None:
-    assert list(suffice.__all__) == sorted(suffice.__all__)
-    assert set(suffice._HOMES) == set(suffice.__all__)
-    for name in suffice.__all__:
-        home = importlib.import_module(f"suffice.{suffice._HOMES[name]}")
-        assert getattr(suffice, name) is getattr(home, name)
-    assert set(dir(suffice)) == {*suffice.__all__, "__version__"}
+    homes = suffice._HOMES
+    assert list(homes) == sorted(homes)
+    assert set(dir(suffice)) == {*homes, "__version__"}
+    for name, home in homes.items():
+        assert getattr(suffice, name) is getattr(importlib.import_module(f"suffice.{home}"), name)
+    tree = ast.parse(Path(suffice.__file__).read_text(encoding="utf-8"))
+    typed = {
+        alias.asname: str(node.module).removeprefix("suffice.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("suffice.")
+        for alias in node.names
+        if alias.asname is not None
+    }
+    assert typed == homes
+
+
+def test_its_help_fits_three_screens() -> None:
+    text = pydoc.plain(pydoc.render_doc(suffice))
+    assert len(text.splitlines()) <= 90
+    first = re.findall(r"^    (\w+)  +\w", text, re.MULTILINE)
+    assert 8 <= len([name for name in first if name in suffice._HOMES]) <= 12
 
 
 def test_a_name_it_does_not_have() -> None:
