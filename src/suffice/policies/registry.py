@@ -18,9 +18,8 @@ from suffice.policies.kind import PolicyKind
 from suffice.protocols import StopPolicy
 
 if TYPE_CHECKING:
-    from suffice.measures.measures import Measures
+    from suffice.measures.measures import Traces
     from suffice.policies.method import FitRun, Method, Preset
-    from suffice.trace.rounds.table import TraceSet
 
 ENTRY_POINTS = "suffice.methods"
 _CONTROLS: Mapping[str, str] = MappingProxyType(
@@ -114,7 +113,7 @@ def unfitted_policy(name: str) -> StopPolicy | None:
 # --- fitting -------------------------------------------------------------------------------------
 def fit_method(
     name: str,
-    traces: TraceSet | Measures,
+    traces: Traces,
     preset: Preset,
     split: str,
     *,

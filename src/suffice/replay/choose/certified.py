@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
-from suffice.measures.measures import Measures, Metric
+from suffice.measures.measures import Measures, Metric, Traces
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import FitRun, Fitted, Method, Preset
@@ -112,7 +112,7 @@ class CertifiedPolicy(Tabular):
         }
 
 
-def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> CertifiedPolicy:
+def fit_certified(traces: Traces, settings: CertifiedSettings) -> CertifiedPolicy:
     """The cheapest member of the family whose expected loss is certified.
 
     Raises

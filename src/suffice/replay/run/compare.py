@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from suffice.errors import UsageError
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.protocols import CalibratedPolicy, ValuePolicy
@@ -110,9 +109,7 @@ class Comparison(Tabular):
         return self.result.to_json()
 
 
-def compare(
-    traces: TraceSet | Measures | str | Path, settings: ComparisonSettings | None = None
-) -> Comparison:
+def compare(traces: Traces, settings: ComparisonSettings | None = None) -> Comparison:
     """Replay what the settings name, in the order given, then the baseline if it is not among them.
 
     Where nothing is named that is every fixed-K, the usual methods and the oracles. A policy that cannot
@@ -138,16 +135,16 @@ def compare(
     if not names and not settings.rules:
         names = usual_names(chosen.traces.n_rounds)
     fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
-    asked = asked_policies(
-        measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind
-    )
+    asked = asked_policies(measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind)
     able, left_out = runnable(asked, chosen)
     if left_out and (settings.strict or not able):
         raise UsageError(_refusal(left_out, measures.traces.origin.source))
     notes += _left_out_notes(left_out)
     wanted = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
     built, baseline = _with_baseline(
-        able, named_policies(measures, [wanted], fit_on=fit_on, f1_kind=settings.f1_kind)[0]
+        able,
+        wanted,
+        lambda: named_policies(measures, [wanted], fit_on=fit_on, f1_kind=settings.f1_kind)[0],
     )
     source = measures.traces.origin.source
     if fit_on is None or fit_on.traces.origin.source != source:
@@ -194,10 +191,14 @@ def _left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
 
 
 def _with_baseline(
-    built: Sequence[NamedPolicy], wanted: NamedPolicy
+    built: Sequence[NamedPolicy], named: str, build: Callable[[], NamedPolicy]
 ) -> tuple[tuple[NamedPolicy, ...], str]:
     """The policies numbered, the baseline last unless one of them is the same, and its name."""
     known = numbered(built)
+    for candidate in known:
+        if named == candidate.name:
+            return known, named
+    wanted = build()
     for candidate in known:
         if _same(candidate, wanted):
             return known, candidate.name
@@ -250,14 +251,14 @@ def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceS
     measures = Measures.of(traces)
     results = comparison.result.policies
     learned = {
-        policy_result.name: policy_result.policy
+        policy_result.label: policy_result.policy
         for policy_result in results
         if isinstance(policy_result.policy, ValuePolicy)
     }
     if len(learned) != 1:
         there = ", ".join(learned) or "none"
         raise UsageError(
-            f"the values of exactly one stop-rag policy can be stored, found {there}; name one with --policy"
+            f"the values of exactly one stop-rag policy can be stored, found {there}; name one policy"
         )
     (policy,) = learned.values()
     stop, cont = policy.values(measures.signals(policy.specs))

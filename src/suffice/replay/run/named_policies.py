@@ -29,7 +29,6 @@ from suffice.signals.available import refuse_lacking
 from suffice.signals.registry import is_usual
 from suffice.trace.rounds.table import TraceSet
 
-
 Wanted = str | Path | StopPolicy | PolicyFile
 """What a policy is asked for by: its name, its file's path, or itself."""
 
@@ -221,9 +220,7 @@ def with_number(name: str, count: int) -> str:
 
 
 # --- what a name says ----------------------------------------------------------------------------
-def _asked(
-    measures: Measures, fitting: Measures, name: Wanted, f1_kind: F1Kind
-) -> AskedPolicy:
+def _asked(measures: Measures, fitting: Measures, name: Wanted, f1_kind: F1Kind) -> AskedPolicy:
     if isinstance(name, Path):
         name = str(name)
     if not isinstance(name, str):
