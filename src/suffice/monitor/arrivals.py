@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, BinaryIO, NoReturn
 
-from suffice.errors import DataError
+from suffice.errors import DataError, SufficeWarning, near_misses
 from suffice.numbers.fields import number
 from suffice.scoring import Match
 
@@ -73,11 +75,17 @@ def read_arrived(document: object, grading: Grading = _EXACT) -> Arrived:
     DataError
         Naming the field that is not what it must be.
 
+    Warns
+    -----
+    SufficeWarning
+        For a field that is not read and near one that is.
+
     >>> read_arrived({"gold_answers": ["Ada"], "covered": False}).covered
     False
     """
     if not isinstance(document, Mapping):
         raise DataError(f"must be one JSON object, found {_shown(document)}")
+    _tell_misspelt(document)
     covered, undecided = _coverage(document, grading)
     score = _defined(document["score"], "score") if "score" in document else None
     return Arrived(
@@ -86,6 +94,26 @@ def read_arrived(document: object, grading: Grading = _EXACT) -> Arrived:
         score=score,
         first_round=None if "score" in document else _first_round(document.get("reasons")),
     )
+
+
+_FIELDS = ("covered", "gold_answers", "answer_set", "samples", "score", "reasons")
+
+
+def _tell_misspelt(document: Mapping[str, Any]) -> None:
+    """Warn of each field that is near one that is read and not there; the same is said once."""
+    for name in document:
+        if name not in _FIELDS and (near := _meant(name)) and near[0] not in document:
+            warnings.warn(
+                f"field {name!r} of an answer is not read; did you mean {near[0]!r}?",
+                SufficeWarning,
+                stacklevel=4,
+            )
+
+
+@lru_cache(maxsize=256)
+def _meant(name: str) -> list[str]:
+    # an answer, as suffice ask --json writes it beside the rest, is no slip for answer_set
+    return near_misses(name, _FIELDS, most=1, likeness=0.83)
 
 
 def _coverage(document: Mapping[str, Any], grading: Grading) -> tuple[bool | None, bool]:

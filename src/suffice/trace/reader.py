@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import warnings
 from bisect import bisect_left
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from suffice.errors import DataError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.trace.durable import failures_file
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
@@ -62,10 +63,27 @@ def schema_of(path: str | Path) -> TableSchema:
     return QUESTIONS
 
 
-def read_file(
-    file: Path, wanted: Container[str], schema: TableSchema
-) -> tuple[pa.Table, dict[str, Any]]:
-    """The wanted columns of one file in the schema's types, and its run document.
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """One file of a trace set.
+
+    Parameters
+    ----------
+    table
+        Its wanted columns in the schema's types.
+    run
+        Its run document.
+    misspelt
+        What it holds that is not read and was likely meant to be, with what it was taken for.
+    """
+
+    table: pa.Table
+    run: dict[str, Any]
+    misspelt: tuple[str, ...]
+
+
+def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRead:
+    """The wanted columns of one file.
 
     Raises
     ------
@@ -76,6 +94,8 @@ def read_file(
         with pq.ParquetFile(file) as parquet:
             metadata = parquet.schema_arrow.metadata or {}
             _check_version(metadata, file, schema)
+            _check_required(parquet.schema_arrow.names, str(file), schema)
+            misspelt = tuple(_misspelt(parquet.schema_arrow, schema))
             present = [name for name in parquet.schema_arrow.names if name in wanted]
             table = parquet.read(columns=present, use_threads=True)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
@@ -83,7 +103,43 @@ def read_file(
         raise DataError(
             f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
         ) from error
-    return coerce_table(table, str(file), schema), _run_document(metadata)
+    return FileRead(coerce_table(table, str(file), schema), _run_document(metadata), misspelt)
+
+
+_SURELY_MEANT = 0.85  # likeness from which a column of the user's own is taken for a slip
+
+
+def _misspelt(columns: pa.Schema, schema: TableSchema) -> Iterator[str]:
+    """A sentence for each column near a name of the schema that is not there, and each part of no schema."""
+    known = schema.arrow
+    absent = [name for name in known.names if name not in columns.names]
+    for column in columns:
+        if column.name not in known.names:
+            if near_misses(column.name, absent, likeness=_SURELY_MEANT):
+                yield (
+                    f"column {column.name!r} is not of the schema and is not read"
+                    f"{did_you_mean(column.name, absent)}"
+                )
+        else:
+            yield from _unread_parts(column.type, known.field(column.name).type, column.name)
+
+
+def _unread_parts(found: pa.DataType, wanted: pa.DataType, place: str) -> Iterator[str]:
+    """A sentence for each field of a struct that the schema does not know, however deep."""
+    if _is_list(found) and pa.types.is_list(wanted):
+        yield from _unread_parts(found.value_type, wanted.value_type, place)
+    elif pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        known = [field.name for field in wanted]
+        for field in found:
+            if field.name in known:
+                part = wanted.field(field.name).type
+                yield from _unread_parts(field.type, part, f"{place}.{field.name}")
+            else:
+                absent = [name for name in known if found.get_field_index(name) < 0]
+                yield (
+                    f"column {place}: its field {field.name!r} is not read; the schema has "
+                    f"{', '.join(known)}{did_you_mean(field.name, absent)}"
+                )
 
 
 def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> None:
@@ -166,14 +222,7 @@ def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) ->
     DataError
         Naming file and column: a required column is missing, or a type cannot be converted.
     """
-    missing = [name for name in schema.required if name not in table.column_names]
-    if missing:
-        raise DataError(
-            f"required column {missing[0]!r} is missing; "
-            f"found {', '.join(table.column_names) or 'no columns'}",
-            file=file,
-            column=missing[0],
-        )
+    _check_required(table.column_names, file, schema)
     duplicated = {name for name in table.column_names if table.column_names.count(name) > 1}
     if duplicated:
         raise DataError("the column appears twice", file=file, column=min(duplicated))
@@ -193,6 +242,19 @@ def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) ->
     for name in table.column_names:
         arrays.setdefault(name, table.column(name))
     return pa.table(arrays)
+
+
+def _check_required(names: Sequence[str], file: str, schema: TableSchema) -> None:
+    missing = [name for name in schema.required if name not in names]
+    if not missing:
+        return
+    unknown = near_misses(missing[0], {*names} - {*schema.arrow.names})
+    instead = f"; was {unknown[0]!r} meant? rename it" if unknown else ""
+    raise DataError(
+        f"required column {missing[0]!r} is missing; found {', '.join(names) or 'no columns'}{instead}",
+        file=file,
+        column=missing[0],
+    )
 
 
 def _first_bad_row(cells: pa.ChunkedArray, target: pa.DataType) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from suffice.errors import DataError
+from suffice.errors import DataError, SufficeWarning
 from suffice.monitor import arrivals
 from suffice.monitor.arrivals import Arrivals, Grading, read_arrived
 from suffice.scoring import Match
@@ -113,6 +113,14 @@ def test_malformed(document: Any, column: str | None) -> None:
     with pytest.raises(DataError) as caught:
         read_arrived(document)
     assert caught.value.column == column
+
+
+def test_a_misspelt_field_is_said_with_what_it_was_taken_for() -> None:
+    with pytest.warns(
+        SufficeWarning, match=r"'gold_answer' of an answer is not read.*'gold_answers'"
+    ):
+        read_arrived({"gold_answer": ["The Tempest"], **held("tempest")})
+    read_arrived({"answer": "tempest", "question": "Which?", "covered": True})
 
 
 def lines(*texts: str) -> io.BytesIO:

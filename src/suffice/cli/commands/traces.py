@@ -12,7 +12,7 @@ from suffice.errors import DataError
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
-from suffice.trace.rounds.reader import inspect_traces
+from suffice.trace.rounds.reader import blank_answers, inspect_traces
 
 _MOST_SHOWN = 20
 
@@ -45,6 +45,7 @@ class _Checked:
     counts: Mapping[str, int]
     errors: Sequence[DataError]
     failures: int
+    remarks: Sequence[str] = ()
 
     @property
     def empty(self) -> bool:
@@ -60,7 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
             {"message": e.message, "file": e.file, "row": e.row, "column": e.column}
             for e in checked.errors
         ]
-        print_json({**checked.counts, "errors": errors, "failures": checked.failures})
+        remarks = {"warnings": list(checked.remarks)} if checked.remarks else {}
+        print_json({**checked.counts, "errors": errors, "failures": checked.failures, **remarks})
     else:
         _print(checked)
     passed = not checked.empty and (not checked.errors or arguments.skip_invalid)
@@ -75,6 +77,7 @@ def _question_trace(path: str) -> _Checked:
         {"questions": traces.n_questions, "rounds": traces.table.num_rows},
         inspection.errors,
         traces.origin.failures,
+        (*inspection.remarks, *blank_answers(traces)),
     )
 
 
@@ -88,6 +91,8 @@ def _print(checked: _Checked) -> None:
     (things, number), (parts, more) = checked.counts.items()
     heading = "plan trace: " if things == "plans" else ""
     print(f"{heading}{number} valid {things}, {more} {parts}")
+    for remark in checked.remarks:
+        print(f"  warning: {remark}")
     for error in checked.errors[:_MOST_SHOWN]:
         print(f"  {error}")
     if len(checked.errors) > _MOST_SHOWN:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError, all_of
 from suffice.measures.measures import Measures
 from suffice.numbers.logistic import LogisticFit, fit_logistic
 from suffice.policies.ab_rag.policy import (
@@ -86,12 +87,13 @@ def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
     """
     if wanted is not None:
         held.require(wanted)
-        return wanted, f"S1 is {wanted}, as asked{held.remark(wanted)}"
+        return wanted, f"certainty (S1) is {wanted}, as asked{held.remark(wanted)}"
     best = max(CERTAINTIES, key=held.share)  # of equal ones the first
     if not held.share(best):
         raise UsageError(
-            f"ab-rag needs token_probability or self_consistency for S1, and {held.source} holds neither "
-            "tokens nor samples; record with a server that gives log-probabilities, or with --samples 3"
+            "ab-rag needs token_probability or self_consistency for its certainty (S1), and "
+            f"{held.source} holds neither tokens nor samples; record with a server that gives "
+            "log-probabilities, or with --samples 3"
         )
     if best == "token_probability":
         why = "the record holds token probabilities"
@@ -99,7 +101,7 @@ def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
         why = "the record holds samples in more rounds than token probabilities"
     else:
         why = "the record holds no token probabilities"
-    return best, f"S1 is {best}: {why}{held.remark(best)}"
+    return best, f"certainty (S1) is {best}: {why}{held.remark(best)}"
 
 
 def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
@@ -132,9 +134,9 @@ def published_ab_rag(
     """
     others = ("evidence_consistency", SPREAD)
     held = _Held(Measures.of(traces), (*CERTAINTIES, *others))
-    chosen, note = _certainty(held, certainty)
-    for name in others:
-        held.require(name)
+    (chosen, note), *_ = all_of(
+        lambda: _certainty(held, certainty), *(partial(held.require, name) for name in others)
+    )
     return ABRagPolicy.published(
         chosen,
         threshold=PUBLISHED_THRESHOLD if threshold is None else threshold,
@@ -191,9 +193,11 @@ def choose_signals(
     """
     measures = Measures.of(traces)
     held = _Held(measures, (*CERTAINTIES, *SUPPORTS, SPREAD))
-    first, why_first = _certainty(held, certainty)
-    second, why_second = _support(held, support)
-    held.require(SPREAD)
+    (first, why_first), (second, why_second), _ = all_of(
+        lambda: _certainty(held, certainty),
+        lambda: _support(held, support),
+        lambda: held.require(SPREAD),
+    )
     spread = (f"{SPREAD}{held.remark(SPREAD)}",) if held.remark(SPREAD) else ()
     return ABRagSignals(
         certainty=first,

@@ -28,7 +28,8 @@ class PublishedSettings:
     certainty: Annotated[
         Certainty | None,
         Option(
-            help="S1 (default: token_probability where the trace holds tokens, else self_consistency)"
+            help="what says how sure the model is, S1 of the paper "
+            "(default: token_probability where the trace holds tokens, else self_consistency)"
         ),
     ] = None
     threshold: Annotated[

@@ -199,7 +199,7 @@ class ABRagPolicy:
         ``levels`` are the values ``self_consistency`` can take; ``None``: those of three samples.
         """
         if certainty not in CERTAINTIES:
-            raise UsageError(f"no S1 {certainty!r}; allowed: {', '.join(CERTAINTIES)}")
+            raise UsageError(f"no certainty (S1) {certainty!r}; allowed: {', '.join(CERTAINTIES)}")
         if levels is None:
             levels = (1 / 3, 2 / 3, 1.0) if certainty == "self_consistency" else ()
         names = (certainty, "evidence_consistency", SPREAD)

@@ -161,7 +161,7 @@ class GatePolicy:
             return None
         chosen = self.settings
         if chosen.kappa < 0.0:
-            return f"every contradiction is above kappa {chosen.kappa:g}, so EXECUTE can never be chosen"
+            return f"every contradiction is above kappa {chosen.kappa:g}, so it can never stop"
         calmest = chosen.risk.risk(
             agreement=1.0,
             contradiction=0.0,
@@ -174,7 +174,7 @@ class GatePolicy:
             ("tau_high", chosen.tau_high), ("tau_low", chosen.tau_low), key=lambda it: it[1]
         )
         return (
-            f"EXECUTE can never be chosen before the last round, since confidence is at most {most:.3g} "
+            f"it can never stop before the last round, since confidence is at most {most:.3g} "
             f"there and {limit[0]} is {limit[1]:g}"
         )
 
@@ -230,8 +230,9 @@ class GatePolicy:
         }
         limit = limits.get(action, f"is below tau_high {chosen.tau_high:g}")
         listed = ", ".join(f"{name} = {seen[name]:.4g}" for name in (*self.signals, _REMAINING))
+        verb = "stops" if action is PlanAction.EXECUTE else "goes on"
         return (
-            f"{action} at round {number}: confidence {seen['confidence']:.4g} {limit}; {listed}"
+            f"{verb} at round {number}: confidence {seen['confidence']:.4g} {limit}; {listed}"
             + ("" if never is None else f"; {never}")
         )
 

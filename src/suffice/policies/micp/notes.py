@@ -74,7 +74,7 @@ def tie_notes(held: Sampled, thresholds: Stage2, preset: Preset) -> list[str]:
         return []
     return [
         f"ties: {int(tied.sum())} of {held.n} calibration questions lie exactly on a threshold, where "
-        "the published rule never stops; --preset corrected breaks ties by lot"
+        "the published rule never stops; --preset corrected stops a random share of them"
     ]
 
 

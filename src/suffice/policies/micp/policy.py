@@ -68,8 +68,8 @@ def lot(seed: int, question_id: str, number: int) -> float:
     """
     if not question_id:
         raise UsageError(
-            "this policy breaks ties by lot and needs to know whose: start(question) with the "
-            "question's text, or start(question_id=...)"
+            "this policy decides ties by a random draw of each question's own and needs to know "
+            "whose: start(question) with the question's text, or start(question_id=...)"
         )
     digest = hashlib.sha256(f"{seed}:{number}:{question_id}".encode()).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2.0**53
@@ -385,7 +385,7 @@ def _finite(value: float) -> float | None:
 def _shown(threshold: Threshold, name: str) -> str:
     if threshold.value == -math.inf:
         return "never"
-    tied = f" (or equal, by lot {threshold.share:.3g})" if threshold.share else ""
+    tied = f" (or equal, in a random {threshold.share:.3g} of questions)" if threshold.share else ""
     return f"{name} < {threshold.value:.4g}{tied}"
 
 

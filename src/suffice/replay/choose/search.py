@@ -38,6 +38,7 @@ from suffice.replay.diagnose.signal_flags import refuse_unusable
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
+from suffice.trace.rounds.reader import blank_answers
 
 _BLOCK = 512
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
@@ -350,7 +351,11 @@ def _notes(
     settings: SearchSettings,
     rules: Sequence[SearchedRule],
 ) -> list[str]:
-    notes = list(searched.held_out.book.notes(searched.held_out.axis))
+    held_out = searched.held_out
+    notes = [
+        *blank_answers(held_out.measures.traces),
+        *held_out.book.notes(held_out.axis),
+    ]
     notes += [
         f"{chosen.signal}: {_why_never(chosen, settings)}, so the condition never fires "
         f"(written {chosen.condition}, where every rule stops)"
@@ -373,10 +378,10 @@ def _notes(
     if outside:
         which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
         notes.append(f"{which} more than the cap on tune; listed last")
-    short = int((searched.held_out.last < searched.held_out.measures.traces.n_rounds).sum())
+    short = int((held_out.last < held_out.measures.traces.n_rounds).sum())
     if short:
         notes.append(
-            f"{short} questions end before round {searched.held_out.measures.traces.n_rounds}; their last "
+            f"{short} questions end before round {held_out.measures.traces.n_rounds}; their last "
             "recorded round stands for later ones"
         )
     return notes

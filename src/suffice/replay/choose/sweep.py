@@ -35,6 +35,7 @@ from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable
+from suffice.trace.rounds.reader import blank_answers
 from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
@@ -188,7 +189,7 @@ class SweepResult(Tabular):
             "points of tune F1 gained per extra round over the threshold with the next fewer.",
             f"Chosen: the cheapest in {self.cost.label} within one standard error of the best tune F1: "
             f"{visible(self.chosen_rule)}",
-            f"Knee: {self.knee.in_words}",
+            f"Knee, where more cost buys less from there on: {self.knee.in_words}",
             "Held-out folds (fitted and chosen without them): F1 "
             f"{percent(self.held_out_f1)}, choices {choices}.",
             f"Selection gap, tune minus held-out folds: {points(self.selection_gap)}. "
@@ -262,7 +263,7 @@ def _costs(
 
 
 def _notes(settings: SweepSettings, parts: Sequence[TraceSet]) -> list[str]:
-    notes = []
+    notes = [*blank_answers(parts[1])]
     if settings.tune_split == settings.eval_split:
         notes.append("thresholds were chosen on the questions that are scored: eval is in-sample")
     budget = max(part.n_rounds for part in parts)

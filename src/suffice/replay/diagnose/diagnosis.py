@@ -105,9 +105,9 @@ def diagnosis(traces: Traces, settings: DiagnosisSettings | None = None) -> Diag
     confident = {result.policy for result in selective}
     if named and comparison.result.labelled and settings.confidence is None:
         notes += [
-            f"{policy.name} has no confidence of its own; name a signal with --confidence"
+            f"{policy.label} has no confidence of its own; name a signal with --confidence"
             for policy in comparison.result.policies
-            if policy.name not in confident and policy.name != comparison.result.baseline
+            if policy.label not in confident and policy.name != comparison.result.baseline
         ]
     calibrators, no_calibrators = attempt(lambda: _calibrators(measures, settings.signals))
     return Diagnosis(

@@ -160,7 +160,7 @@ def selective_prediction(
             continue
         results.append(
             selective(
-                (policy.name, shown),
+                (policy.label, shown),
                 confidence[scored.labelled],
                 _at_stop(measures, policy, scored),
                 _with_own_threshold(settings, policy),

@@ -27,7 +27,7 @@ def diagnosis_tables(diagnosis: Diagnosis) -> Iterator[Table]:
     """Every table, then what the figures are and the notes."""
     yield from signal_tables(diagnosis.signals)
     if any(breakdown.type is not None for breakdown in diagnosis.types):
-        yield type_table(diagnosis.types, diagnosis.replayed.baseline)
+        yield type_table(diagnosis.types, diagnosis.replayed.baseline_label)
     yield from selective_tables(diagnosis.selective)
     if diagnosis.calibrators is not None:
         yield from calibrator_tables(diagnosis.calibrators)

@@ -27,6 +27,7 @@ from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
+from suffice.trace.rounds.reader import blank_answers
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -131,6 +132,7 @@ def compare(traces: Traces, settings: ComparisonSettings | None = None) -> Compa
     settings = ComparisonSettings() if settings is None else settings
     measures = Measures.of(traces)
     chosen, split, notes = _choose_split(measures, settings.split)
+    notes = [*blank_answers(chosen.traces), *notes]
     names = settings.policies
     if not names and not settings.rules:
         names = usual_names(chosen.traces.n_rounds)
@@ -151,6 +153,7 @@ def compare(traces: Traces, settings: ComparisonSettings | None = None) -> Compa
         notes += _in_sample_notes(built, source, split)
     if fit_on is not None:
         notes += transfer_notes(built, fit_on.traces, chosen.traces)
+    notes += [candidate.note for candidate in built if candidate.note]
     for candidate in built:
         said = () if candidate.policy is None else candidate.policy.facts.notes
         notes += [f"{candidate.label}: {note}" for note in said]

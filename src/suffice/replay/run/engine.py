@@ -172,14 +172,17 @@ def replay(
 
 def _notes(policies: Sequence[PolicyResult]) -> list[str]:
     about_sets = [
-        f"{policy.name}: {note}" for policy in policies if policy.sets for note in policy.sets.notes
+        f"{policy.label}: {note}"
+        for policy in policies
+        if policy.sets
+        for note in policy.sets.notes
     ]
     return [*_beyond_notes(policies), *_undefined_notes(policies), *about_sets]
 
 
 def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
     undefined = [
-        (policy.name, int(np.isnan(policy.confidence).sum()), len(policy.confidence))
+        (policy.label, int(np.isnan(policy.confidence).sum()), len(policy.confidence))
         for policy in policies
         if policy.confidence is not None
     ]
@@ -192,7 +195,7 @@ def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
 
 def _beyond_notes(policies: Sequence[PolicyResult]) -> list[str]:
     return [
-        f"{policy.name}: {policy.beyond_record} questions end before the round it wanted; "
+        f"{policy.label}: {policy.beyond_record} questions end before the round it wanted; "
         "their last recorded round was taken"
         for policy in policies
         if policy.beyond_record
@@ -390,6 +393,7 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
         against_fixed=intervals.against_fixed(name) if run.adaptive else (),
         p95_rounds=float(np.percentile(run.stops, 95)),
         policy=candidate.policy,
+        label=candidate.label,
     )
 
 

@@ -38,6 +38,7 @@ class MacroPolicy:
     delta_f1: Interval
     mean_rounds: float
     set_f1: tuple[float, ...]
+    label: str
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; F1 apart from its interval."""
@@ -81,7 +82,7 @@ class MacroResult(Tabular):
         )
         rows = [
             [
-                *(policy.name, policy.em, policy.f1, policy.mean_rounds),
+                *(policy.label, policy.em, policy.f1, policy.mean_rounds),
                 Cell(policy.delta_f1, "(baseline)")
                 if policy.name == self.baseline
                 else policy.delta_f1,
@@ -129,7 +130,14 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     names = [policy.name for policy in first.policies]
     for comparison in comparisons:
         if [policy.name for policy in comparison.result.policies] != names:
-            raise UsageError("every set of traces must be replayed with the same policies")
+            left = [
+                f"; left out of {other.result.source}: {name}, {reason}"
+                for other in comparisons
+                for name, reason in other.result.left_out.items()
+            ]
+            raise UsageError(
+                f"every set of traces must be replayed with the same policies{''.join(left)}"
+            )
     sets = [_set(comparison) for comparison in comparisons]
     baseline = names.index(first.baseline)
     means = np.stack([one.columns.mean(axis=0) for one in sets]).mean(axis=0)
@@ -154,6 +162,7 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
                 ),
                 mean_rounds=float(rounds[number]),
                 set_f1=tuple(float(one.columns[:, number].mean()) for one in sets),
+                label=first.policies[number].label,
             )
             for number, name in enumerate(names)
         ),

@@ -17,7 +17,7 @@ from suffice.policies.method import Method, Preset
 from suffice.policies.registry import (
     fit_method,
     method_and_preset,
-    method_names,
+    nameable_methods,
     unfitted_policy,
 )
 from suffice.policies.rules.policy import check_rule
@@ -39,7 +39,7 @@ class NamedPolicy:
 
     ``max_rounds`` is the budget its file states: a controller stops there, and so does the replay.
     ``file`` is the path it was read from. ``label`` is what tables call it: of a policy file the file's
-    name, else its name.
+    name, else its name. ``note`` is what must be known of the name.
     """
 
     name: str
@@ -49,6 +49,7 @@ class NamedPolicy:
     max_rounds: int | None = None
     file: str | None = None
     label: str = ""
+    note: str = ""
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -287,7 +288,14 @@ def _fitted(
     takes = {field.name for field in fields(method.settings(preset))}
     chosen_by = f1_kind if "f1_kind" in takes else None
     fitted = fit_method(method.name, fitting, preset, FIT_SPLIT, f1_kind=chosen_by)
-    return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted)
+    note = ""
+    if name == method.name and len(method.presets) > 1:
+        others = " or ".join(f"{name}-{other}" for other in method.presets if other != preset)
+        note = (
+            f"{name} is its {preset} preset; suffice fit {name} writes {others} unless told --preset "
+            f"{preset}"
+        )
+    return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted, note=note)
 
 
 def _require_splits(traces: TraceSet, method: Method) -> None:
@@ -309,11 +317,10 @@ def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
 
 def _unknown(name: str) -> str:
     """That there is no such policy, what it may be a slip for, and what there is."""
-    methods = [named for method in method_names() for named in (method, f"{method}-corrected")]
-    references = (*ORACLES, CLOSED_BOOK)
-    near = did_you_mean(name, [*methods, *references, "fixed-3"])
+    known = (*ORACLES, CLOSED_BOOK, *nameable_methods())
+    near = did_you_mean(name, [*known, *(f"{method}-corrected" for method in known), "fixed-3"])
     return (
-        f"unknown policy {name!r}{near or ';'} known: fixed-K, {', '.join(references)}, "
-        f"{', '.join(methods)}, or a policy file (.json). "
-        "A rule's text goes to --stop-when, in Python to rules=[...]"
+        f"unknown policy {name!r}{near or ';'} known: fixed-K, {', '.join(known)} (a method also as "
+        "NAME-corrected), or a policy file (.json). A rule's text goes to --stop-when, in Python to "
+        "rules=[...]"
     )

@@ -54,7 +54,7 @@ def marked(result: ReplayResult) -> tuple[Marked, ...]:
 
 def short_name(policy: Marked) -> str:
     """The policy's name with nothing invisible in it and its middle cut when it is long."""
-    return shorten(visible(policy.result.name), _LONGEST_NAME)
+    return shorten(visible(policy.result.label), _LONGEST_NAME)
 
 
 def label(policy: Marked, name: str | None = None) -> Html:
@@ -66,7 +66,7 @@ def label(policy: Marked, name: str | None = None) -> Html:
 
 def named(name: str, policies: Sequence[Marked]) -> Marked | None:
     """The policy of this name, if it is among those shown."""
-    return next((policy for policy in policies if policy.result.name == name), None)
+    return next((policy for policy in policies if policy.result.label == name), None)
 
 
 def label_of(name: str, policies: Sequence[Marked]) -> Html:

@@ -53,7 +53,7 @@ def _f1_chart(result: SweepResult) -> Chart:
     )
     caption = (
         "Band: one standard error of tune F1, out of fold. Chosen: the cheapest within one standard error "
-        f"of the best. Knee: {result.knee.in_words}"
+        f"of the best. Knee, where more cost buys less from there on: {result.knee.in_words}"
     )
     return _chart(chart, result, caption, _table(result))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from suffice.errors import DataError
+from suffice.errors import DataError, SufficeWarning
 from suffice.trace.plans.plan_set import PlanSet
 from suffice.trace.plans.records import PlanRecord
 from suffice.trace.plans.schema import (
@@ -63,15 +64,19 @@ def inspect_plans(path: str | Path) -> PlanSet:
     errors: list[DataError] = []
     rows: list[_Row] = []
     run: dict[str, Any] = {}
+    misspelt: dict[str, str] = {}
     wanted = {column.name for column in PLAN_COLUMNS}
     for file in parquet_files(root):
         try:
-            table, file_run = read_file(file, wanted, PLANS)
+            part = read_file(file, wanted, PLANS)
         except DataError as error:
             errors.append(error)
             continue
-        run = run or file_run
-        rows.extend(_Row(row, str(file), index) for index, row in enumerate(table.to_pylist()))
+        run = run or part.run
+        misspelt.update(dict.fromkeys(part.misspelt, str(file)))
+        rows.extend(_Row(row, str(file), index) for index, row in enumerate(part.table.to_pylist()))
+    for text, name in misspelt.items():
+        warnings.warn(f"{name}: {text}", SufficeWarning, stacklevel=3)
     records: list[PlanRecord] = []
     for group in _runs(rows, errors):
         problems = list(_problems(group))

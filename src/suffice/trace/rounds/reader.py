@@ -21,10 +21,21 @@ from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceInspection:
-    """A trace set with everything that is wrong with it."""
+    """A trace set with everything that is wrong with it.
+
+    Parameters
+    ----------
+    traces
+        Its valid questions.
+    errors
+        What was left out, and why.
+    remarks
+        Sentences on what was read, but perhaps not as it was meant.
+    """
 
     traces: TraceSet
     errors: tuple[DataError, ...]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +76,16 @@ def read_traces(
     ------
     DataError
         Naming file, row and column of the first problem.
+
+    Warns
+    -----
+    SufficeWarning
+        Where something was read, but perhaps not as it was meant: a column near a name of the schema,
+        rounds that count from 0.
     """
     inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
+    for remark in inspection.remarks:
+        warnings.warn(remark, SufficeWarning, stacklevel=2)
     if inspection.errors and not skip_invalid:
         raise first_error(inspection.errors)
     if inspection.traces.n_questions == 0:
@@ -90,17 +109,19 @@ def inspect_traces(
     tables: list[pa.Table] = []
     names: list[str] = []
     run: dict[str, Any] = {}
+    remarks: dict[str, str] = {}
     for file in parquet_files(root):
         try:
-            table, file_run = read_file(file, _Wanted(columns, keep_unknown), QUESTIONS)
+            part = read_file(file, _Wanted(columns, keep_unknown), QUESTIONS)
         except DataError as error:
             errors.append(error)
             continue
-        run = run or file_run
-        tables.append(table)
+        run = run or part.run
+        tables.append(part.table)
         names.append(str(file))
+        remarks |= {text: str(file) for text in part.misspelt if text not in remarks}
     combined = _combine(tables)
-    _warn_of_empty_gold(combined, str(root))
+    remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     origin = _Origin(names, [table.num_rows for table in tables])
     problems = list(find_problems(combined))
     errors.extend(origin.error(problem) for problem in problems)
@@ -111,7 +132,13 @@ def inspect_traces(
             source=str(root), run=run, skipped=tuple(errors), failures=count_failures(root)
         ),
     )
-    return TraceInspection(traces=traces, errors=tuple(errors))
+    if columns is None:
+        remarks |= dict.fromkeys(_rounds_from_0(traces), str(root))
+    return TraceInspection(
+        traces=traces,
+        errors=tuple(errors),
+        remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
+    )
 
 
 class _Wanted:
@@ -153,7 +180,8 @@ class _Origin:
         return problem.error(self._names[index], problem.position - before)
 
 
-def _warn_of_empty_gold(table: pa.Table, source: str) -> None:
+# --- what was read, perhaps not as it was meant ----------------------------------------------------
+def _empty_gold(table: pa.Table) -> Iterator[str]:
     """``TraceSet.gold`` leaves them out; each question counts once."""
     if "gold_answers" not in table.column_names:
         return
@@ -161,11 +189,60 @@ def _warn_of_empty_gold(table: pa.Table, source: str) -> None:
     flat = pc.list_flatten(table.filter(first).column("gold_answers"))
     empty = pc.sum(pc.or_kleene(pc.is_null(flat), pc.equal(flat, ""))).as_py() or 0
     if empty:
-        warnings.warn(
-            f"{source}, column gold_answers: dropped {empty} empty gold answers",
-            SufficeWarning,
-            stacklevel=4,
-        )
+        yield f"column gold_answers: dropped {empty} empty gold answers"
+
+
+_RETRIEVED = ("passages", "query", "retrievals")
+
+
+def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
+    """Round 0 is the closed-book answer: said where it retrieved, or nothing tells it from a round."""
+    asked = traces.closed_book
+    if not asked.num_rows:
+        return
+    retrieving = pa.array(np.zeros(asked.num_rows, bool))
+    for name in _RETRIEVED:
+        if name in asked.column_names:
+            retrieving = pc.or_(retrieving, _holds_something(asked.column(name)))
+    count = pc.sum(retrieving).as_py()
+    tells = any(traces.has(name) for name in _RETRIEVED) or "pipeline" in traces.origin.run
+    if not count and (tells or asked.num_rows < traces.n_questions):
+        return
+    why = f"{count} of them retrieved something" if count else "nothing tells it from a round"
+    yield (
+        f"column round: {asked.num_rows} of {traces.n_questions} questions have a round 0, taken for the "
+        f"closed-book answer without passages, where no policy stops; {why}: if your rounds count from 0, "
+        "write them from 1"
+    )
+
+
+def _holds_something(cells: pa.ChunkedArray) -> pa.Array:
+    """Where a list or a text is not empty, or a number above 0; false for a null."""
+    kind = cells.type
+    if pa.types.is_list(kind):
+        size = pc.list_value_length(cells)
+    else:
+        size = pc.utf8_length(cells) if pa.types.is_string(kind) else cells
+    held = pc.fill_null(pc.greater(size, 0), False)
+    return held.combine_chunks() if isinstance(held, pa.ChunkedArray) else held
+
+
+_MANY_BLANK = 0.5
+
+
+def blank_answers(traces: TraceSet) -> tuple[str, ...]:
+    """A sentence where more than half of the rounds have no answer: they are scored all the same."""
+    rounds = traces.table.num_rows
+    trimmed = pc.utf8_trim_whitespace(traces.table.column("answer"))
+    blank = pc.sum(pc.equal(trimmed, "")).as_py() or 0
+    if blank <= _MANY_BLANK * rounds:
+        return ()
+    said = (
+        f"BLANK ANSWERS: {blank:,} of {rounds:,} rounds have an empty answer, which is scored as wrong: "
+        "figures before a question's last round say little; record in every round what the loop would "
+        "answer there"
+    )
+    return (said,)
 
 
 def _without(table: pa.Table, problems: list[Problem]) -> pa.Table:

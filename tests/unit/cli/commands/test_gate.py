@@ -63,7 +63,7 @@ class TestQuestions:
     ) -> None:
         assert main(["replay", record, "--policy", "gate"]) == 0
         told = capsys.readouterr()
-        assert "gate: it equals the full budget: EXECUTE can never be chosen" in told.out + told.err
+        assert "gate: it equals the full budget: it can never stop" in told.out + told.err
         assert "suffice: warning: EXECUTE can never be chosen" in told.err
 
     def test_replay_says_what_it_was_fitted_on(
@@ -207,7 +207,7 @@ def test_live_it_draws_two_samples_a_round_and_reads_them(
         1,
         2,
     )
-    assert found["reason"].startswith("EXECUTE at round 1: confidence")
+    assert found["reason"].startswith("stops at round 1: confidence")
     policy = load_policy(out).policy
     assert isinstance(policy, GatePolicy)
     assert found["confidence"] == policy.settings.risk.confidence(

@@ -107,7 +107,7 @@ def test_a_decision_carries_the_five_values_and_its_reason() -> None:
         "risk": 0.375,
         "confidence": decision.confidence,
     }
-    assert decision.reason.startswith("EXECUTE at round 1: confidence 0.6514 reaches tau_high 0.5")
+    assert decision.reason.startswith("stops at round 1: confidence 0.6514 reaches tau_high 0.5")
 
 
 class TestPublished:
@@ -116,10 +116,10 @@ class TestPublished:
         made = sampled_record([AGREE] * 4)
         assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
         (remark,) = policy.facts.notes
-        assert "it equals the full budget: EXECUTE can never be chosen" in remark
+        assert "it equals the full budget: it can never stop" in remark
         assert "confidence is at most 0.438 there and tau_high is 0.75" in remark
         for _, why in decisions(policy, made):
-            assert "EXECUTE can never be chosen" in why
+            assert "it can never stop" in why
 
     def test_its_confidence_is_the_papers(self) -> None:
         table = signal_table(to_trace_set([sampled_record([DIFFER, AGREE])]), published().specs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, SufficeError, SufficeWarning
 from suffice.testing.traces import make_record
-from suffice.trace.rounds.reader import find_problems, inspect_traces, read_traces
+from suffice.trace.rounds.reader import blank_answers, find_problems, inspect_traces, read_traces
 from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
 from suffice.trace.rounds.writer import write_traces
@@ -321,6 +322,57 @@ def test_empty_gold_answers_are_dropped_with_a_warning(tmp_path: Path) -> None:
     with pytest.warns(SufficeWarning, match="dropped 2 empty gold answers"):
         traces = read_traces(file)
     assert [gold.answers for gold in traces.gold] == [("Oslo",), ()]
+
+
+# --- read, perhaps not as it was meant --------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"gold_answer": [["x"]] * 4}, "'gold_answer' is not of the schema.*mean 'gold_answers'"),
+        ({"splt": ["tune"] * 4}, "'splt'.*not read; did you mean 'split'"),
+        (
+            {"passages": pa.array([[{"id": "p", "txt": "x"}]] * 4)},
+            "column passages: its field 'txt' is not read; the schema has id, title, text.*'text'",
+        ),
+        (
+            {"round": [0, 1, 0, 1], "query": ["who"] * 4},
+            "2 of 2 questions have a round 0, taken for the closed-book answer.*2 of them retrieved",
+        ),
+        ({"round": [0, 1, 0, 1]}, "nothing tells it from a round: if your rounds count from 0"),
+    ],
+)
+def test_what_was_likely_meant_otherwise_is_said(
+    tmp_path: Path, columns: dict[str, Any], message: str
+) -> None:
+    file = write(tmp_path / "t.parquet", **columns)
+    with pytest.warns(SufficeWarning, match=message):
+        read_traces(file)
+    (remark,) = inspect_traces(file).remarks
+    assert re.search(message, remark)
+
+
+def test_what_is_plain_is_not_remarked_on(tmp_path: Path) -> None:
+    closed_book = {"round": [0, 1, 0, 1], "passages": [None, [{"id": "p"}]] * 2}
+    plain: list[dict[str, Any]] = [
+        {"mine": [1] * 4, "question_text": ["A?"] * 4, "Split": ["x"] * 4, "split": ["tune"] * 4},
+        closed_book,
+    ]
+    for columns in plain:
+        assert inspect_traces(write(tmp_path / "t.parquet", **columns)).remarks == ()
+
+
+def test_blank_answers_in_most_rounds_are_scored_as_wrong(tmp_path: Path) -> None:
+    half = write(tmp_path / "half.parquet", answer=["", "Oslo", "", "Rome"])
+    assert blank_answers(read_traces(half)) == ()
+    (said,) = blank_answers(
+        read_traces(write(tmp_path / "t.parquet", answer=["", " ", "", "Rome"]))
+    )
+    assert re.search("BLANK ANSWERS: 3 of 4 rounds.*scored as wrong", said)
+
+
+def test_a_required_column_under_another_name_is_guessed(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.parquet", without="answer", Answer=["x"] * 4)
+    assert re.search("'answer' is missing; found .*Answer; was 'Answer' meant", str(refused(file)))
 
 
 # --- going on without the invalid ---------------------------------------------------------------
