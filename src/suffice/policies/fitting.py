@@ -25,12 +25,14 @@ from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
-from suffice.signals.available import remedy
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.table import SignalTable
+from suffice.signals.spec import why_undefined
+from suffice.signals.table import SignalTable, read_columns
 from suffice.trace.rounds.table import TraceSet
 
 N_FOLDS = 5
+LABELS = "labels"
+"""What stood for gold answers, in what a policy file says of its fitting; not there: gold answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +84,10 @@ def fit_data(
     chosen = Measures.of(traces).only_split(split)
     record, scored = chosen.traces, chosen.scores(f1_kind)
     if not scored.labelled.any():
+        instead = "" if not scored.metric.gold else ", or --metric agreement, which needs no label"
         raise UsageError(
-            f"no question of split {split!r} in {record.origin.source} has gold answers; "
-            "fitting needs labelled questions"
+            f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
+            f"fitting needs labelled questions{instead}"
         )
     provenance = {
         "source": record.origin.source,
@@ -93,14 +96,33 @@ def fit_data(
         "labelled": int(scored.labelled.sum()),
         "rounds": record.n_rounds,
     }
+    if not scored.metric.gold:
+        provenance[LABELS] = scored.metric.name
     return FitData(
         table=chosen.signals(signals), outcomes=scored, provenance=provenance, f1_kind=f1_kind
     )
 
 
-def gold_of(traces: TraceSet) -> tuple[str, ...]:
-    """Every gold answer of these questions."""
-    return tuple(answer for gold in traces.gold for answer in gold.answers)
+def refuse_agreement(measures: Measures, who: str, why: str) -> None:
+    """Refuse to fit without gold answers what would say more of its policy than is known then.
+
+    Raises
+    ------
+    UsageError
+        Where the full budget's answers stand for gold ones.
+    """
+    if not measures.metric.gold:
+        raise UsageError(
+            f"{who} is fitted on gold answers only ({why}); the full budget's own answers stand for them "
+            f"here. Leave {who} out, or give the policy file of a fit on labelled traces"
+        )
+
+
+def gold_of(measures: Measures) -> tuple[str, ...]:
+    """Every gold answer of these questions; none where the full budget's answers stand for them."""
+    if not measures.metric.gold:
+        return ()
+    return tuple(answer for gold in measures.traces.gold for answer in gold.answers)
 
 
 def abstention_of(gold: Iterable[str]) -> tuple[str, ...] | None:
@@ -442,13 +464,15 @@ def warn_of_undefined(
 
 def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
     """What most often lacks where a signal is undefined, and what to type; may be empty."""
-    declared = SIGNALS.get(spec.name)
-    if declared is None or declared.why_undefined is None:
-        return remedy(spec)
-    reasons = Counter(
-        reason
-        for views, rows in zip(traces.views([*declared.needs, "passages"]), absent, strict=True)
+    absences = Counter(
+        absence
+        for views, rows in zip(
+            traces.views([*read_columns([spec]), "signals"]), absent, strict=True
+        )
         for view, counts in zip(views, rows, strict=False)
-        if counts and (reason := declared.why_undefined(view))
+        if counts and (absence := why_undefined(spec, view)) is not None
     )
-    return f": {reasons.most_common(1)[0][0]}" if reasons else ""
+    if not absences:
+        return ""
+    usual = absences.most_common(1)[0][0]
+    return f": {usual.why}" + (f"; {usual.remedy}" if usual.remedy else "")

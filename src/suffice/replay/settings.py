@@ -13,7 +13,7 @@ from suffice.errors import UsageError
 from suffice.options import Option, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
 from suffice.replay.choose.formulas import FORMS
-from suffice.scoring import F1Kind
+from suffice.scoring import F1Kind, MetricName
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Traces
@@ -51,6 +51,15 @@ Resamples = Annotated[
 ]
 Seed = Annotated[int, Option(at_least=0, help="of the resampling")]
 F1 = Annotated[F1Kind, Option(name="f1", help="which F1")]
+ComparedBy = Annotated[
+    MetricName | None,
+    Option(
+        name="metric",
+        help="what policies are compared by: a score against the gold answers, or agreement with the "
+        "full budget's own answer, which reads none (default: f1 where a question has gold answers, "
+        "else agreement)",
+    ),
+]
 CostName = Annotated[
     str | None,
     Option(
@@ -106,6 +115,7 @@ class ComparisonSettings:
         str | None,
         Option(metavar="P", help="what differences are taken against (default: fixed-3)"),
     ] = None
+    metric: ComparedBy = None
     f1_kind: F1 = "hotpotqa"
     resamples: Resamples = 1000
     seed: Seed = 42

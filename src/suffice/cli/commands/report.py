@@ -14,8 +14,9 @@ from suffice.cli.options import (
     open_traces,
     out_path,
 )
-from suffice.cli.output import print_json, say
+from suffice.cli.output import fit_progress, print_json, say, waiting
 from suffice.measures.measures import Measures
+from suffice.policies.method import FitRun
 from suffice.replay.choose.formulas import FORMS
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
@@ -94,10 +95,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay, compute the parts and write the file."""
     traces = open_traces(arguments, say)
     settings = comparison_settings(arguments)
-    measures = Measures(traces)
-    comparison = compare(measures, settings)
-    parts = report_parts(measures, comparison, _parts_settings(arguments, settings))
-    size = write_report(comparison, Path(arguments.out), parts)
+    measures = Measures(traces).by(settings.metric)
+    with waiting("replaying"):
+        comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
+    with waiting("computing the report"):
+        parts = report_parts(measures, comparison, _parts_settings(arguments, settings))
+        size = write_report(comparison, Path(arguments.out), parts)
     if arguments.search and "search" in parts.left_out:
         say(f"no search: {parts.left_out['search']}")
     if arguments.json:

@@ -340,15 +340,15 @@ def _points(
         gain = None
         if before:
             extra = tune.mean_rounds - before[-1].mean_rounds
-            gain = (tune.f1 - before[-1].f1) / extra
+            gain = (tune.score - before[-1].score) / extra
         points.append(
             SweptThreshold(
                 threshold=tune.threshold,
-                tune_f1=tune.f1,
+                tune_f1=tune.score,
                 tune_error=tune.standard_error,
                 tune_rounds=tune.mean_rounds,
                 tune_cost=tune.cost,
-                eval_f1=held.f1,
+                eval_f1=held.score,
                 eval_em=held.em,
                 eval_rounds=held.mean_rounds,
                 eval_cost=held.cost,

@@ -10,13 +10,16 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures, Traces
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
+from suffice.policies.fitting import LABELS
+from suffice.policies.method import FitRun
 from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import (
+    AskedPolicy,
     LeftOut,
     NamedPolicy,
+    Wanted,
     asked_policies,
-    named_policies,
     numbered,
     runnable,
     usual_names,
@@ -110,7 +113,9 @@ class Comparison(Tabular):
         return self.result.to_json()
 
 
-def compare(traces: Traces, settings: ComparisonSettings | None = None) -> Comparison:
+def compare(
+    traces: Traces, settings: ComparisonSettings | None = None, *, run: FitRun | None = None
+) -> Comparison:
     """Replay what the settings name, in the order given, then the baseline if it is not among them.
 
     Where nothing is named that is every fixed-K, the usual methods and the oracles. A policy that cannot
@@ -120,6 +125,8 @@ def compare(traces: Traces, settings: ComparisonSettings | None = None) -> Compa
     ----------
     traces
         The record, or the path of one.
+    run
+        Who watches trainings.
 
     Raises
     ------
@@ -130,24 +137,25 @@ def compare(traces: Traces, settings: ComparisonSettings | None = None) -> Compa
         For a split that is not there, and files that cannot be read.
     """
     settings = ComparisonSettings() if settings is None else settings
-    measures = Measures.of(traces)
+    measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
     notes = [*blank_answers(chosen.traces), *notes]
     names = settings.policies
     if not names and not settings.rules:
-        names = usual_names(chosen.traces.n_rounds)
-    fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
-    asked = asked_policies(measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind)
-    able, left_out = runnable(asked, chosen)
+        names = usual_names(chosen.traces.n_rounds, oracles=measures.metric.gold)
+    fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on).by(settings.metric)
+
+    def ask(policies: Sequence[Wanted], rules: Sequence[str] = ()) -> list[AskedPolicy]:
+        return asked_policies(
+            measures, policies, rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
+        )
+
+    able, left_out = runnable(ask(names, settings.rules), chosen)
     if left_out and (settings.strict or not able):
         raise UsageError(_refusal(left_out, measures.traces.origin.source))
     notes += _left_out_notes(left_out)
     wanted = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
-    built, baseline = _with_baseline(
-        able,
-        wanted,
-        lambda: named_policies(measures, [wanted], fit_on=fit_on, f1_kind=settings.f1_kind)[0],
-    )
+    built, baseline = _with_baseline(able, wanted, ask)
     source = measures.traces.origin.source
     if fit_on is None or fit_on.traces.origin.source != source:
         notes += _in_sample_notes(built, source, split)
@@ -157,6 +165,7 @@ def compare(traces: Traces, settings: ComparisonSettings | None = None) -> Compa
     for candidate in built:
         said = () if candidate.policy is None else candidate.policy.facts.notes
         notes += [f"{candidate.label}: {note}" for note in said]
+    notes = [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)]
     result = replay(
         chosen,
         built,
@@ -194,14 +203,14 @@ def _left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
 
 
 def _with_baseline(
-    built: Sequence[NamedPolicy], named: str, build: Callable[[], NamedPolicy]
+    built: Sequence[NamedPolicy], named: str, ask: Callable[[Sequence[Wanted]], list[AskedPolicy]]
 ) -> tuple[tuple[NamedPolicy, ...], str]:
     """The policies numbered, the baseline last unless one of them is the same, and its name."""
     known = numbered(built)
     for candidate in known:
         if named == candidate.name:
             return known, named
-    wanted = build()
+    wanted = ask([named])[0].build()
     for candidate in known:
         if _same(candidate, wanted):
             return known, candidate.name
@@ -233,6 +242,17 @@ def _in_sample_notes(built: Sequence[NamedPolicy], source: str, split: str | Non
         f"{candidate.label} was fitted on questions it is scored on: its figures are in-sample"
         for candidate in built
         if _fitted_on(candidate, source, split)
+    ]
+
+
+def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
+    """Which policies learnt from the full budget's answers instead of gold ones."""
+    names = [candidate.name for candidate in built if LABELS in _fitting(candidate)]
+    if not names:
+        return []
+    return [
+        f"fitted on agreement with the full budget's own answer, not on gold answers: {', '.join(names)}; a "
+        "calibrated value is the probability of agreeing, not of being right"
     ]
 
 

@@ -18,16 +18,16 @@ EQUAL_COSTS = ("evaluated_tokens", "seconds", "usd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier:
-    """Costs and mean F1 of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost."""
+    """Costs and mean scores of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost."""
 
     cost_name: str = field(metadata={"json": "cost"})
     costs: tuple[float, ...]
-    f1: tuple[float, ...]
+    scores: tuple[float, ...] = field(metadata={"json": "{metric}"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgainstFixed:
-    """A policy's F1 minus that of the best fixed budget, or mix of two, for the same mean ``cost``.
+    """A policy's score minus that of the best fixed budget, or mix of two, for the same mean ``cost``.
 
     ``fixed`` names that budget, ``gain`` is in shares of 1. The best is chosen on the questions that are
     scored, and again within each resample: if anything that favours the fixed budgets.

@@ -13,7 +13,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT, USUAL_METHODS
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fitting import fit_rule
-from suffice.policies.method import Method, Preset
+from suffice.policies.method import FitRun, Method, Preset
 from suffice.policies.registry import (
     fit_method,
     method_and_preset,
@@ -72,10 +72,19 @@ class AskedPolicy:
     build: Callable[[], NamedPolicy]
 
 
-def usual_names(n_rounds: int) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fitting:
+    """What methods are fitted on, which F1 they choose by, and who watches."""
+
+    measures: Measures
+    f1_kind: F1Kind
+    run: FitRun | None
+
+
+def usual_names(n_rounds: int, *, oracles: bool = True) -> tuple[str, ...]:
     """What is compared where nothing is named: every fixed-K, the usual methods, the oracles."""
     fixed = (f"fixed-{k}" for k in range(1, n_rounds + 1))
-    return (*fixed, *USUAL_METHODS, *ORACLES)
+    return (*fixed, *USUAL_METHODS, *(ORACLES if oracles else ()))
 
 
 def named_policies(
@@ -85,6 +94,7 @@ def named_policies(
     *,
     fit_on: TraceSet | Measures | None = None,
     f1_kind: F1Kind = "hotpotqa",
+    run: FitRun | None = None,
 ) -> tuple[NamedPolicy, ...]:
     """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
 
@@ -101,6 +111,8 @@ def named_policies(
         Another trace set, on whose tune split to fit instead.
     f1_kind
         Which F1 a method chooses its number by, where it chooses one.
+    run
+        Who watches trainings.
 
     Raises
     ------
@@ -108,7 +120,7 @@ def named_policies(
         For a name that is none of these, and for a policy that cannot be fitted here, with the line
         that fits it.
     """
-    asked = asked_policies(traces, names, rules, fit_on=fit_on, f1_kind=f1_kind)
+    asked = asked_policies(traces, names, rules, fit_on=fit_on, f1_kind=f1_kind, run=run)
     return numbered([policy.build() for policy in asked])
 
 
@@ -119,6 +131,7 @@ def asked_policies(
     *,
     fit_on: TraceSet | Measures | None = None,
     f1_kind: F1Kind = "hotpotqa",
+    run: FitRun | None = None,
 ) -> list[AskedPolicy]:
     """What :func:`named_policies` is to build, each still to be fitted.
 
@@ -130,11 +143,12 @@ def asked_policies(
         For a policy file that cannot be read.
     """
     measures = Measures.of(traces)
-    fitting = measures if fit_on is None else Measures.of(fit_on)
-    asked = [_asked(measures, fitting, name, f1_kind) for name in names]
+    fit_measures = measures if fit_on is None else Measures.of(fit_on)
+    fitting = _Fitting(measures=fit_measures, f1_kind=f1_kind, run=run)
+    asked = [_asked(measures, name, fitting) for name in names]
     for rule in rules:
         check_rule(rule, measures.traces.signal_names)
-        asked.append(AskedPolicy(name=rule, build=partial(_rule, measures, rule, fitting)))
+        asked.append(AskedPolicy(name=rule, build=partial(_rule, measures, rule, fit_measures)))
     return asked
 
 
@@ -221,18 +235,20 @@ def with_number(name: str, count: int) -> str:
 
 
 # --- what a name says ----------------------------------------------------------------------------
-def _asked(measures: Measures, fitting: Measures, name: Wanted, f1_kind: F1Kind) -> AskedPolicy:
+def _asked(measures: Measures, name: Wanted, fitting: _Fitting) -> AskedPolicy:
     if isinstance(name, Path):
         name = str(name)
     if not isinstance(name, str):
         given = _of_policy(name)
         return AskedPolicy(name=given.name, build=lambda: given)
+    if name in ORACLES:
+        return AskedPolicy(name=name, build=partial(_oracle, measures, name))
     ready = _ready(name)
     if ready is not None:
         return AskedPolicy(name=name, build=lambda: ready)
     fittable = method_and_preset(name)
     if fittable is not None:
-        build = partial(_fitted, measures, fitting, name, *fittable, f1_kind)
+        build = partial(_fitted, measures, name, *fittable, fitting)
         return AskedPolicy(name=name, build=build)
     if names_policy_file(name):
         read = _of_file(name, load_policy(name))
@@ -240,12 +256,19 @@ def _asked(measures: Measures, fitting: Measures, name: Wanted, f1_kind: F1Kind)
     raise UsageError(_unknown(name))
 
 
+def _oracle(measures: Measures, name: str) -> NamedPolicy:
+    if not measures.metric.gold:
+        raise UsageError(
+            f"policy {name!r} reads gold answers and scores here are agreement with the full budget's "
+            "own answer; leave it out"
+        )
+    return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
+
+
 def _ready(name: str) -> NamedPolicy | None:
     """What needs no fitting and no file."""
     if name == CLOSED_BOOK:
         return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
-    if name in ORACLES:
-        return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
     ready = unfitted_policy(name)
     if ready is None:
         return None
@@ -274,20 +297,16 @@ def _of_file(path: str, file: PolicyFile) -> NamedPolicy:
 
 
 def _fitted(
-    measures: Measures,
-    fitting: Measures,
-    name: str,
-    method: Method,
-    preset: Preset,
-    f1_kind: F1Kind,
+    measures: Measures, name: str, method: Method, preset: Preset, fitting: _Fitting
 ) -> NamedPolicy:
     if preset in method.fitted:
-        _require_splits(fitting.traces, method)
-    else:
-        fitting = measures
+        measures = fitting.measures
+        _require_splits(measures.traces, method)
     takes = {field.name for field in fields(method.settings(preset))}
-    chosen_by = f1_kind if "f1_kind" in takes else None
-    fitted = fit_method(method.name, fitting, preset, FIT_SPLIT, f1_kind=chosen_by)
+    chosen_by = fitting.f1_kind if "f1_kind" in takes else None
+    fitted = fit_method(
+        method.name, measures, preset, FIT_SPLIT, run=fitting.run, f1_kind=chosen_by
+    )
     note = ""
     if name == method.name and len(method.presets) > 1:
         others = " or ".join(f"{name}-{other}" for other in method.presets if other != preset)

@@ -50,21 +50,23 @@ SECTION = Section(name="charts", heading="Charts", show=_show, opened=True)
 
 # --- scores against cost -------------------------------------------------------------------------
 def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart]:
-    """F1 with intervals and the fixed-k frontier, and EM, against mean cost; none without labels."""
+    """The score with intervals and the fixed-k frontier, and another, against mean cost; none without."""
     if result.frontier is None:
         return []
-    f1 = [
-        _point(policy, result, "F1", value)
+    metric = result.metric
+    other = metric.head(metric.beside)
+    compared = [
+        _point(policy, result, metric.label, value)
         for policy in policies
-        if (value := policy.result.f1) is not None
+        if (value := policy.result.score) is not None
     ]
-    em = [
-        _point(policy, result, "EM", value)
+    beside = [
+        _point(policy, result, other, value)
         for policy in policies
-        if (value := policy.result.em) is not None
+        if (value := getattr(policy.result, metric.beside)) is not None
     ]
-    fixed = sorted((point.x, point.y) for point in em if point.family == "fixed")
-    frontier = list(zip(result.frontier.costs, result.frontier.f1, strict=True))
+    fixed = sorted((point.x, point.y) for point in beside if point.family == "fixed")
+    frontier = list(zip(result.frontier.costs, result.frontier.scores, strict=True))
     of_frontier = [
         (f"frontier, k = {number}", amount(cost), percent(value), "")
         for number, (cost, value) in enumerate(frontier, 1)
@@ -72,18 +74,19 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
     return [
         _score_chart(
             result,
-            "F1",
-            (f1, frontier),
-            [*((*_numbers(point), _ends(point)) for point in f1), *of_frontier],
+            metric.label,
+            (compared, frontier),
+            [*((*_numbers(point), _ends(point)) for point in compared), *of_frontier],
             f"Whiskers: 95% intervals of {result.resamples} resamples of the questions. Line: the fixed-k "
             "frontier; a policy earns its place above it.",
         ),
         _score_chart(
             result,
-            "EM",
-            (em, fixed),
-            [_numbers(point) for point in em],
-            "The line joins the fixed-k policies shown. Intervals are computed for F1 only.",
+            other,
+            (beside, fixed),
+            [_numbers(point) for point in beside],
+            "The line joins the fixed-k policies shown. Intervals are computed for "
+            f"{metric.label} only.",
         ),
     ]
 
@@ -91,7 +94,7 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
 def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Point:
     known = policy.result.costs.get(result.cost.name)
     paid = policy.result.mean_rounds if known is None else known
-    interval = policy.result.f1_interval if score == "F1" else None
+    interval = policy.result.interval if score == policy.result.metric.label else None
     return Point(
         mark=policy.mark,
         family=policy.family,

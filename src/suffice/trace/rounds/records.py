@@ -10,7 +10,8 @@ import hashlib
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -344,6 +345,72 @@ class LoopView:
     def previous(self) -> Round | None:
         """Round t - 1, or ``None`` at t = 1."""
         return self.rounds[-2] if len(self.rounds) > 1 else None
+
+
+# --- as JSON -------------------------------------------------------------------------------------
+_PARTS: Mapping[str, type] = {
+    "passages": Passage,
+    "refound": Passage,
+    "tokens": Token,
+    "top": TopToken,
+    "usage": Usage,
+}
+_NUMBERS = frozenset(
+    {"score", "rerank_score", "logprob", "verbalized_confidence", "candidate_scores", *_SECONDS}
+)
+
+
+def as_document(value: Any) -> Any:
+    """A record as strict JSON: fields at their default left out, NaN and infinities as text.
+
+    >>> as_document(Round(answer="Oslo", tokens=(Token("Oslo", -math.inf),), signals={"own": 0.5}))
+    {'answer': 'Oslo', 'tokens': [{'token': 'Oslo', 'logprob': '-inf'}], 'signals': {'own': 0.5}}
+    """
+    if is_dataclass(value):
+        return {
+            part.name: as_document(held)
+            for part in fields(value)
+            if (held := getattr(value, part.name)) != _default(part)
+        }
+    if isinstance(value, Mapping):
+        return {name: as_document(inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return [as_document(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _default(part: Field[Any]) -> Any:
+    return part.default if part.default_factory is MISSING else part.default_factory()
+
+
+def round_of_document(document: Any) -> Round:
+    """The round of which :func:`as_document` gave this, bit for bit.
+
+    Raises
+    ------
+    DataError
+        For anything else.
+    """
+    try:
+        built: Round = _built(Round, document)
+    except DataError:
+        raise
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"not a round: {error}", column="rounds") from error
+    return built
+
+
+def _built(kind: type, document: Any) -> Any:
+    def part(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(part(name, item) for item in value)
+        if name in _NUMBERS and value in ("nan", "inf", "-inf"):
+            return float(value)
+        return _built(_PARTS[name], value) if name in _PARTS and value is not None else value
+
+    return kind(**{name: part(name, value) for name, value in document.items()})
 
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:

@@ -172,7 +172,7 @@ def test_the_sweep_scores_what_a_loop_over_questions_scores() -> None:
             rounds.append(stop)
         mean = sum(values) / 17
         variance = sum((each - mean) ** 2 for each in values) / 16
-        assert score.f1 == pytest.approx(mean)
+        assert score.score == pytest.approx(mean)
         assert score.mean_rounds == pytest.approx(sum(rounds) / 17)
         assert score.standard_error == pytest.approx(math.sqrt(variance / 17))
 
@@ -206,7 +206,7 @@ def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
     assert fit_tasr(mixed, "published").calibrators == fit_tasr(alone, "published").calibrators
     assert mixed.base_rates == alone.base_rates
     assert all(
-        np.isfinite(each.f1)
+        np.isfinite(each.score)
         for each in sweep(
             fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["corrected"])
         )

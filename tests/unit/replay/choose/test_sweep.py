@@ -65,7 +65,7 @@ def test_points_are_what_sweeping_and_replaying_give() -> None:
     tune = sweep_rule(RULE, data, GRID)
     held = given.only_split("eval")
     for point, expected in zip(result.points, tune, strict=True):
-        assert (point.tune_f1, point.tune_rounds) == (expected.f1, expected.mean_rounds)
+        assert (point.tune_f1, point.tune_rounds) == (expected.score, expected.mean_rounds)
         stops = stop_rounds(fitted_rule(fill(RULE, point.threshold), data), held)
         assert point.eval_rounds == stops.mean()
     assert result.chosen == cheapest_within_one_error(tune).threshold

@@ -70,8 +70,8 @@ def test_order_is_that_given_then_the_baseline() -> None:
     )
     assert names(found) == ["fixed-2", "oracle-em", "answer_stable", "overlap > 0", "fixed-3"]
     assert found.baseline == "fixed-3"
-    assert found.policies[-1].delta_f1 is not None
-    assert found.policies[-1].delta_f1.estimate == 0.0
+    assert found.policies[-1].delta is not None
+    assert found.policies[-1].delta.estimate == 0.0
 
 
 def test_the_document_of_a_comparison_is_that_of_its_replay() -> None:
@@ -347,7 +347,10 @@ def test_json_per_question() -> None:
 
 def test_json_without_labels_is_null_not_nan() -> None:
     found = compared(
-        to_trace_set([make_record("a", ["x", "y"])]), "fixed-1", rules=("answer_stable",)
+        to_trace_set([make_record("a", ["x", "y"])]),
+        "fixed-1",
+        rules=("answer_stable",),
+        metric="f1",
     )
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     for entry in document["policies"]:
