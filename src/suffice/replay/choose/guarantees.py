@@ -70,7 +70,7 @@ _KNOWN = frozenset({*_TEXTS, *_NUMBERS, "fell_back", "questions", "seed"})
 def guarantees(result: ReplayResult) -> tuple[Guarantee, ...]:
     """The promise of every replayed policy that carries one, in the replay's order."""
     return tuple(
-        _guarantee(one.label, one.policy.facts, result.source)
+        _guarantee(one.name, one.policy.facts, result.source)
         for one in result.policies
         if one.policy is not None and one.policy.facts.guarantee
     )

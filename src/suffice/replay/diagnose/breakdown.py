@@ -110,7 +110,7 @@ def _of_type(
         em = _at(scored.em, policy, labelled)
         policies.append(
             TypeScores(
-                policy=policy.label,
+                policy=policy.name,
                 em=float(em.mean()) if len(em) else None,
                 f1=float(f1[:, number].mean()) if len(em) else None,
                 mean_rounds=float(policy.stops[rows].mean()),

@@ -107,7 +107,7 @@ def diagnosis(traces: Traces, settings: DiagnosisSettings | None = None) -> Diag
         notes += [
             f"{policy.label} has no confidence of its own; name a signal with --confidence"
             for policy in comparison.result.policies
-            if policy.label not in confident and policy.name != comparison.result.baseline
+            if policy.name not in confident and policy.name != comparison.result.baseline
         ]
     calibrators, no_calibrators = attempt(lambda: _calibrators(measures, settings.signals))
     return Diagnosis(

@@ -87,7 +87,7 @@ def report_data(
     table = measures.signals(names)
     shown = [name for name in names if np.isfinite(table.signal(name)).any()]
     read = {
-        policy.label: measures.signals(policy.policy.specs)
+        policy.name: measures.signals(policy.policy.specs)
         for policy in result.policies
         if policy.policy is not None
     }
@@ -100,7 +100,7 @@ def report_data(
         stories=stories,
         left_out=record.n_questions - len(stories),
         reliability={
-            policy.label: tuple(reliability(policy.policy, read[policy.label], scored))
+            policy.name: tuple(reliability(policy.policy, read[policy.name], scored))
             for policy in result.policies
             if isinstance(policy.policy, CalibratedPolicy)
             and policy.policy.calibrators
@@ -164,7 +164,7 @@ def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Show
         view = PolicyView(
             round=stop,
             signals={
-                name: shown.read[policy.label].signal(name)[index, :stop].tolist()
+                name: shown.read[policy.name].signal(name)[index, :stop].tolist()
                 for name in policy.policy.signals
             },
             loop=LoopView(record.question.text, record.rounds[:stop]),
@@ -175,4 +175,4 @@ def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Show
         if not decision.stop:
             reason = f"the record or the budget ends here; {reason}"
     answers = None if policy.sets is None else policy.sets.sets[index]
-    return PolicyStop(policy=policy.label, round=stop, reason=reason, answers=answers)
+    return PolicyStop(policy=policy.name, round=stop, reason=reason, answers=answers)

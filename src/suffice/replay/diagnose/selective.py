@@ -165,7 +165,7 @@ def selective_prediction(
             continue
         results.append(
             selective(
-                (policy.label, shown),
+                (policy.name, shown),
                 confidence[scored.labelled],
                 _at_stop(measures, policy, scored),
                 _with_own_threshold(settings, policy),

@@ -41,7 +41,7 @@ class MacroPolicy:
     delta: Interval = field(metadata={"json": "delta_{metric}"})
     mean_rounds: float
     by_set: tuple[float, ...] = field(metadata={"json": "set_{metric}"})
-    label: str
+    label: str = field(metadata={"json": None})
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; the score apart from its interval."""

@@ -72,7 +72,7 @@ class PolicyResult:
     confidence: NDArray[np.float64] | None = field(default=None, metadata=_ELSEWHERE)
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
-    label: str = ""
+    label: str = field(default="", metadata=_ELSEWHERE)
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -138,10 +138,14 @@ class ReplayResult(Tabular):
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def labels(self) -> dict[str, str]:
+        """What tables call the policies, by name."""
+        return {policy.name: policy.label for policy in self.policies}
+
+    @property
     def baseline_label(self) -> str:
         """What tables call the baseline."""
-        labels = {policy.name: policy.label for policy in self.policies}
-        return labels.get(self.baseline, self.baseline)
+        return self.labels.get(self.baseline, self.baseline)
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
         """The document of ``replay --json``: strict JSON, null where undefined."""

@@ -30,7 +30,7 @@ class Marked:
     @property
     def full_name(self) -> str:
         """Mark and name, the baseline said."""
-        return f"{self.mark}  {self.result.name}{' (baseline)' if self.baseline else ''}"
+        return f"{self.mark}  {self.result.label}{' (baseline)' if self.baseline else ''}"
 
     @property
     def facts(self) -> Facts:
@@ -65,8 +65,10 @@ def label(policy: Marked, name: str | None = None) -> Html:
 
 
 def named(name: str, policies: Sequence[Marked]) -> Marked | None:
-    """The policy of this name, if it is among those shown."""
-    return next((policy for policy in policies if policy.result.label == name), None)
+    """The policy of this label or name, if it is among those shown."""
+    by_name = {policy.result.name: policy for policy in policies}
+    by_label = {policy.result.label: policy for policy in policies}
+    return by_label.get(name) or by_name.get(name)
 
 
 def label_of(name: str, policies: Sequence[Marked]) -> Html:

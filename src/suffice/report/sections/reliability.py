@@ -39,7 +39,7 @@ def reliability_charts(
     """A chart for every calibrated signal; policies with the same calibration share it."""
     grouped: dict[tuple[Reliability, ...], list[Marked]] = {}
     for policy in policies:
-        diagrams = of_policy.get(policy.result.label, ())
+        diagrams = of_policy.get(policy.result.name, ())
         for signal in dict.fromkeys(diagram.signal for diagram in diagrams):
             rounds = tuple(diagram for diagram in diagrams if diagram.signal == signal)
             grouped.setdefault(rounds, []).append(policy)

@@ -227,7 +227,7 @@ def types_table(types: Sequence[TypeBreakdown], policies: Sequence[Marked]) -> H
     """Every policy on every type of question."""
     if not types:
         return Html()
-    baseline = next((policy.result.label for policy in policies if policy.baseline), None)
+    baseline = next((policy.result.name for policy in policies if policy.baseline), None)
     table = TypeBreakdown.side_by_side(types[:_MOST_TYPES], baseline).headed(
         "Policies by question type", _HEADS
     )
