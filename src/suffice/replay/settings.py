@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from suffice.measures.measures import Traces
     from suffice.replay.run.named_policies import Wanted
 
-OBJECTIVES = ("f1", "em", "gain-at-cost")
+GAIN_AT_COST = "gain-at-cost"
+OBJECTIVES = ("f1", "em", GAIN_AT_COST)
 
 
 def threshold_grid(text: str) -> int | Literal["quantiles"]:
@@ -89,6 +90,13 @@ Rules = Annotated[
         help="a rule's text, as in 'answer_stable and overlap > 0.2'; may be given several times",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedSettings:
+    """What a fit goes by; a number that is chosen by a score is chosen by this one."""
+
+    metric: ComparedBy = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +170,8 @@ class SearchSettings:
     max_cost
         Cap on the mean cost per question on tune, for thresholds and for rules; ``None``: no cap.
     objective
-        ``f1``, ``em``, or ``gain-at-cost``: F1 over the fixed-k frontier at the rule's cost.
+        ``f1``, ``em``, or ``gain-at-cost``: the score over the fixed-k frontier at the rule's cost
+        (``None``: the score that ``metric`` compares by).
     cost, cost_model
         The cost meant (default: model calls where a number caps it, else what fixed budgets differ in, see
         :data:`suffice.costs.usage.USUAL_COSTS`).
@@ -203,14 +212,15 @@ class SearchSettings:
             "are not taken, rules above it are listed last",
         ),
     ] = None
+    metric: ComparedBy = None
     objective: Annotated[
-        str,
+        str | None,
         Option(
             choices=OBJECTIVES,
-            help="what thresholds and order are chosen by on tune; gain-at-cost: F1 over the fixed-k "
-            "frontier at equal cost",
+            help="what thresholds and order are chosen by on tune, where it is not the score that --metric "
+            "names (default: f1); gain-at-cost: that score over the fixed-k frontier at equal cost",
         ),
-    ] = "f1"
+    ] = None
     cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)
     baseline: Annotated[
@@ -227,7 +237,7 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         settle(self, signals=_names(self.signals))
-        if self.objective not in OBJECTIVES:
+        if self.objective is not None and self.objective not in OBJECTIVES:
             raise UsageError(
                 f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}"
             )
@@ -266,6 +276,7 @@ class SweepSettings:
         CalibratorKind,
         Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
     ] = "isotonic"
+    metric: ComparedBy = None
     f1_kind: F1 = "hotpotqa"
     cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)
