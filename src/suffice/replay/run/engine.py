@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import COSTS, CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
@@ -164,11 +164,18 @@ def replay(
         source=measures.traces.origin.source,
         policies=policies,
         frontier=intervals.frontier,
+        full_costs=_full_costs(book),
         question_ids=measures.traces.question_ids,
         notes=(*settings.notes, *_notes(policies), *book.notes(axis)),
         cost=axis,
         cost_model=settings.cost_model,
     )
+
+
+def _full_costs(book: CostBook) -> dict[str, float | None]:
+    """What the full budget costs a question, as it would be run."""
+    paid = {name: book.of_fixed(name) for name in COSTS}
+    return {name: None if of is None else float(of[:, -1].mean()) for name, of in paid.items()}
 
 
 def _notes(policies: Sequence[PolicyResult]) -> list[str]:
@@ -337,6 +344,10 @@ class _Intervals:
             lambda drawn: drawn.f1[:, self._index[name]] - drawn.f1[:, self._baseline]
         )
 
+    def delta_full(self, name: str) -> Interval | None:
+        """F1 minus that of the full budget."""
+        return self._interval(lambda drawn: drawn.f1[:, self._index[name]] - drawn.fixed_f1[:, -1])
+
     def gain(self, name: str) -> Interval | None:
         """F1 over the fixed-k frontier at the policy's own cost."""
 
@@ -397,6 +408,7 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
         beyond_record=int((run.wanted > traces.last_rounds).sum()),
         f1_interval=intervals.f1(name),
         delta_f1=intervals.delta(name),
+        delta_full=intervals.delta_full(name),
         retained_f1=f1 / full if f1 is not None and full else None,
         frontier_gain=intervals.gain(name),
         against_fixed=intervals.against_fixed(name) if run.adaptive else (),

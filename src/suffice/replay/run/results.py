@@ -17,7 +17,7 @@ from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import points
+from suffice.results.formats import amount, count, percent, points
 from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
@@ -27,6 +27,7 @@ _ELSEWHERE = {"json": None}  # the document holds these in another form, or not 
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
 _CALLS = "llm_calls"
 _NAME_WIDTH = 24
+_MOST_WITH_DECIMALS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +38,11 @@ class PolicyResult:
     means per question over all questions, by the names of :data:`suffice.costs.usage.COSTS` (``None``:
     unknown). ``stops`` (n_questions,) is the
     round taken; ``beyond_record`` counts questions for which the policy wanted a later one.
-    ``retained_f1`` is F1 over the full budget's, ``frontier_gain`` F1 minus that of the fixed-k
-    frontier at the same cost, ``against_fixed`` F1 minus that of the best fixed-k for as many tokens,
-    seconds and dollars (empty: it reads nothing to decide). ``precision`` and ``recall`` are of the
-    passages retrieved up to the stop, means over the questions where they are known (``None``: nowhere).
+    ``retained_f1`` is F1 over the full budget's, ``delta_full`` F1 minus it, ``frontier_gain`` F1 minus
+    that of the fixed-k frontier at the same cost, ``against_fixed`` F1 minus that of the best fixed-k for
+    as many tokens, seconds and dollars (empty: it reads nothing to decide). ``precision`` and ``recall``
+    are of the passages retrieved up to the stop, means over the questions where they are known (``None``:
+    nowhere).
     ``confidence`` (n_questions,) is the policy's own at the stop round (``None``: it has none) and
     ``auroc`` its AUROC against exact match there. ``sets`` are the answer sets of a policy that gives them.
     """
@@ -58,6 +60,7 @@ class PolicyResult:
     beyond_record: int
     f1_interval: Interval | None = None
     delta_f1: Interval | None = None
+    delta_full: Interval | None = None
     retained_f1: float | None = None
     frontier_gain: Interval | None = None
     against_fixed: tuple[AgainstFixed, ...] = ()
@@ -68,6 +71,11 @@ class PolicyResult:
     confidence: NDArray[np.float64] | None = field(default=None, metadata=_ELSEWHERE)
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it decides by what it reads."""
+        return self.policy is not None and bool(self.policy.specs)
 
     @property
     def stop_counts(self) -> dict[int, int]:
@@ -99,7 +107,7 @@ class ReplayResult(Tabular):
 
     ``notes`` are sentences a reader must know: splits chosen by default, rounds taken for missing
     ones, in-sample scores, prices. ``cost`` is what policies are compared at, ``cost_model`` what
-    priced it.
+    priced it; ``full_costs`` are those of the full budget, means per question by name.
     """
 
     questions: int
@@ -117,6 +125,47 @@ class ReplayResult(Tabular):
     cost: CostAxis = field(metadata=_ELSEWHERE)
     cost_model: CostModel = field(metadata=_ELSEWHERE)
     notes: tuple[str, ...] = field(default=())
+    full_costs: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """Whether deciding by what was read pays here, in sentences."""
+        adaptive = [policy for policy in self.policies if policy.adaptive]
+        if not adaptive:
+            return "Not asked: no policy here decides by what it reads."
+        if any(policy.against_fixed for policy in adaptive):
+            return looping_verdict(self.policies)
+        gains = [(one.name, one.frontier_gain) for one in adaptive if one.frontier_gain is not None]
+        if not gains:
+            return "Not known: no question has gold answers."
+        shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
+        at = f"the fixed-k frontier at equal {self.cost.label}"
+        if shown:
+            return f"Shown over {at}: {'; '.join(shown)}."
+        return f"Not shown: no policy scores above {at} beyond its interval."
+
+    def saving(self, policy: PolicyResult) -> str:
+        """What a policy saves against the full budget, and what that does to F1, in a sentence."""
+        rounds = f"stops after {policy.mean_rounds:.2f} rounds on average, of {self.max_rounds}"
+        name = self.cost.name
+        own = policy.mean_rounds if name == _ROUNDS else policy.costs.get(name)
+        full = self.full_costs.get(name)
+        paid = ""
+        if own is not None and full:
+            less = (
+                f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
+            )
+            paid = f"; {_short(own)} {self.cost.label} against {_short(full)} at the full budget: {less}"
+        known = policy.delta_full
+        scored = "" if known is None else f"; F1 {points(known)} points against the full budget"
+        return f"{rounds}{paid}{scored}"
+
+    @property
+    def width(self) -> float | None:
+        """Half the mean width of the paired intervals, in shares of 1; smaller differences are not seen."""
+        intervals = [one.delta_f1 for one in self.policies if one.name != self.baseline]
+        widths = [one.high - one.low for one in intervals if one is not None]
+        return float(np.mean(widths)) / 2 if widths else None
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
         """The document of ``replay --json``: strict JSON, null where undefined."""
@@ -190,6 +239,11 @@ class ReplayResult(Tabular):
             f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
             f"intervals of {self.resamples} paired resamples of the questions (seed {self.seed})."
         )
+
+
+def _short(cost: float) -> str:
+    """A cost within a sentence."""
+    return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
 
 
 _POLICY = Column(name="policy", most=_NAME_WIDTH)
