@@ -13,12 +13,13 @@ from suffice.errors import UsageError
 from suffice.options import Option, read_grid
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
 from suffice.replay.choose.formulas import FORMS
-from suffice.scoring import F1Kind
+from suffice.scoring import F1Kind, MetricName
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
 
-OBJECTIVES = ("f1", "em", "gain-at-cost")
+GAIN_AT_COST = "gain-at-cost"
+OBJECTIVES = ("f1", "em", GAIN_AT_COST)
 
 
 def threshold_grid(text: str) -> int | Literal["quantiles"]:
@@ -40,6 +41,15 @@ Resamples = Annotated[
 ]
 Seed = Annotated[int, Option(at_least=0, help="of the resampling")]
 F1 = Annotated[F1Kind, Option(name="f1", help="which F1")]
+ComparedBy = Annotated[
+    MetricName | None,
+    Option(
+        name="metric",
+        help="what policies are compared by: a score against the gold answers, or agreement with the "
+        "full budget's own answer, which reads none (default: f1 where a question has gold answers, "
+        "else agreement)",
+    ),
+]
 CostName = Annotated[
     str | None,
     Option(
@@ -71,6 +81,13 @@ Rules = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedSettings:
+    """What a fit goes by; a number that is chosen by a score is chosen by this one."""
+
+    metric: ComparedBy = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSettings:
     """What to compare and how.
 
@@ -91,6 +108,7 @@ class ComparisonSettings:
         str | None,
         Option(metavar="P", help="what differences are taken against (default: fixed-3)"),
     ] = None
+    metric: ComparedBy = None
     f1_kind: F1 = "hotpotqa"
     resamples: Resamples = 1000
     seed: Seed = 42
@@ -128,7 +146,8 @@ class SearchSettings:
     max_cost
         Cap on the mean cost per question on tune, for thresholds and for rules; ``None``: no cap.
     objective
-        ``f1``, ``em``, or ``gain-at-cost``: F1 over the fixed-k frontier at the rule's cost.
+        ``f1``, ``em``, or ``gain-at-cost``: the score over the fixed-k frontier at the rule's cost
+        (``None``: the score that ``metric`` compares by).
     cost, cost_model
         The cost meant (default: model calls where a number caps it, else what fixed budgets differ in, see
         :data:`suffice.costs.usage.USUAL_COSTS`).
@@ -169,14 +188,15 @@ class SearchSettings:
             "are not taken, rules above it are listed last",
         ),
     ] = None
+    metric: ComparedBy = None
     objective: Annotated[
-        str,
+        str | None,
         Option(
             choices=OBJECTIVES,
-            help="what thresholds and order are chosen by on tune; gain-at-cost: F1 over the fixed-k "
-            "frontier at equal cost",
+            help="what thresholds and order are chosen by on tune, where it is not the score that --metric "
+            "names (default: f1); gain-at-cost: that score over the fixed-k frontier at equal cost",
         ),
-    ] = "f1"
+    ] = None
     cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)
     baseline: Annotated[
@@ -192,7 +212,7 @@ class SearchSettings:
     seed: Seed = 42
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
+        if self.objective is not None and self.objective not in OBJECTIVES:
             raise UsageError(
                 f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}"
             )
@@ -231,6 +251,7 @@ class SweepSettings:
         CalibratorKind,
         Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
     ] = "isotonic"
+    metric: ComparedBy = None
     f1_kind: F1 = "hotpotqa"
     cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)

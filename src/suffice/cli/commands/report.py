@@ -94,7 +94,9 @@ def _parts(text: str) -> tuple[str, ...]:
     return wanted
 
 
-def usual_policies(traces: TraceSet, fit_on: TraceSet | None = None) -> tuple[str, ...]:
+def usual_policies(
+    traces: TraceSet, fit_on: TraceSet | None = None, *, oracles: bool = True
+) -> tuple[str, ...]:
     """Every fixed-K, the oracles, and TASR where it can be fitted (on ``fit_on``) and computed."""
     fixed = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
     fitting = traces if fit_on is None else fit_on
@@ -107,16 +109,17 @@ def usual_policies(traces: TraceSet, fit_on: TraceSet | None = None) -> tuple[st
         )
     )
     tasr = ("tasr", "tasr-corrected") if fittable else ()
-    return (*fixed, *tasr, "oracle-em", "oracle-f1")
+    return (*fixed, *tasr, *(("oracle-em", "oracle-f1") if oracles else ()))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay, compute the parts and write the file."""
     traces = open_traces(arguments, say)
     settings = comparison_settings(arguments)
+    measures = Measures(traces).by(settings.metric)
     if not settings.policies and not settings.rules:
-        settings = replace(settings, policies=usual_policies(traces, settings.fit_on))
-    measures = Measures(traces)
+        usual = usual_policies(measures.traces, settings.fit_on, oracles=measures.metric.gold)
+        settings = replace(settings, policies=usual)
     with waiting("replaying"):
         comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
     with waiting("computing the report"):

@@ -200,7 +200,7 @@ def choose_signals(
         certainty=first,
         support=second,
         levels=_levels(held, first),
-        gold=gold_of(measures.traces),
+        gold=gold_of(measures),
         notes=(why_first, why_second, *spread),
     )
 

@@ -118,7 +118,9 @@ def report_data(
         reliability={
             policy.name: tuple(reliability(policy.policy, read[policy.name], scored))
             for policy in result.policies
-            if isinstance(policy.policy, CalibratedPolicy) and policy.policy.calibrators
+            if isinstance(policy.policy, CalibratedPolicy)
+            and policy.policy.calibrators
+            and scored.metric.gold
         },
         run=record.origin.run,
         parts=ReportParts() if parts is None else parts,
@@ -167,12 +169,13 @@ def _number(value: float) -> float | None:
 def _story(
     index: int, record: QuestionRecord, result: ReplayResult, shown: _Shown
 ) -> QuestionStory:
+    gold = shown.scored.metric.gold
     rounds = tuple(
         RoundStory(
             number=number,
             answer=recorded.answer,
-            em=_number(shown.scored.em[index, number - 1]),
-            f1=_number(shown.scored.f1[index, number - 1]),
+            em=_number(shown.scored.em[index, number - 1]) if gold else None,
+            f1=_number(shown.scored.f1[index, number - 1]) if gold else None,
             passages=recorded.passages or (),
             signals={
                 name: _number(shown.table.signal(name)[index, number - 1]) for name in shown.names
@@ -186,7 +189,7 @@ def _story(
         id=record.question.id,
         question=record.question.text,
         type=record.question.type,
-        gold_answers=record.gold.answers,
+        gold_answers=record.gold.answers if gold else (),
         rounds=rounds,
         stops=tuple(_stop(index, record, policy, shown) for policy in result.policies),
     )

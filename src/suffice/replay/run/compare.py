@@ -10,6 +10,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
+from suffice.policies.fitting import LABELS
 from suffice.policies.method import FitRun
 from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.engine import ReplaySettings, replay
@@ -111,14 +112,14 @@ def compare(
 
     ``run`` watches trainings.
     """
-    measures = Measures.of(traces)
+    measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
     notes = [*blank_answers(chosen.traces), *notes]
     baseline = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
     names = [*settings.policies]
     if not names and not settings.rules:
         raise UsageError("name at least one --policy or --stop-when")
-    fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
+    fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on).by(settings.metric)
     built = list(
         named_policies(
             measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
@@ -133,6 +134,7 @@ def compare(
     for candidate in built:
         said = () if candidate.policy is None else candidate.policy.facts.notes
         notes += [f"{candidate.name}: {note}" for note in said]
+    notes = [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)]
     result = replay(
         chosen,
         built,
@@ -192,6 +194,17 @@ def _in_sample_notes(built: Sequence[NamedPolicy], source: str, split: str | Non
         f"{candidate.name} was fitted on questions it is scored on: its figures are in-sample"
         for candidate in built
         if _fitted_on(candidate, source, split)
+    ]
+
+
+def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
+    """Which policies learnt from the full budget's answers instead of gold ones."""
+    names = [candidate.name for candidate in built if LABELS in _fitting(candidate)]
+    if not names:
+        return []
+    return [
+        f"fitted on agreement with the full budget's own answer, not on gold answers: {', '.join(names)}; a "
+        "calibrated value is the probability of agreeing, not of being right"
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,7 @@ from suffice.replay.run.references import (
     closed_book_rounds,
 )
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.scoring import F1Kind
+from suffice.scoring import F1Kind, Metric, ScoreName
 from suffice.signals.registry import is_usual
 from suffice.trace.rounds.table import TraceSet
 
@@ -89,9 +88,14 @@ class _Run:
         """Whether it decides by what it reads."""
         return self.candidate.policy is not None and bool(self.candidate.policy.specs)
 
-    def scores(self, name: Literal["em", "f1", "acc"]) -> NDArray[np.float64]:
+    def scores(self, name: ScoreName) -> NDArray[np.float64]:
         """A score of each question's answer, (n_questions,)."""
         return at_stop(getattr(self.scored, name), self.at)
+
+    @property
+    def compared(self) -> NDArray[np.float64]:
+        """The score that policies are compared by, (n_questions,)."""
+        return at_stop(self.scored.compared, self.at)
 
 
 def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.int16]:
@@ -107,7 +111,7 @@ def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np
 def replay(
     traces: TraceSet | Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
 ) -> ReplayResult:
-    """Score the candidates on every question of ``traces``.
+    """Score the candidates on every question of ``traces``, by the metric of their measures.
 
     A candidate that wants a round past a question's last recorded one takes that last one; how often
     is counted in ``beyond_record``.
@@ -158,6 +162,7 @@ def replay(
         max_rounds=measures.traces.n_rounds,
         baseline=settings.baseline,
         split=settings.split,
+        metric=measures.metric,
         f1_kind=settings.f1_kind,
         seed=settings.seed,
         resamples=settings.resamples,
@@ -166,7 +171,11 @@ def replay(
         frontier=intervals.frontier,
         full_costs=_full_costs(book),
         question_ids=measures.traces.question_ids,
-        notes=(*settings.notes, *_notes(policies), *book.notes(axis)),
+        notes=(
+            *settings.notes,
+            *_notes(policies, measures.metric),
+            *book.notes(axis),
+        ),
         cost=axis,
         cost_model=settings.cost_model,
     )
@@ -178,11 +187,13 @@ def _full_costs(book: CostBook) -> dict[str, float | None]:
     return {name: None if of is None else float(of[:, -1].mean()) for name, of in paid.items()}
 
 
-def _notes(policies: Sequence[PolicyResult]) -> list[str]:
+def _notes(policies: Sequence[PolicyResult], metric: Metric) -> list[str]:
     about_sets = [
         f"{policy.name}: {note}" for policy in policies if policy.sets for note in policy.sets.notes
     ]
-    return [*_beyond_notes(policies), *_undefined_notes(policies), *about_sets]
+    sure = [policy.name for policy in policies if policy.confidence is not None]
+    untold = [] if metric.gold or not sure else [f"AUROC needs gold answers: {', '.join(sure)}"]
+    return [*_beyond_notes(policies), *_undefined_notes(policies), *untold, *about_sets]
 
 
 def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
@@ -287,8 +298,8 @@ def _fixed(book: CostBook, axis: CostAxis) -> _Fixed:
 class _Drawn:
     """Means over some drawn questions, a row a draw: scores and, by name, costs of runs and of fixed-k."""
 
-    f1: NDArray[np.float64]
-    fixed_f1: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    fixed_scores: NDArray[np.float64]
     costs: Mapping[str, NDArray[np.float64]]
     fixed_costs: Mapping[str, NDArray[np.float64]]
 
@@ -306,8 +317,8 @@ class _Intervals:
         if not scored.labelled.any():
             return
         parts = [
-            np.stack([run.scores("f1") for run in runs], axis=1),
-            np.take_along_axis(scored.f1, fixed.stops - 1, axis=1),
+            np.stack([run.compared for run in runs], axis=1),
+            np.take_along_axis(scored.compared, fixed.stops - 1, axis=1),
         ]
         for name, of_fixed in fixed.costs.items():
             paid = [run.costs[name] for run in runs]
@@ -324,42 +335,44 @@ class _Intervals:
         self.frontier = Frontier(
             cost_name=self._axis,
             costs=tuple(self._means.fixed_costs[self._axis][0].tolist()),
-            f1=tuple(self._means.fixed_f1[0].tolist()),
+            scores=tuple(self._means.fixed_scores[0].tolist()),
         )
 
     def _parts(self, rows: NDArray[np.float64]) -> _Drawn:
-        f1, fixed_f1, *costs = np.split(rows, self._ends, axis=1)
+        scores, fixed_scores, *costs = np.split(rows, self._ends, axis=1)
         return _Drawn(
-            f1,
-            fixed_f1,
+            scores,
+            fixed_scores,
             dict(zip(self._costs, costs[::2], strict=True)),
             dict(zip(self._costs, costs[1::2], strict=True)),
         )
 
-    def f1(self, name: str) -> Interval | None:
-        return self._interval(lambda drawn: drawn.f1[:, self._index[name]])
+    def score(self, name: str) -> Interval | None:
+        return self._interval(lambda drawn: drawn.scores[:, self._index[name]])
 
     def delta(self, name: str) -> Interval | None:
         return self._interval(
-            lambda drawn: drawn.f1[:, self._index[name]] - drawn.f1[:, self._baseline]
+            lambda drawn: drawn.scores[:, self._index[name]] - drawn.scores[:, self._baseline]
         )
 
     def delta_full(self, name: str) -> Interval | None:
-        """F1 minus that of the full budget."""
-        return self._interval(lambda drawn: drawn.f1[:, self._index[name]] - drawn.fixed_f1[:, -1])
+        """The score minus that of the full budget."""
+        return self._interval(
+            lambda drawn: drawn.scores[:, self._index[name]] - drawn.fixed_scores[:, -1]
+        )
 
     def gain(self, name: str) -> Interval | None:
-        """F1 over the fixed-k frontier at the policy's own cost."""
+        """The score over the fixed-k frontier at the policy's own cost."""
 
         def gain(drawn: _Drawn) -> NDArray[np.float64]:
             paid = drawn.costs[self._axis][:, self._index[name]]
-            frontier = interpolate(drawn.fixed_costs[self._axis], drawn.fixed_f1, paid)
-            return np.asarray(drawn.f1[:, self._index[name]] - frontier)
+            frontier = interpolate(drawn.fixed_costs[self._axis], drawn.fixed_scores, paid)
+            return np.asarray(drawn.scores[:, self._index[name]] - frontier)
 
         return self._interval(gain)
 
     def against_fixed(self, name: str) -> tuple[AgainstFixed, ...]:
-        """F1 over the best that fixed-k reach for the policy's cost, at each of :data:`EQUAL_COSTS` known."""
+        """The score over the best that fixed-k reach for its cost, at each of :data:`EQUAL_COSTS` known."""
         if self.frontier is None:
             return ()
         number = self._index[name]
@@ -370,17 +383,17 @@ class _Intervals:
 
             def best(drawn: _Drawn, cost: str = cost) -> BestMix:
                 return best_mix(
-                    drawn.fixed_costs[cost], drawn.fixed_f1, drawn.costs[cost][:, number]
+                    drawn.fixed_costs[cost], drawn.fixed_scores, drawn.costs[cost][:, number]
                 )
 
             means = best(self._means)
-            draws = self._draws.f1[:, number] - best(self._draws).score
-            gain = percentile_interval(float(self._means.f1[0, number] - means.score[0]), draws)
+            draws = self._draws.scores[:, number] - best(self._draws).score
+            gain = percentile_interval(float(self._means.scores[0, number] - means.score[0]), draws)
             compared.append(AgainstFixed(cost=cost, fixed=means.names[0], gain=gain))
         return tuple(compared)
 
-    def full_budget_f1(self) -> float | None:
-        return None if self.frontier is None else self.frontier.f1[-1]
+    def full_budget(self) -> float | None:
+        return None if self.frontier is None else self.frontier.scores[-1]
 
     def _interval(self, of: Callable[[_Drawn], NDArray[np.float64]]) -> Interval | None:
         if self.frontier is None:
@@ -390,15 +403,15 @@ class _Intervals:
 
 def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet) -> PolicyResult:
     candidate, name = run.candidate, run.candidate.name
-    f1 = _mean_score(run.scores("f1"), scored.labelled)
-    full = intervals.full_budget_f1()
+    score = _mean_score(run.compared, scored.labelled)
+    full = intervals.full_budget()
     return PolicyResult(
         name=name,
         kind=candidate.kind,
         preset=candidate.preset,
         hash=_hash(candidate),
         em=_mean_score(run.scores("em"), scored.labelled),
-        f1=f1,
+        f1=_mean_score(run.scores("f1"), scored.labelled),
         acc=_mean_score(run.scores("acc"), scored.labelled),
         mean_rounds=float(run.stops.mean()),
         costs={
@@ -406,10 +419,11 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
         },
         stops=run.stops,
         beyond_record=int((run.wanted > traces.last_rounds).sum()),
-        f1_interval=intervals.f1(name),
-        delta_f1=intervals.delta(name),
+        metric=scored.metric,
+        interval=intervals.score(name),
+        delta=intervals.delta(name),
+        retained=score / full if score is not None and full else None,
         delta_full=intervals.delta_full(name),
-        retained_f1=f1 / full if f1 is not None and full else None,
         frontier_gain=intervals.gain(name),
         against_fixed=intervals.against_fixed(name) if run.adaptive else (),
         p95_rounds=float(np.percentile(run.stops, 95)),
@@ -424,7 +438,9 @@ def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes)
     confidence = stop_confidence(result.policy, table, result.stops)
     if confidence is None:
         return result
-    area = confidence_auroc(confidence, at_stop(scored.em, result.stops))
+    area = None
+    if scored.metric.gold:
+        area = confidence_auroc(confidence, at_stop(scored.em, result.stops))
     return replace(result, confidence=confidence, auroc=area)
 
 

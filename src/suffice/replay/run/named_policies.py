@@ -94,6 +94,11 @@ def _named(
     if name == CLOSED_BOOK:
         return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
+        if not measures.metric.gold:
+            raise UsageError(
+                f"policy {name!r} reads gold answers and scores here are agreement with the full budget's "
+                "own answer; leave it out"
+            )
         return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
     ready = unfitted_policy(name)
     if ready is not None:

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from suffice._version import VERSION
 from suffice.errors import attempt
 from suffice.replay.diagnose.question_histories import ReportData
+from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import marked
 from suffice.report.page.frame import asset, page
 from suffice.report.page.section import Material, Section, Shown, folded, listed
@@ -106,17 +107,26 @@ def _facts(data: ReportData) -> Html:
         ("Traces", result.source),
         (
             "Questions",
-            f"{count(result.questions)} ({split}), {count(result.labelled)} with gold answers",
+            f"{count(result.questions)} ({split}), {count(result.labelled)} {result.metric.scored}",
         ),
         ("Rounds", f"at most {result.max_rounds}"),
         ("Model", _value(data.run["model"]) if data.run.get("model") else "not stated"),
-        ("F1", f"as {result.f1_kind} scores it"),
+        ("Compared by", _compared_by(result)),
         ("Baseline", result.baseline),
         ("Intervals", f"95%, {count(result.resamples)} paired resamples, seed {result.seed}"),
         ("Suffice", VERSION),
     ]
     pairs = (element("div", element("dt", name), element("dd", value)) for name, value in facts)
     return element("dl", *pairs, class_="facts")
+
+
+def _compared_by(result: ReplayResult) -> str:
+    """The score and what it is taken against."""
+    metric = result.metric
+    kind = f", F1 as {result.f1_kind} scores it" if "f1" in (metric.score, metric.beside) else ""
+    if metric.gold:
+        return f"{metric.label} against gold answers{kind}"
+    return f"{metric.label}: agreement with the full budget's own answer, not with the truth{kind}"
 
 
 def _run(run: Mapping[str, object]) -> Html:

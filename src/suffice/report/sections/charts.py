@@ -52,48 +52,53 @@ SECTION = Section(name="charts", heading="Charts", show=_show, opened=True)
 
 # --- scores against cost -------------------------------------------------------------------------
 def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart]:
-    """F1 with paired intervals and the fixed-k frontier, and EM, against mean cost; none without labels."""
+    """The score with paired intervals and the fixed-k frontier, and another, against mean cost."""
     if result.frontier is None:
         return []
-    f1 = [
-        _point(policy, result, "F1", value)
+    metric = result.metric
+    other = metric.head(metric.beside)
+    compared = [
+        _point(policy, result, metric.label, value)
         for policy in policies
-        if (value := policy.result.f1) is not None
+        if (value := policy.result.score) is not None
     ]
-    em = [
-        _point(policy, result, "EM", value)
+    beside = [
+        _point(policy, result, other, value)
         for policy in policies
-        if (value := policy.result.em) is not None
+        if (value := getattr(policy.result, metric.beside)) is not None
     ]
-    fixed = sorted((point.x, point.y) for point in em if point.family == "fixed")
+    fixed = sorted((point.x, point.y) for point in beside if point.family == "fixed")
     of_frontier = [
         (f"frontier, k = {number}", amount(cost), percent(value), "", "")
         for number, (cost, value) in enumerate(
-            zip(result.frontier.costs, result.frontier.f1, strict=True), 1
+            zip(result.frontier.costs, result.frontier.scores, strict=True), 1
         )
     ]
     best = _at_best(result)
     line = list(
         result.frontier.best
         if best
-        else sorted(zip(result.frontier.costs, result.frontier.f1, strict=True))
+        else sorted(zip(result.frontier.costs, result.frontier.scores, strict=True))
     )
     intervals = [
-        (points(_gain(policy, result)), _ends(policy.result.f1_interval))
+        (points(_gain(policy, result)), _ends(policy.result.interval))
         for policy in policies
-        if policy.result.f1 is not None
+        if policy.result.score is not None
     ]
-    dearest = max(point.x for point in f1)
+    dearest = max(point.x for point in compared)
     if dearest > line[-1][0]:
         line.append((dearest, line[-1][1]))  # beyond it the last score counts
     name = "the best fixed budget or mix of two" if best else "the fixed-k frontier"
     return [
         _score_chart(
             result,
-            "F1",
-            (f1, line),
+            metric.label,
+            (compared, line),
             [
-                *((*_numbers(point), *known) for point, known in zip(f1, intervals, strict=True)),
+                *(
+                    (*_numbers(point), *known)
+                    for point, known in zip(compared, intervals, strict=True)
+                ),
                 *of_frontier,
             ],
             f"Line: {name} at each cost; a policy earns its place above it. Whiskers: 95% paired intervals "
@@ -102,10 +107,11 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
         ),
         _score_chart(
             result,
-            "EM",
-            (em, fixed),
-            [_numbers(point) for point in em],
-            "The line joins the fixed-k policies shown. Intervals are computed for F1 only.",
+            other,
+            (beside, fixed),
+            [_numbers(point) for point in beside],
+            "The line joins the fixed-k policies shown. Intervals are computed for "
+            f"{metric.label} only.",
         ),
     ]
 
@@ -113,7 +119,11 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
 def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Point:
     known = policy.result.costs.get(result.cost.name)
     paid = policy.result.mean_rounds if known is None else known
-    gain = _gain(policy, result) if score == "F1" and policy.family != "fixed" else None
+    gain = (
+        _gain(policy, result)
+        if score == policy.result.metric.label and policy.family != "fixed"
+        else None
+    )
     line = value if gain is None else value - gain.estimate
     return Point(
         mark=policy.mark,

@@ -9,6 +9,7 @@ from suffice.report.draw.marks import Marked, label, label_of, short_name_of
 from suffice.report.page.section import Section, Shown, plain, sentence
 from suffice.results.formats import UNKNOWN, amount, count, counted, p_value, percent, signed
 from suffice.results.markup import Html, element, join, shorten, visible
+from suffice.scoring import METRICS
 
 _LONGEST = 300
 
@@ -75,6 +76,11 @@ def _block(guarantee: Guarantee, policies: Sequence[Marked]) -> Html:
 
 def _allowed(guarantee: Guarantee) -> str:
     """The loss allowed, in words."""
+    if guarantee.metric == METRICS["agreement"].key("em"):
+        return (
+            f"at most {percent(guarantee.max_loss)}% of questions answered otherwise than by the full budget "
+            "(which of the two answers is right is not known)"
+        )
     if guarantee.loss == "wrong-stop":
         return f"at most {percent(guarantee.max_loss)}% of questions wrong though the full budget is right"
     metric = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(guarantee.metric or "", "score")

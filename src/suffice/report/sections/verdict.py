@@ -35,16 +35,17 @@ def _banners(result: ReplayResult) -> Iterator[Html]:
 
 def _warnings(result: ReplayResult) -> Iterator[str]:
     if not result.labelled:
-        yield "No question has gold answers: nothing here says whether answers are right."
-    elif result.labelled < _FEW:
-        width = result.width
-        seen = (
+        against = (
             ""
-            if width is None
-            else (
-                f" Differences below about {100 * width:.0f} F1 points cannot be told from chance."
-            )
+            if result.metric.gold
+            else (" Scores are agreement with the full budget's own answer.")
         )
+        yield f"No question has gold answers: nothing here says whether answers are right.{against}"
+    elif result.labelled < _FEW:
+        width, label = result.width, result.metric.label
+        seen = ""
+        if width is not None:
+            seen = f" Differences below about {100 * width:.0f} {label} points cannot be told from chance."
         yield (
             f"A small record: {counted(result.labelled, 'question')} with gold answers."
             f"{seen} Read it as an example, not as a result."

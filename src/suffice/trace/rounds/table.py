@@ -229,6 +229,21 @@ class TraceSet:
             closed_book = closed_book.filter(kept)
         return replace(self, table=self.table.filter(rows), closed_book=closed_book)
 
+    def labelled_by_full_budget(self) -> TraceSet:
+        """The same rounds, each question's last recorded answer standing for its gold answers.
+
+        A question whose last answer is blank has none.
+        """
+        answers = self.table.column("answer").take(pa.array(self._starts[1:] - 1)).to_pylist()
+        gold = [[answer] if answer.strip() else [] for answer in answers]
+        by_row = [gold[question] for question in self._cells[0].tolist()]
+        none = [None] * self.closed_book.num_rows
+        return replace(
+            self,
+            table=with_column(self.table, "gold_answers", by_row),
+            closed_book=with_column(self.closed_book, "gold_answers", none),
+        )
+
     def closed_book_rounds(self) -> TraceSet:
         """Round 0 of every question that has one, as its only round, under the question's own gold."""
         rows = self.closed_book

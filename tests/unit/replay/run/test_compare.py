@@ -69,8 +69,8 @@ def test_order_is_that_given_then_the_baseline() -> None:
     )
     assert names(found) == ["fixed-2", "oracle-em", "answer_stable", "overlap > 0", "fixed-3"]
     assert found.baseline == "fixed-3"
-    assert found.policies[-1].delta_f1 is not None
-    assert found.policies[-1].delta_f1.estimate == 0.0
+    assert found.policies[-1].delta is not None
+    assert found.policies[-1].delta.estimate == 0.0
 
 
 def test_the_document_of_a_comparison_is_that_of_its_replay() -> None:
@@ -261,7 +261,10 @@ def test_json_per_question() -> None:
 
 def test_json_without_labels_is_null_not_nan() -> None:
     found = compared(
-        to_trace_set([make_record("a", ["x", "y"])]), "fixed-1", rules=("answer_stable",)
+        to_trace_set([make_record("a", ["x", "y"])]),
+        "fixed-1",
+        rules=("answer_stable",),
+        metric="f1",
     )
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     for entry in document["policies"]:
@@ -314,3 +317,56 @@ def test_a_method_fitted_for_a_replay_is_fitted_by_the_f1_that_is_scored() -> No
         fitted = compare(traces, settings).result.policies[0].policy
         assert fitted is not None
         assert fitted.facts.fitted_on["f1_kind"] == kind
+
+
+class TestMetric:
+    """What policies are compared by."""
+
+    def test_another_score_has_its_own_differences_and_keys(self) -> None:
+        made = [
+            make_record("a", ["x y", "x"], gold=["x"]),
+            make_record("b", ["z", "z"], gold=["z"]),
+        ]
+        found = compared(to_trace_set(made), "fixed-1", metric="em")
+        first = found.policies[0]
+        assert first.score == first.em == 0.5
+        assert first.f1 == pytest.approx(5 / 6)
+        assert first.delta is not None
+        assert first.delta.estimate == -0.5
+        entry = found.to_json()["policies"][0]
+        assert {"em", "f1", "acc", "em_interval", "delta_em", "retained_em"} <= set(entry)
+        assert "delta_f1" not in entry
+        assert found.to_json()["metric"] == "em"
+        assert found.to_json()["frontier"]["em"] == [0.5, 1.0]
+        assert "delta EM" in found.text(120)
+
+    def test_agreement_is_said_in_tables_and_json(self) -> None:
+        record = [make_record("a", ["x", "y"]), make_record("b", ["z", "z"])]
+        found = compared(to_trace_set(record), "fixed-1", rules=("answer_stable",))
+        document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+        entry = document["policies"][0]
+        assert (entry["agreement"], entry["agreement_em"], entry["f1"], entry["em"]) == (
+            0.5,
+            0.5,
+            None,
+            None,
+        )
+        assert entry["delta_agreement"]["estimate"] == -0.5
+        assert document["metric"] == "agreement"
+        assert any("not with the truth" in note for note in document["notes"])
+        shown = " ".join(found.text(120).split())
+        assert "Not known without gold answers" in shown
+        assert "agr. F1" in shown
+        assert "No question has gold answers. Scores are agreement" in shown
+
+    def test_what_needs_gold_answers_says_so(self) -> None:
+        given = split_traces("tune", "eval")
+        with pytest.raises(UsageError, match=r"oracle-em.* reads gold answers"):
+            compared(given, "oracle-em", metric="agreement")
+        with pytest.raises(UsageError, match="micp is fitted on gold answers only"):
+            compared(given, "micp", metric="agreement")
+        found = compared(given, "tasr", metric="agreement")
+        assert found.policies[0].confidence is not None
+        assert found.policies[0].auroc is None
+        assert "AUROC needs gold answers: tasr" in found.notes
+        assert any("fitted on agreement" in note and "tasr" in note for note in found.notes)

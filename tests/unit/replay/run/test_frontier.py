@@ -134,6 +134,6 @@ def test_every_row_has_a_best_of_its_own() -> None:
 def test_the_line_of_the_best_mixes_is_theirs(
     costs: list[float], scores: list[float], at: float
 ) -> None:
-    line = Frontier(cost_name="calls", costs=tuple(costs), f1=tuple(scores)).best
+    line = Frontier(cost_name="calls", costs=tuple(costs), scores=tuple(scores)).best
     across, up = zip(*line, strict=True)
     assert np.interp(at, across, up) == pytest.approx(best(costs, scores, at)[0], abs=1e-9)

@@ -45,7 +45,7 @@ def test_the_difference_to_the_full_budget_is_paired(
     full, first, rule = result.policies
     assert full.delta_full is not None
     assert (full.delta_full.low, full.delta_full.high) == (0.0, 0.0)
-    assert first.delta_full == first.delta_f1
+    assert first.delta_full == first.delta
     assert result.full_costs["rounds"] == 3.0
     assert rule.adaptive
     assert not first.adaptive
