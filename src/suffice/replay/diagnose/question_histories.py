@@ -81,7 +81,7 @@ def report_data(
     most_stories: int = 500,
 ) -> ReportData:
     """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
-    measures = Measures.of(traces)
+    measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
     names = given_signals(record)
     table = measures.signals(names)
