@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -55,6 +55,18 @@ def rule_needs(rule: str) -> RuleNeeds:
         calibrated=tuple(dict.fromkeys(calibrated)),
         base_rate=any(isinstance(operand, BaseRate) for operand in read),
     )
+
+
+def check_rule(rule: str, own_signals: Collection[str] = ()) -> None:
+    """Refuse a text that is no rule over known signals and those of one's own, whatever is fitted.
+
+    Raises
+    ------
+    UsageError
+        For a rule that does not parse, an unknown signal, a comparison that can never hold.
+    """
+    specs = {name: resolve(name, also=own_signals) for name in rule_needs(rule).signals}
+    check_reachable(parse(rule), specs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads, shared_axis
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import (
     SimultaneousBand,
@@ -39,14 +39,13 @@ from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.trace.rounds.reader import blank_answers
-from suffice.trace.rounds.table import TraceSet
 
 _BLOCK = 512
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 Array = NDArray[np.float64]
 
 
-def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResult:
+def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     """Evaluate every formula of the form over the signals.
 
     Each signal first gets one threshold: the one of its grid that is best on the tune split by the

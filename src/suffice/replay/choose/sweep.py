@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, cost_reads, shared_axis
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.defaults import FLOORS
@@ -209,7 +209,7 @@ class SweepResult(Tabular):
         ]
 
 
-def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
+def sweep(traces: Traces, settings: SweepSettings) -> SweepResult:
     """Sweep on tune out of fold, score on eval, cross-validate the choice.
 
     Raises

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -36,7 +36,8 @@ class PolicyResult:
     Scores are fractions, means over labelled questions (``None``: no question is labelled), taken against
     what ``metric`` says; costs are means per question over all questions, by the names of
     :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken;
-    ``beyond_record`` counts questions for which the policy wanted a later one.
+    ``beyond_record`` counts questions for which the policy wanted a later one. ``label`` is what tables
+    call it: the name, or of a policy file the file's name.
 
     Of the score that ``metric`` compares by there are its ``interval``, its ``delta`` to the baseline's, the
     ``retained`` share of the full budget's, the ``frontier_gain`` over the fixed-k frontier at the same
@@ -71,6 +72,11 @@ class PolicyResult:
     confidence: NDArray[np.float64] | None = field(default=None, metadata=_ELSEWHERE)
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
+    label: str = field(default="", metadata=_ELSEWHERE)
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
 
     @property
     def score(self) -> float | None:
@@ -110,7 +116,7 @@ class ReplayResult(Tabular):
     ``notes`` are sentences a reader must know: splits chosen by default, rounds taken for missing
     ones, in-sample scores, prices. ``metric`` is what they are compared by and what scores are taken
     against: the gold answers, or the full budget's own answer. ``cost`` is what policies are compared
-    at, ``cost_model`` what priced it.
+    at, ``cost_model`` what priced it. ``left_out`` says by name why a policy could not run on this record.
     """
 
     questions: int
@@ -129,6 +135,17 @@ class ReplayResult(Tabular):
     cost: CostAxis = field(metadata=_ELSEWHERE)
     cost_model: CostModel = field(metadata=_ELSEWHERE)
     notes: tuple[str, ...] = field(default=())
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What tables call the policies, by name."""
+        return {policy.name: policy.label for policy in self.policies}
+
+    @property
+    def baseline_label(self) -> str:
+        """What tables call the baseline."""
+        return self.labels.get(self.baseline, self.baseline)
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
         """The document of ``replay --json``: strict JSON, null where undefined."""
@@ -155,13 +172,13 @@ class ReplayResult(Tabular):
         too short for every column, the less important ones are left out and named.
         """
         giving = [policy for policy in self.policies if policy.sets is not None]
-        notes = [*self._explained(), *(f"Note: {note}" for note in self.notes)]
+        notes = [*self._explained(), *self._legend(), *(f"Note: {note}" for note in self.notes)]
         columns = self._columns()
         policies = Table(
             name="policies",
             columns=[_POLICY, *(_headed(column, self.metric) for column in columns)],
             rows=[
-                [policy.name, *(_value(self, policy, column) for column in columns)]
+                [policy.label, *(_value(self, policy, column) for column in columns)]
                 for policy in self.policies
             ],
             notes=notes,
@@ -208,7 +225,7 @@ class ReplayResult(Tabular):
             )
         named = any(self.cost.name in (column.name, _ROUNDS) for column in _COLUMNS)
         spent = "calls and tokens" if named else f"calls, {self.cost.label} and tokens"
-        baseline = shorten(self.baseline, _NAME_WIDTH, "...")
+        baseline = shorten(self.baseline_label, _NAME_WIDTH, "...")
         label, head = self.metric.label, self.metric.head
         kept = f", {label} kept (of the full budget's {label})" if self.metric.gold else ""
         return first, (
@@ -217,6 +234,16 @@ class ReplayResult(Tabular):
             f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
             f"intervals of {self.resamples} paired resamples of the questions (seed {self.seed})."
         )
+
+    def _legend(self) -> Iterator[str]:
+        """Of which kind and preset the policy files are."""
+        told = [
+            f"{policy.label} is {policy.kind}{', ' * bool(policy.preset)}{policy.preset or ''}"
+            for policy in self.policies
+            if policy.label != policy.name
+        ]
+        if told:
+            yield f"Policy files: {'; '.join(told)}."
 
 
 _POLICY = Column(name="policy", most=_NAME_WIDTH)
@@ -280,7 +307,7 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
         columns += [Column(name=f"{name}_fixed", head="over", drop=number), gain]
     rows: list[list[Value]] = []
     for policy in adaptive:
-        row: list[Value] = [policy.name]
+        row: list[Value] = [policy.label]
         for name in costs:
             against = _against(policy, name)
             row += [None, None] if against is None else [against.fixed, against.gain]
@@ -314,14 +341,14 @@ def looping_verdict(policies: Sequence[PolicyResult]) -> str:
     below = [pair for pair in compared if pair[1].gain.high < 0]
     if above:
         named = "; ".join(
-            f"{policy.name} {points(against.gain)} at equal {COSTS[against.cost].label}"
+            f"{policy.label} {points(against.gain)} at equal {COSTS[against.cost].label}"
             for policy, against in above
         )
         return f"Shown for {named}." + (
             "" if len(above) == len(compared) else " Not for the others."
         )
     verdict = "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval"
-    worse = ", ".join(dict.fromkeys(policy.name for policy, _ in below))
+    worse = ", ".join(dict.fromkeys(policy.label for policy, _ in below))
     return f"{verdict}; below it: {worse}." if worse else f"{verdict}."
 
 
@@ -354,7 +381,7 @@ def _answer_sets(policies: Sequence[PolicyResult]) -> Table:
                 kept_shares = (kept.passages, kept.all, kept.shown, kept.questions)
             rows.append(
                 [
-                    *(policy.name, 1 - sets.alpha, sets.coverage, sets.set_size),
+                    *(policy.label, 1 - sets.alpha, sets.coverage, sets.set_size),
                     *(sets.answer_rate, sets.objective, policy.mean_rounds, *kept_shares),
                 ]
             )

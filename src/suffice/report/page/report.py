@@ -109,7 +109,7 @@ def _facts(data: ReportData) -> Html:
         ("Rounds", f"at most {result.max_rounds}"),
         ("Model", _value(data.run["model"]) if data.run.get("model") else "not stated"),
         ("Compared by", _compared_by(result)),
-        ("Baseline", result.baseline),
+        ("Baseline", result.baseline_label),
         ("Intervals", f"95%, {count(result.resamples)} paired resamples, seed {result.seed}"),
         ("Suffice", VERSION),
     ]

@@ -186,7 +186,7 @@ def _stopped(policy: Marked, number: int, stopped: int, questions: int) -> Bar:
     if not stopped:
         return Bar(label="")
     share = stopped / questions
-    hint = f"{policy.result.name}: {stopped} of {questions} questions stop at round {number}"
+    hint = f"{policy.result.label}: {stopped} of {questions} questions stop at round {number}"
     label = "<1%" if share < 0.005 else f"{100 * share:.0f}%"
     return Bar(label=label, segments=[Segment(size=share, class_=policy.family, hint=hint)])
 
@@ -195,7 +195,7 @@ def _row(policy: Marked, of_columns: Sequence[Bar]) -> BarRow:
     return BarRow(
         mark=policy.mark,
         family=policy.family,
-        name=policy.result.name,
+        name=policy.result.label,
         hint=policy.full_name,
         bars=of_columns,
     )
