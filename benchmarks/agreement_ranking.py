@@ -68,8 +68,8 @@ def policies_of(measures: Measures, split: str) -> Policies:
 
 def gains(scores: Array, rounds: Array, fixed: NDArray[np.intp]) -> Array:
     """Mean scores over those of the fixed-k frontier for as many rounds, (n_policies,)."""
-    frontier = (np.tile(values[fixed], (len(scores), 1)) for values in (rounds, scores))
-    return np.asarray(scores - interpolate(*frontier, rounds))
+    costs, frontier = (np.tile(values[fixed], (len(scores), 1)) for values in (rounds, scores))
+    return np.asarray(scores - interpolate(costs, frontier, rounds))
 
 
 def rank_correlations(
@@ -110,7 +110,10 @@ def row_of(measures: Measures, split: str) -> Row:
     means_drawn = resampled_means(np.hstack(columns), resamples=RESAMPLES, seed=SEED)
     drawn = np.split(means_drawn, 3, axis=1)
     draws = np.array(
-        [rank_correlations(*rows, policies.fixed) for rows in zip(*drawn, strict=True)]
+        [
+            rank_correlations(truth, agreement, rounds, policies.fixed)
+            for truth, agreement, rounds in zip(*drawn, strict=True)
+        ]
     )
     estimates = rank_correlations(means[0], means[1], means[2], policies.fixed)
     cap = (1 + policies.rounds.max()) / 2
