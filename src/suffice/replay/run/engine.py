@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import COSTS, CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
@@ -168,6 +168,7 @@ def replay(
         source=measures.traces.origin.source,
         policies=policies,
         frontier=intervals.frontier,
+        full_costs=_full_costs(book),
         question_ids=measures.traces.question_ids,
         notes=(
             *settings.notes,
@@ -177,6 +178,12 @@ def replay(
         cost=axis,
         cost_model=settings.cost_model,
     )
+
+
+def _full_costs(book: CostBook) -> dict[str, float | None]:
+    """What the full budget costs a question, as it would be run."""
+    paid = {name: book.of_fixed(name) for name in COSTS}
+    return {name: None if of is None else float(of[:, -1].mean()) for name, of in paid.items()}
 
 
 def _notes(policies: Sequence[PolicyResult], metric: Metric) -> list[str]:
@@ -339,6 +346,12 @@ class _Intervals:
             lambda drawn: drawn.scores[:, self._index[name]] - drawn.scores[:, self._baseline]
         )
 
+    def delta_full(self, name: str) -> Interval | None:
+        """The score minus that of the full budget."""
+        return self._interval(
+            lambda drawn: drawn.scores[:, self._index[name]] - drawn.fixed_scores[:, -1]
+        )
+
     def gain(self, name: str) -> Interval | None:
         """The score over the fixed-k frontier at the policy's own cost."""
 
@@ -401,6 +414,7 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
         interval=intervals.score(name),
         delta=intervals.delta(name),
         retained=score / full if score is not None and full else None,
+        delta_full=intervals.delta_full(name),
         frontier_gain=intervals.gain(name),
         against_fixed=intervals.against_fixed(name) if run.adaptive else (),
         p95_rounds=float(np.percentile(run.stops, 95)),

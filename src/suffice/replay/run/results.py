@@ -17,7 +17,7 @@ from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import points
+from suffice.results.formats import amount, count, percent, points
 from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
@@ -27,6 +27,7 @@ _ELSEWHERE = {"json": None}  # the document holds these in another form, or not 
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
 _CALLS = "llm_calls"
 _NAME_WIDTH = 24
+_MOST_WITH_DECIMALS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +40,14 @@ class PolicyResult:
     ``beyond_record`` counts questions for which the policy wanted a later one. ``label`` is what tables
     call it: the name, or of a policy file the file's name.
 
-    Of the score that ``metric`` compares by there are its ``interval``, its ``delta`` to the baseline's, the
-    ``retained`` share of the full budget's, the ``frontier_gain`` over the fixed-k frontier at the same
-    cost, and ``against_fixed``, over the best fixed-k for as many tokens, seconds and dollars (empty: it
-    reads nothing to decide). ``precision`` and ``recall`` are of the passages retrieved up to the stop,
-    means over the questions where they are known (``None``: nowhere). ``confidence`` (n_questions,) is the
-    policy's own at the stop round (``None``: it has none) and ``auroc`` its AUROC against exact match with
-    gold answers there. ``sets`` are the answer sets of a policy that gives them.
+    Of the score that ``metric`` compares by there are its ``interval``, its ``delta`` to the baseline's,
+    ``delta_full`` to the full budget's, the ``retained`` share of that, the ``frontier_gain`` over the
+    fixed-k frontier at the same cost, and ``against_fixed``, over the best fixed-k for as many tokens,
+    seconds and dollars (empty: it reads nothing to decide). ``precision`` and ``recall`` are of the passages
+    retrieved up to the stop, means over the questions where they are known (``None``: nowhere).
+    ``confidence`` (n_questions,) is the policy's own at the stop round (``None``: it has none) and ``auroc``
+    its AUROC against exact match with gold answers there. ``sets`` are the answer sets of a policy that
+    gives them.
     """
 
     name: str
@@ -62,6 +64,7 @@ class PolicyResult:
     metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
     interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
     delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
+    delta_full: Interval | None = None
     retained: float | None = field(default=None, metadata={"json": "retained_{metric}"})
     frontier_gain: Interval | None = None
     against_fixed: tuple[AgainstFixed, ...] = ()
@@ -77,6 +80,11 @@ class PolicyResult:
     def __post_init__(self) -> None:
         if not self.label:
             object.__setattr__(self, "label", self.name)
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it decides by what it reads."""
+        return self.policy is not None and bool(self.policy.specs)
 
     @property
     def score(self) -> float | None:
@@ -116,7 +124,8 @@ class ReplayResult(Tabular):
     ``notes`` are sentences a reader must know: splits chosen by default, rounds taken for missing
     ones, in-sample scores, prices. ``metric`` is what they are compared by and what scores are taken
     against: the gold answers, or the full budget's own answer. ``cost`` is what policies are compared
-    at, ``cost_model`` what priced it. ``left_out`` says by name why a policy could not run on this record.
+    at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
+    ``left_out`` says by name why a policy could not run on this record.
     """
 
     questions: int
@@ -135,6 +144,7 @@ class ReplayResult(Tabular):
     cost: CostAxis = field(metadata=_ELSEWHERE)
     cost_model: CostModel = field(metadata=_ELSEWHERE)
     notes: tuple[str, ...] = field(default=())
+    full_costs: Mapping[str, float | None] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -146,6 +156,51 @@ class ReplayResult(Tabular):
     def baseline_label(self) -> str:
         """What tables call the baseline."""
         return self.labels.get(self.baseline, self.baseline)
+
+    @property
+    def verdict(self) -> str:
+        """Whether deciding by what was read pays here, in sentences."""
+        adaptive = [policy for policy in self.policies if policy.adaptive]
+        if not adaptive:
+            return "Not asked: no policy here decides by what it reads."
+        if any(policy.against_fixed for policy in adaptive):
+            return looping_verdict(self.policies)
+        gains = [
+            (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
+        ]
+        if not gains:
+            return "Not known: no question has a score."
+        shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
+        at = f"the fixed-k frontier at equal {self.cost.label}"
+        if shown:
+            return f"Shown over {at}: {'; '.join(shown)}."
+        return f"Not shown: no policy scores above {at} beyond its interval."
+
+    def saving(self, policy: PolicyResult) -> str:
+        """What a policy saves against the full budget, and what that does to the score, in a sentence."""
+        rounds = f"stops after {policy.mean_rounds:.2f} rounds on average, of {self.max_rounds}"
+        name = self.cost.name
+        own = policy.mean_rounds if name == _ROUNDS else policy.costs.get(name)
+        full = self.full_costs.get(name)
+        paid = ""
+        if own is not None and full:
+            less = (
+                f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
+            )
+            paid = f"; {_short(own)} {self.cost.label} against {_short(full)} at the full budget: {less}"
+        known = policy.delta_full
+        label = self.metric.label
+        scored = (
+            "" if known is None else f"; {label} {points(known)} points against the full budget"
+        )
+        return f"{rounds}{paid}{scored}"
+
+    @property
+    def width(self) -> float | None:
+        """Half the mean width of the paired intervals, in shares of 1; smaller differences are not seen."""
+        intervals = [one.delta for one in self.policies if one.name != self.baseline]
+        widths = [one.high - one.low for one in intervals if one is not None]
+        return float(np.mean(widths)) / 2 if widths else None
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
         """The document of ``replay --json``: strict JSON, null where undefined."""
@@ -244,6 +299,11 @@ class ReplayResult(Tabular):
         ]
         if told:
             yield f"Policy files: {'; '.join(told)}."
+
+
+def _short(cost: float) -> str:
+    """A cost within a sentence."""
+    return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
 
 
 _POLICY = Column(name="policy", most=_NAME_WIDTH)
