@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.reader import (
     FileRead,
+    agreed,
     count_failures,
     first_error,
     nothing_read,
@@ -25,6 +26,22 @@ from suffice.trace.reader import (
 from suffice.trace.rounds.records import STOPPED_BY, not_a_propensity, not_a_score, not_a_stop
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+
+FILE = "suffice.file"  # the column that says which of the parts a row came from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A file of a trace set: where it lies, its run document, its columns and metadata as they stand.
+
+    ``empty`` says by column of how many of its ``rows`` the value is null.
+    """
+
+    file: Path
+    run: Mapping[str, Any]
+    stored: pa.Schema
+    rows: int
+    empty: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +56,29 @@ class TraceInspection:
         What was left out, and why.
     remarks
         Sentences on what was read, but perhaps not as it was meant.
+    parts
+        The files that could be read.
     """
 
     traces: TraceSet
     errors: tuple[DataError, ...]
     remarks: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+    def valid(self, *, skip_invalid: bool) -> TraceSet:
+        """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong.
+
+        Raises
+        ------
+        DataError
+            Naming file, row and column of the first problem.
+        """
+        if self.errors and not skip_invalid:
+            raise first_error(self.errors)
+        if self.traces.n_questions == 0:
+            empty = "the trace set is empty: no question to read"
+            raise nothing_read(self.traces.origin.source, self.errors, empty)
+        return self.traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +129,25 @@ def read_traces(
     inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
     for remark in inspection.remarks:
         warnings.warn(remark, SufficeWarning, stacklevel=2)
-    if inspection.errors and not skip_invalid:
-        raise first_error(inspection.errors)
-    if inspection.traces.n_questions == 0:
-        empty = "the trace set is empty: no question to read"
-        raise nothing_read(path, inspection.errors, empty)
-    return inspection.traces
+    return inspection.valid(skip_invalid=skip_invalid)
 
 
 def inspect_traces(
-    path: str | Path, *, columns: Sequence[str] | None = None, keep_unknown: bool = False
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    keep_unknown: bool = False,
+    kept: Sequence[str] | None = None,
 ) -> TraceInspection:
     """Read what can be read and list what cannot; ``traces`` holds the valid questions only.
+
+    Parameters
+    ----------
+    path, columns, keep_unknown
+        As in :func:`read_traces`.
+    kept
+        Every file is read and checked by itself, and of the optional columns loaded only these stay in
+        memory, beside :data:`FILE`, the position of a row's file among ``parts``; ``None``: all stay.
 
     Raises
     ------
@@ -115,53 +157,74 @@ def inspect_traces(
     root = Path(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []
-    names: list[str] = []
-    run: dict[str, Any] = {}
+    parts: list[Part] = []
+    broken: list[Problem] = []
+    rows = 0
     remarks: dict[str, str] = {}
-    unanswered: list[Problem] = []
     for file in parquet_files(root):
         try:
             part = read_file(file, _Wanted(columns, keep_unknown), QUESTIONS)
         except DataError as error:
             errors.append(error)
             continue
-        run = run or part.run
-        tables.append(part.table)
-        names.append(str(file))
-        unanswered.extend(_unanswered(part, sum(table.num_rows for table in tables[:-1])))
+        table = part.table
+        for problem in (*_unanswered(part), *row_problems(table)):
+            errors.append(problem.error(str(file), problem.position))
+            broken.append(replace(problem, position=rows + problem.position))
+        rows += table.num_rows
         remarks |= {text: str(file) for text in part.remarks if text not in remarks}
+        tables.append(table if kept is None else _light(table, kept, len(parts)))
+        parts.append(_part_of(file, part))
     combined = _combine(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
-    origin = _Origin(names, [table.num_rows for table in tables])
-    problems = [*unanswered, *find_problems(combined)]
+    origin = _Origin(parts)
+    problems = list(key_problems(combined))
     errors.extend(origin.error(problem) for problem in problems)
+    problems += broken
     combined = _without(combined, problems)
     traces = _sorted_set(
         combined,
         TraceSetOrigin(
-            source=str(root), run=run, skipped=tuple(errors), failures=count_failures(root)
+            source=str(root),
+            run=agreed([part.run for part in parts]),
+            skipped=tuple(errors),
+            failures=count_failures(root),
         ),
     )
-    if columns is None:
+    if columns is None and kept is None:
         remarks |= dict.fromkeys(_rounds_from_0(traces), str(root))
     return TraceInspection(
         traces=traces,
         errors=tuple(errors),
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
+        parts=tuple(parts),
     )
 
 
-def _unanswered(part: FileRead, before: int) -> Iterator[Problem]:
-    """Null answers of a file of version 1, which knows none; its rows follow ``before`` others."""
+def _unanswered(part: FileRead) -> Iterator[Problem]:
+    """Null answers of a file of version 1, which knows none."""
     if part.version > 1:
         return
     for position in _positions(pc.is_null(part.table.column("answer"))):
         yield Problem(
-            before + int(position),
+            int(position),
             "answer",
             "null where version 1 requires a value; write an empty string where the model gave none; where "
             f"it was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata",
         )
+
+
+def _part_of(file: Path, read: FileRead) -> Part:
+    table = read.table
+    empty = {name: table.column(name).null_count for name in table.column_names}
+    return Part(file=file, run=read.run, stored=read.stored, rows=table.num_rows, empty=empty)
+
+
+def _light(table: pa.Table, kept: Sequence[str], number: int) -> pa.Table:
+    """The required columns and the kept ones, and which file it was."""
+    names = [name for name in table.column_names if name in {*REQUIRED, *kept}]
+    numbers = pa.array(np.full(table.num_rows, number, np.int32))
+    return table.select(names).append_column(FILE, numbers)
 
 
 class _Wanted:
@@ -193,9 +256,9 @@ def _combine(tables: Iterable[pa.Table]) -> pa.Table:
 class _Origin:
     """Where a row of the combined table came from."""
 
-    def __init__(self, names: list[str], sizes: list[int]) -> None:
-        self._names = names
-        self._ends = np.cumsum(sizes)
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._names = [str(part.file) for part in parts]
+        self._ends = np.cumsum([part.rows for part in parts])
 
     def error(self, problem: Problem) -> DataError:
         index = int(np.searchsorted(self._ends, problem.position, side="right"))
@@ -264,8 +327,8 @@ def blank_answers(traces: TraceSet) -> tuple[str, ...]:
     if answers.null_count:
         return (
             f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
-            "one: a policy that stops there has no score, and its costs lack the answer that it would ask for; "
-            "'suffice probe' asks afterwards",
+            "one: a policy that stops there has no score, and its costs lack the answer that it would ask "
+            "for; 'suffice probe' asks afterwards",
         )
     if blank <= _MANY_BLANK * rounds:
         return ()
@@ -303,8 +366,21 @@ def _sorted_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
 # --- what is wrong with rows -----------------------------------------------------------------------
 def find_problems(table: pa.Table) -> Iterator[Problem]:
     """Every problem of ``table``, whose columns already have the schema's types."""
-    for check in _CHECKS:
+    yield from row_problems(table)
+    yield from key_problems(table)
+
+
+def row_problems(table: pa.Table) -> Iterator[Problem]:
+    """Those that a row shows by itself."""
+    for check in _ROW_CHECKS:
         yield from check(table)
+
+
+def key_problems(table: pa.Table) -> Iterator[Problem]:
+    """Those that show when all rows of a question are seen: its rounds, its split, what ended it."""
+    yield from _round_sequence(table)
+    yield from _one_value(table)
+    yield from _stops(table)
 
 
 def _positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
@@ -397,14 +473,10 @@ def _one_value(table: pa.Table) -> Iterator[Problem]:
 
 
 def _stops(table: pa.Table) -> Iterator[Problem]:
-    """One of the words, in the last row of a question."""
+    """What ended a question is said in its last row."""
     if "stopped_by" not in table.column_names or table.num_rows == 0:
         return
     cells = table.column("stopped_by")
-    for position in _positions(
-        pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string())))
-    ):
-        yield Problem(int(position), "stopped_by", not_a_stop(cells[int(position)].as_py()))
     codes, rounds = _keys(table)
     last = np.zeros(codes.max() + 2, np.int64)
     np.maximum.at(last, codes, rounds)
@@ -417,8 +489,8 @@ def _stops(table: pa.Table) -> Iterator[Problem]:
         yield Problem(int(position), "stopped_by", said)
 
 
-def _shares(table: pa.Table) -> Iterator[Problem]:
-    """Probabilities and scores within their bounds."""
+def _allowed(table: pa.Table) -> Iterator[Problem]:
+    """Probabilities, scores and what ended a question: only what is allowed."""
     if "propensity" in table.column_names:
         cells = table.column("propensity")
         right = pc.and_(pc.greater(cells, 0), pc.less_equal(cells, 1))
@@ -429,6 +501,11 @@ def _shares(table: pa.Table) -> Iterator[Problem]:
         cells = table.column("score")
         for position in _positions(pc.or_(pc.less(cells, 0), pc.greater(cells, 1))):
             yield Problem(int(position), "score", not_a_score(cells[int(position)].as_py()))
+    if "stopped_by" in table.column_names:
+        cells = table.column("stopped_by")
+        known = pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))
+        for position in _positions(pc.invert(known)):
+            yield Problem(int(position), "stopped_by", not_a_stop(cells[int(position)].as_py()))
 
 
 def _flat_logprobs(tokens: pa.ListArray) -> Iterator[tuple[str, pa.Array, pa.Array]]:
@@ -523,12 +600,9 @@ def _counts(table: pa.Table) -> Iterator[Problem]:
             yield Problem(int(position), "answer_calls", said)
 
 
-_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
+_ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
     _required_values,
-    _round_sequence,
-    _one_value,
-    _stops,
-    _shares,
+    _allowed,
     _logprobs,
     _sample_clusters,
     _counts,
