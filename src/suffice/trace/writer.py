@@ -211,12 +211,12 @@ class _Shards:
         return number, table.replace_schema_metadata(self._schema.metadata), count
 
     def _renewed(self, table: pa.Table) -> pa.Table:
-        """The shard with the columns that came later than its version of the schema, empty."""
+        """The shard of an older version of the schema with the columns that came later, empty."""
         stated = (table.schema.metadata or {}).get(self._columns.key, b"")
-        version = int(stated) if stated.isdigit() else self._columns.version
-        for place, column in enumerate(self._columns.columns):
-            if column.since > version and column.name not in table.column_names:
-                table = table.add_column(place, column.name, pa.nulls(len(table), column.type))
+        if stated.isdigit() and int(stated) < self._columns.version:
+            for place, column in enumerate(self._schema):
+                if column.name not in table.column_names:
+                    table = table.add_column(place, column, pa.nulls(len(table), column.type))
         return table
 
     def _shards(self) -> list[tuple[int, Path]]:

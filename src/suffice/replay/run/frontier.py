@@ -28,12 +28,18 @@ class Frontier:
     scores: tuple[float | None, ...] = field(metadata={"json": "{metric}"})
 
     @property
+    def known(self) -> tuple[tuple[int, float, float], ...]:
+        """(k, cost, score) of every fixed-k whose score is known."""
+        numbered = enumerate(zip(self.costs, self.scores, strict=True), 1)
+        return tuple(
+            (number, cost, score) for number, (cost, score) in numbered if score is not None
+        )
+
+    @property
     def best(self) -> tuple[tuple[float, float], ...]:
         """Corners (cost, score) of the line of :func:`best_mix` over all costs, level to the right."""
         corners: list[tuple[float, float]] = []
-        for cost, score in sorted(
-            zip(self.costs, self.scores, strict=True), key=lambda at: (at[0], -at[1])
-        ):
+        for _, cost, score in sorted(self.known, key=lambda at: (at[1], -at[2])):
             if corners and score <= corners[-1][1]:
                 continue
             while len(corners) > 1 and _below(corners[-1], corners[-2], (cost, score)):
