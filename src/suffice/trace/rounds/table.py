@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError
+from suffice.errors import DataError, did_you_mean
 from suffice.trace.rounds.records import (
     Gold,
     LoopView,
@@ -204,7 +204,8 @@ class TraceSet:
         if not chosen.any():
             splits = ", ".join(self.splits) or "none"
             raise DataError(
-                f"no question lies in split {name!r}; splits found: {splits}",
+                f"no question lies in split {name!r}; splits found: {splits}"
+                f"{did_you_mean(name, self.splits)}",
                 file=self.origin.source,
                 column="split",
             )
