@@ -103,6 +103,7 @@ class Measures:
         self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
         self._closed_book: Measures | None = None
         self._metric = metric
+        self._recorded: TraceSet | None = None  # None: the traces
         self._by: dict[MetricName, Measures] = {}
 
     @classmethod
@@ -132,6 +133,11 @@ class Measures:
     def metric(self) -> Metric:
         """What policies are compared by, and what every score is taken against."""
         return self._metric or METRICS["f1"]
+
+    @property
+    def recorded(self) -> TraceSet:
+        """The questions with the gold answers they were recorded with, whatever scores go by."""
+        return self._recorded or self.traces
 
     def by(self, name: MetricName | None) -> Measures:
         """The measures under which policies are compared by this metric; parts keep it.
@@ -164,7 +170,9 @@ class Measures:
             measures = Measures(self.traces, metric)
             measures._whole, measures._rows = self._whole, self._rows
             return measures
-        return Measures(self.traces.labelled_by_full_budget(), metric)
+        measures = Measures(self.traces.labelled_by_full_budget(), metric)
+        measures._recorded = self.traces
+        return measures
 
     def notes(self, asked: MetricName | None) -> list[str]:
         """What a reader of these questions' scores must know of what they are taken against.
@@ -222,6 +230,8 @@ class Measures:
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
         part = Measures(traces, self._metric)
         part._whole, part._rows = self._whole, self._rows[chosen]
+        if self._recorded is not None:
+            part._recorded = self._recorded.take(chosen)
         return part
 
     # --- local to a question -------------------------------------------------------------------

@@ -87,7 +87,7 @@ def fit_data(
         instead = "" if not scored.metric.gold else ", or --metric agreement, which needs no label"
         raise UsageError(
             f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
-            f"fitting needs labelled questions{instead}"
+            f"fitting needs labelled questions{instead}; which are: suffice traces info {record.at}"
         )
     provenance = {
         "source": record.origin.source,
@@ -315,7 +315,7 @@ def fit_rule(
     if split not in fitting.traces.splits:
         raise UsageError(
             f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
-            f"{source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6, "
+            f"{source} does not have; {fitting.traces.how_to_split()}, "
             "or fit on traces that have it with: --fit-on OTHER_TRACES"
         )
     unknown = [name for name in own if name not in fitting.traces.signal_names]

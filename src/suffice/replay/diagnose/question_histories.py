@@ -91,7 +91,7 @@ def report_data(
     replay's seed. A kind is a question type and an outcome: right or wrong at the full budget and where the
     first policy that decides by what it reads stops.
     """
-    measures = Measures.of(traces)
+    measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
     names = given_signals(record)
     table = measures.signals(names)

@@ -102,7 +102,7 @@ class Comparison(Tabular):
     @property
     def traces(self) -> TraceSet:
         """Those questions."""
-        return self.measures.traces
+        return self.measures.recorded
 
     def tables(self) -> tuple[Table, ...]:
         """Those of the replay."""
