@@ -41,16 +41,12 @@ from suffice.errors import UsageError
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.pipelines.record.dataset_run import (
-    CorpusKind,
-    Recording,
-    parse_splits,
-    record_examples,
-)
+from suffice.pipelines.record.dataset_run import CorpusKind, Recording, record_examples
 from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.policies.file import load_filter
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.pairs.training_record import trained_on
+from suffice.trace.rounds.derive import parse_splits
 from suffice.trace.rounds.records import Passage, sampled_ids
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.fitting import refuse_agreement
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
@@ -137,6 +138,7 @@ class _Part:
 
 def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
     """Training and validation questions, the usable ones."""
+    refuse_agreement(measures, "stop-rag", "its rewards are scores of sampled answers")
     traces = measures.traces
     whole = _part(measures, split, settings.reward)
     if VALIDATION_SPLIT in traces.splits and split != VALIDATION_SPLIT:
@@ -146,7 +148,8 @@ def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[
     if count - held < 1 or held < 1:
         raise UsageError(
             f"split {split!r} of {traces.origin.source} has {count} usable questions, too few to learn on "
-            f"some and choose on others; record more, or name a split {VALIDATION_SPLIT!r}"
+            f"some and choose on others; record more, or "
+            f"{traces.how_to_split(f'{split}=0.3,{VALIDATION_SPLIT}=0.1,eval=0.6')}"
         )
     order = np.random.default_rng(settings.seed).permutation(count)
     chosen = np.zeros(count, bool)

@@ -401,7 +401,7 @@ def test_fewer_questions_than_folds(
 ) -> None:
     path = write(folder, "few.parquet", lambda _: {}, count=7)
     if command[1:2] == ["certified"]:
-        said = "at least 4 labelled questions in split 'tune'"
+        said = "at least 4 questions with gold answers in split 'tune'"
         refused(capsys, said, "fit", "certified", path, "--out", str(tmp_path / "p.json"))
         return
     _, printed = run(capsys, command, path, tmp_path)
@@ -436,7 +436,8 @@ def test_without_a_tune_split(
     words = [*command[:1], *([command[1]] if command[0] == "fit" else []), one_split]
     words += command[2 if command[0] == "fit" else 1 :]
     words += ["--out", str(tmp_path / "p.json")] if command[0] == "fit" else []
-    refused(capsys, "no question lies in split 'tune'; splits found: other", *words)
+    said = "no question lies in split 'tune'; splits found: other; draw others with: suffice traces split"
+    refused(capsys, f"{said} {one_split} --splits tune=0.4,eval=0.6 --replace --out NEW", *words)
 
 
 def test_a_threshold_out_of_range_is_refused_by_replay_too(traces: str, capsys: Say) -> None:
