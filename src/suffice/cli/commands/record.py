@@ -25,6 +25,7 @@ from suffice.cli.retrieval_options import (
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.datasets.example import Example
 from suffice.datasets.registry import DATASETS, load
+from suffice.pipelines.live.requirements import not_recorded
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
@@ -117,6 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
         settled, reasons = settings.settled(model)
     for name, why in reasons.items():
         say(f"{name}: {getattr(settled, name)} ({why})")
+    for sentence in not_recorded(settled):
+        say(sentence)
     retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
     recording = Recording(
         dataset=arguments.dataset,
