@@ -38,7 +38,8 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 class ThresholdScore:
     """What a threshold scores and costs; ``standard_error`` is of the mean ``score``.
 
-    That is the score policies are compared by (:attr:`suffice.measures.scores.Outcomes.compared`).
+    That is the score policies are compared by (:attr:`suffice.measures.scores.Outcomes.compared`),
+    ``other`` the one to read beside it.
     ``stops`` (n_questions,) is the round every question stops at, unlabelled ones too, ``paid``
     (n_questions,) what each then costs, in rounds unless another cost was meant; ``cost`` is its mean
     over labelled questions, as the scores are.
@@ -46,7 +47,7 @@ class ThresholdScore:
 
     threshold: float
     score: float
-    em: float
+    other: float
     standard_error: float
     mean_rounds: float
     cost: float
@@ -229,11 +230,12 @@ def score_stops(
     questions = np.arange(len(stops))
     scores = outcomes.compared[questions, stops - 1][labelled]
     paid = stops.astype(np.float64) if costs is None else costs[questions, stops - 1]
+    beside: NDArray[np.float64] = getattr(outcomes, outcomes.metric.beside)
     spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
     return ThresholdScore(
         threshold=threshold,
         score=float(scores.mean()),
-        em=float(outcomes.em[questions, stops - 1][labelled].mean()),
+        other=float(beside[questions, stops - 1][labelled].mean()),
         standard_error=spread / float(np.sqrt(len(scores))),
         mean_rounds=float(stops[labelled].mean()),
         cost=float(paid[labelled].mean()),

@@ -112,23 +112,20 @@ def lack(spec: Signal, traces: TraceSet) -> Lack | None:
     return Lack(spec=spec, columns=columns, source=traces.origin.source)
 
 
-def in_words(lacks: Iterable[Lack]) -> list[str]:
-    """The lacks as sentences, those of which the same is to say in one."""
+def in_words(lacks: Iterable[Lack]) -> str:
+    """The lacks as a sentence, with those of which the same is to say together."""
     names: dict[str, list[str]] = {}
     for lacking in lacks:
         names.setdefault(lacking.predicate, []).append(repr(lacking.spec.name))
-    return [
-        f"signal {alike[0]} {predicate}"
-        if len(alike) == 1
-        else f"signals {', '.join(alike)} {predicate.replace('needs', 'need', 1)}"
+    return "; also, ".join(
+        f"signal{'s' * (len(alike) > 1)} {' and '.join(alike)} {'each ' * (len(alike) > 1)}{predicate}"
         for predicate, alike in names.items()
-    ]
+    )
 
 
 def policy_lacks(policy: StopPolicy, lacks: Iterable[Lack]) -> str:
     """That a policy cannot decide as it should, and why."""
-    said = "; ".join(in_words(lacks))
-    return f"the {policy.kind} policy {_NOT_GIVEN}: {said}"
+    return f"the {policy.kind} policy {_NOT_GIVEN}: {in_words(lacks)}"
 
 
 def lack_live(spec: Signal, view: LoopView) -> Lack | None:
@@ -165,17 +162,16 @@ def _gives(here: Round, column: str) -> bool:
 
 
 def refuse_lacking(specs: Iterable[Signal], traces: TraceSet) -> None:
-    """Refuse the first signal that the record does not give.
+    """Refuse signals that the record does not give, all at once.
 
     Raises
     ------
     UsageError
-        Saying what it needs and what to type or use instead.
+        Saying of each what it needs and what to type or use instead.
     """
-    for spec in specs:
-        why = lack(spec, traces)
-        if why is not None:
-            raise UsageError(str(why))
+    lacks = [why for spec in specs if (why := lack(spec, traces)) is not None]
+    if lacks:
+        raise UsageError(in_words(lacks))
 
 
 def given_signals(traces: TraceSet) -> tuple[str, ...]:

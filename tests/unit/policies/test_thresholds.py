@@ -99,7 +99,7 @@ def scored(*rows: tuple[float, float, float]) -> tuple[ThresholdScore, ...]:
         ThresholdScore(
             threshold=(20 + n) / 100,
             score=f1,
-            em=f1,
+            other=f1,
             standard_error=error,
             mean_rounds=rounds,
             cost=rounds,

@@ -29,10 +29,11 @@ from suffice.pipelines.live.requirements import not_recorded
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.pipelines.record.dataset_run import Recording, parse_splits, record_examples
+from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.policies.file import load_filter
 from suffice.retrieval.pairs.training_record import trained_on
+from suffice.trace.rounds.derive import parse_splits
 from suffice.trace.rounds.records import sampled_ids
 
 
@@ -118,8 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
         settled, reasons = settings.settled(model)
     for name, why in reasons.items():
         say(f"{name}: {getattr(settled, name)} ({why})")
-    for sentence in not_recorded(settled):
-        say(sentence)
+    if lacking := not_recorded(settled):
+        say(lacking)
     retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
     recording = Recording(
         dataset=arguments.dataset,

@@ -11,26 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.pipelines.answers.prompts import asks_marker, asks_rating
+from suffice.pipelines.answers.prompts import asks_rating
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
 from suffice.signals.asking.whole_record import Asking
 from suffice.signals.available import Lack, in_words, policy_lacks
-from suffice.signals.model_confidence import (
-    ANSWER_TOKEN_MARGIN,
-    MARGIN_MEAN,
-    MARGIN_MEDIAN,
-    MARGIN_MIN,
-    MARGIN_P10,
-)
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.registry import SIGNALS
 
 _PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
-_MARGINS = frozenset(
-    signal.name
-    for signal in (ANSWER_TOKEN_MARGIN, MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
-)
 _AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
 _UNASKED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -116,11 +105,6 @@ class LoopOutput:
             return "the model's server gives no log-probabilities, or the answers are sampled", ""
         if "verbalized_confidence" in columns:
             return f"the prompt {prompt} asks for no confidence", "type --prompt answer-first"
-        if spec.name in _MARGINS and not asks_marker(prompt):
-            return (
-                f"the prompt {prompt} asks for no answer line",
-                "type --prompt answer-first or no-confidence",
-            )
         return "", ""
 
 
@@ -142,8 +126,8 @@ def check_policy(policy: StopPolicy, output: LoopOutput) -> None:
         raise UsageError(policy_lacks(policy, lacks))
 
 
-def not_recorded(settings: LoopSettings) -> list[str]:
-    """Which signals a recording under these settings will hold no inputs of, and what to type, in sentences.
+def not_recorded(settings: LoopSettings) -> str:
+    """Which signals a recording under these settings will hold no inputs of, and what to type; may be empty.
 
     To be said before it starts: what was not recorded is had by recording again.
     """

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS
@@ -33,7 +33,6 @@ from suffice.replay.settings import ComparedBy
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
-from suffice.trace.rounds.table import TraceSet
 
 _FEWEST = 4
 
@@ -113,7 +112,7 @@ class CertifiedPolicy(Tabular):
         }
 
 
-def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> CertifiedPolicy:
+def fit_certified(traces: Traces, settings: CertifiedSettings) -> CertifiedPolicy:
     """The cheapest member of the family whose expected loss is certified.
 
     Raises

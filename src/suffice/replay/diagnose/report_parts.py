@@ -138,6 +138,7 @@ class _Gathering:
         settings = SweepSettings(
             rule=TEMPLATE,
             eval_split=self.eval_split,
+            metric=result.metric.name,
             f1_kind=result.f1_kind,
             cost=result.cost.name,
             cost_model=result.cost_model,
@@ -153,6 +154,7 @@ class _Gathering:
         settings = replace(
             wanted,
             eval_split=self.eval_split,
+            metric=result.metric.name,
             f1_kind=result.f1_kind,
             resamples=max(2, result.resamples),
             seed=result.seed,

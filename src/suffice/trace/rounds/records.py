@@ -214,6 +214,9 @@ class Round:
         The raw generation the answer was parsed from.
     tokens
         Generated tokens with their alternatives; ``None`` when the server gives no log-probabilities.
+    answer_starts
+        Number of the token, from 0, at which the answer starts, which blanks may precede: 0 where the
+        tokens are the answer. ``None``: after ``Answer:``, or the tokens spell the answer.
     samples
         Further stochastic answers at this round, parsed; ``None``: none were drawn.
     sample_clusters
@@ -241,6 +244,7 @@ class Round:
     action: str | None = None
     response: str | None = None
     tokens: tuple[Token, ...] | None = None
+    answer_starts: int | None = None
     samples: tuple[str, ...] | None = None
     sample_clusters: tuple[int, ...] | None = None
     verbalized_confidence: float | None = None
@@ -258,6 +262,9 @@ class Round:
             )
         for name, kind in _SEQUENCES.items():
             object.__setattr__(self, name, items(getattr(self, name), kind, name))
+        if self.answer_starts is not None:
+            starts = whole(self.answer_starts, MOST_INT16, "answer_starts")
+            object.__setattr__(self, "answer_starts", starts)
         if self.sample_clusters is not None:
             clusters = _clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)

@@ -62,8 +62,10 @@ def test_what_will_not_be_recorded_is_said_before_it_starts(
 ) -> None:
     assert main([*RECORD, "--out", str(tmp_path / "t")]) == 0
     said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("signals 'self_consistency', 'normalized_entropy', ")
-    assert "need column samples, which this recording does not hold; type --samples 3" in said[0]
+    assert said[0].startswith("signals 'self_consistency' and 'normalized_entropy' and ")
+    assert (
+        "each needs column samples, which this recording does not hold; type --samples 3" in said[0]
+    )
     words = ("--samples", "2", "--prompt", "no-confidence", "--out", str(tmp_path / "s"))
     assert main([*RECORD, *words]) == 0
     said = capsys.readouterr().err.splitlines()

@@ -14,7 +14,7 @@ from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.spec import SignalSpec
-from suffice.trace.rounds.records import LoopView, Passage, Round
+from suffice.trace.rounds.records import LoopView, Passage, Round, Token
 
 STABLE = RulePolicy(rule="answer_stable")
 
@@ -168,7 +168,7 @@ def test_by_default_a_search_that_brings_nothing_new_ends_with_an_answer_that_st
         (
             "self_consistency > 0.5 and normalized_entropy < 0.5",
             Round(answer="a"),
-            "signals 'self_consistency', 'normalized_entropy' need column samples, which round 1",
+            "signals 'self_consistency' and 'normalized_entropy' each needs column samples, which round 1",
         ),
         (
             "judge_support >= 4",
@@ -186,6 +186,11 @@ def test_by_default_a_search_that_brings_nothing_new_ends_with_an_answer_that_st
             Round(answer="a", passages=(Passage(id="p", text="x"),)),
             r"cannot be computed from round 1 of this loop: no passage carries a reranker's score; write "
             r"suffice\.Round\(answer=\.\.\., passages=\[suffice\.Passage\(id=\.\.\., rerank_score=",
+        ),
+        (
+            "answer_token_margin > 2",
+            Round(answer="a", tokens=(Token("a", -0.1),)),
+            r"no token was recorded with two alternatives; write .*top=",
         ),
         (
             "overlap > 0.2",
