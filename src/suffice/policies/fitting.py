@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
@@ -224,7 +224,7 @@ def fit_calibrator(
         right, or all wrong: with what that does to rules.
     """
     if kind not in CALIBRATORS:
-        raise UsageError(f"unknown calibrator {kind!r}; known: {', '.join(CALIBRATORS)}")
+        raise UsageError(unknown_name("calibrator", kind, CALIBRATORS))
     values, em = data.table.signal(signal), data.outcomes.em
     if rows is not None:
         return CALIBRATORS[kind](values[rows], em[rows], undefined)
