@@ -70,6 +70,7 @@ def signals_page() -> str:
     rows = [
         f"| `{spec.name}` | {spec.summary} | {_bound(spec.low)} to {_bound(spec.high)} | {spec.direction} "
         f"| {', '.join(f'`{need}`' for need in spec.needs) or '-'} "
+        f"| {'; '.join(absence.why for absence in spec.absences) or 'never'} "
         f"| {'yes' if spec.answers else 'no'} | {', '.join(f'`{c.calls}`' for c in spec.charges) or '-'} "
         f"| {_where(spec)} |"
         for spec in SIGNALS.values()
@@ -77,12 +78,14 @@ def signals_page() -> str:
     head = (
         "# Signals\n\nA number per round, computed from the rounds so far. *Speaks for stopping* says "
         "which end does. A *recorded* signal needs a model: it is read from the `signals` map of a trace "
-        "or of a live round. Where an input is missing a signal is undefined, and a comparison with it is "
-        "false. *Reads answers* says whether it is made of the round's answer; *charges* names the further "
+        "or of a live round. *Undefined where* lists when it has no value, the first that holds first, as a "
+        "decision's reason says it; a comparison with an undefined signal is false. "
+        "*Reads answers* says whether it is made of the round's answer; *charges* names the further "
         "calls that a policy pays for in every round when it reads the signal. "
         "The option named in the last column gives `suffice signals` the model that computes it.\n\n"
-        "| name | meaning | range | speaks for stopping | needs | reads answers | charges | here |\n"
-        "|---|---|---|---|---|---|---|---|"
+        "| name | meaning | range | speaks for stopping | needs | undefined where | reads answers | charges "
+        "| here |\n"
+        "|---|---|---|---|---|---|---|---|---|"
     )
     foot = (
         "The three forms of `evidence_consistency` say little about short answers, as the paper reports. "

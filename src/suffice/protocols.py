@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
@@ -197,6 +197,26 @@ class Charge:
     tokens: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A case in which a signal is undefined.
+
+    Parameters
+    ----------
+    why
+        In words, for the list of signals, a decision's reason and the warning of a fit.
+    holds
+        Whether it is the case at the last round of a view where the signal is undefined and no case
+        before this one holds.
+    remedy
+        What to type or use; may be empty.
+    """
+
+    why: str
+    holds: Callable[[LoopView], bool] = field(compare=False)
+    remedy: str = ""
+
+
 @runtime_checkable
 class Signal(Protocol):
     """A number per round, computed from the rounds so far and nothing else."""
@@ -208,6 +228,14 @@ class Signal(Protocol):
     @property
     def needs(self) -> tuple[str, ...]:
         """Optional trace columns without which it is undefined everywhere."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Optional trace columns that it reads besides where they are there."""
+
+    @property
+    def absences(self) -> tuple[Absence, ...]:
+        """The cases in which it is undefined, first come first told; may be empty."""
 
     @property
     def answers(self) -> bool:

@@ -25,9 +25,9 @@ from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
-from suffice.signals.available import remedy
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.table import SignalTable
+from suffice.signals.spec import why_undefined
+from suffice.signals.table import SignalTable, read_columns
 from suffice.trace.rounds.table import TraceSet
 
 N_FOLDS = 5
@@ -440,13 +440,15 @@ def warn_of_undefined(
 
 def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
     """What most often lacks where a signal is undefined, and what to type; may be empty."""
-    declared = SIGNALS.get(spec.name)
-    if declared is None or declared.why_undefined is None:
-        return remedy(spec)
-    reasons = Counter(
-        reason
-        for views, rows in zip(traces.views([*declared.needs, "passages"]), absent, strict=True)
+    absences = Counter(
+        absence
+        for views, rows in zip(
+            traces.views([*read_columns([spec]), "signals"]), absent, strict=True
+        )
         for view, counts in zip(views, rows, strict=False)
-        if counts and (reason := declared.why_undefined(view))
+        if counts and (absence := why_undefined(spec, view)) is not None
     )
-    return f": {reasons.most_common(1)[0][0]}" if reasons else ""
+    if not absences:
+        return ""
+    usual = absences.most_common(1)[0][0]
+    return f": {usual.why}" + (f"; {usual.remedy}" if usual.remedy else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from suffice.protocols import Absence
 from suffice.scoring import normalize_answer
 from suffice.signals.answer_stability import published_normalizer
 from suffice.signals.spec import UNDEFINED, SignalSpec
@@ -41,6 +42,10 @@ def answer_in_evidence(view: LoopView) -> float:
     return 0.0 if complete else UNDEFINED
 
 
+_UNREAD = Absence(
+    "the answer is not found, and a passage was recorded without its text or a round without its passages",
+    lambda _: True,
+)
 ANSWER_IN_EVIDENCE = SignalSpec(
     name="answer_in_evidence",
     summary="1 when the answer's words stand in a passage",
@@ -48,6 +53,13 @@ ANSWER_IN_EVIDENCE = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_in_evidence,
+    undefined=(
+        Absence(
+            "the answer is yes, no or empty",
+            lambda view: normalize_answer(view.current.answer) in _NOT_EXTRACTIVE,
+        ),
+        _UNREAD,
+    ),
     binary=True,
 )
 
@@ -83,6 +95,7 @@ ANSWER_IN_EVIDENCE_PUBLISHED = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_in_evidence_published,
+    undefined=(_UNREAD,),
     binary=True,
     variant_of="answer_in_evidence",
 )

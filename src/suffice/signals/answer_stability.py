@@ -6,6 +6,7 @@ import difflib
 import re
 import string
 
+from suffice.protocols import Absence
 from suffice.scoring import f1_score, normalize_answer
 from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
@@ -40,10 +41,27 @@ def answer_stable(view: LoopView) -> float:
     return UNDEFINED if pair is None else float(len(set(map(normalize_answer, pair))) == 1)
 
 
-def _why_not_compared(view: LoopView) -> str:
-    if view.previous is None:
-        return "there is no earlier answer to repeat; record with --rounds 2 or more"
-    return "the round added no new passage, so its answer repeats by itself; record with --corpus pooled"
+_NO_EARLIER = Absence(
+    "there is no earlier answer to repeat",
+    lambda view: view.previous is None,
+    "record with --rounds 2 or more",
+)
+_NOTHING_NEW = Absence(
+    "the round added no new passage, so its answer repeats by itself",
+    lambda view: added_nothing(view.current, view.rounds[:-1]),
+    "record with --corpus pooled, or read answer_repeats, which is defined there",
+)
+
+
+def answer_repeats(view: LoopView) -> float:
+    """1.0 when the normalised answer equals the previous round's, whatever the round read, else 0.0.
+
+    Where ``answer_stable`` is defined the two are equal. Undefined in round 1.
+    """
+    previous = view.previous
+    if previous is None:
+        return UNDEFINED
+    return float(normalize_answer(previous.answer) == normalize_answer(view.current.answer))
 
 
 def published_normalizer(text: str) -> str:
@@ -70,8 +88,18 @@ ANSWER_STABLE = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_stable,
-    why_undefined=_why_not_compared,
+    undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
+)
+ANSWER_REPEATS = SignalSpec(
+    name="answer_repeats",
+    summary="the same also in a round that read nothing new: nothing came and the answer stands",
+    low=0.0,
+    high=1.0,
+    compute=answer_repeats,
+    undefined=(_NO_EARLIER,),
+    binary=True,
+    variant_of="answer_stable",
 )
 ANSWER_STABLE_PUBLISHED = SignalSpec(
     name="answer_stable_published",
@@ -79,7 +107,7 @@ ANSWER_STABLE_PUBLISHED = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_stable_published,
-    why_undefined=_why_not_compared,
+    undefined=(_NO_EARLIER,),
     binary=True,
     variant_of="answer_stable",
 )
@@ -114,7 +142,7 @@ ANSWER_SIMILARITY_F1 = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_similarity_f1,
-    why_undefined=_why_not_compared,
+    undefined=(_NO_EARLIER, _NOTHING_NEW),
 )
 ANSWER_SIMILARITY_SEQ = SignalSpec(
     name="answer_similarity_seq",
@@ -122,5 +150,5 @@ ANSWER_SIMILARITY_SEQ = SignalSpec(
     low=0.0,
     high=1.0,
     compute=answer_similarity_seq,
-    why_undefined=_why_not_compared,
+    undefined=(_NO_EARLIER, _NOTHING_NEW),
 )

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.signals.samples import sample_signal
+from suffice.protocols import Absence
+from suffice.signals.samples import NO_SAMPLES, sample_signal
 from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView
 
@@ -48,6 +49,7 @@ CANDIDATE_AGREEMENT = sample_signal(
     name="candidate_agreement",
     summary="token overlap of the candidate steps, or of the samples (paper 4, SC)",
     compute=candidate_agreement,
+    undefined=(NO_SAMPLES,),
 )
 
 
@@ -166,4 +168,5 @@ CONTRADICTION = SignalSpec(
     low=0.0,
     high=1.0,
     compute=contradiction,
+    undefined=(Absence("the answer or the previous one is empty", lambda _: True),),
 )

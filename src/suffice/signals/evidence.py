@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from suffice.protocols import Absence
 from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.tokens import passage_text, passage_tokens
 
@@ -35,6 +36,15 @@ def seen_passages(rounds: Iterable[Round]) -> dict[str, Passage] | None:
         for passage in round_.passages:
             seen.setdefault(passage.id, passage)
     return seen
+
+
+PASSAGES_UNKNOWN = Absence(
+    "a round's passages were not recorded", lambda view: seen_passages(view.rounds) is None
+)
+TEXT_UNKNOWN = Absence(
+    "a passage was recorded without its text", lambda view: seen_texts(view.rounds) is None
+)
+NO_ANSWER = Absence("the answer is empty", lambda view: not view.current.answer.strip())
 
 
 def seen_texts(rounds: Iterable[Round]) -> list[str] | None:

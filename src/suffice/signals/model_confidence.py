@@ -9,7 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.protocols import Absence
+from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Token
 
 _MARKER = "Answer:"
@@ -70,29 +71,30 @@ def answer_token_margin(view: LoopView) -> float:
     return margins[0] if margins else UNDEFINED
 
 
-def _why_no_tokens(view: LoopView) -> str:
-    return (
-        "its tokens were not recorded; record with a model that gives log-probabilities"
-        if view.current.tokens is None
-        else ""
-    )
+def _reply(view: LoopView) -> str:
+    return "".join(token.token for token in view.current.tokens or ())
 
 
-def _why_no_margin(view: LoopView) -> str:
-    if view.current.tokens is None:
-        return _why_no_tokens(view)
-    text = "".join(token.token for token in view.current.tokens)
-    if _MARKER not in text:
-        return (
-            f"the reply holds no {_MARKER!r}, after which the answer's tokens are looked for; record with "
-            "--prompt answer-first or no-confidence"
-        )
-    if not answer_tokens(view.current.tokens):
-        return f"nothing follows {_MARKER!r} on its line"
-    return (
-        "fewer than two alternatives of a token were recorded; record with a server that gives at least "
-        "two (top_logprobs)"
-    )
+_NO_TOKENS = unrecorded(
+    "tokens", "its tokens were", "record with a model that gives log-probabilities"
+)
+_NO_MARGIN = (
+    _NO_TOKENS,
+    Absence(
+        f"the reply holds no {_MARKER!r}, after which the answer's tokens are looked for",
+        lambda view: _MARKER not in _reply(view),
+        "record with --prompt answer-first or no-confidence",
+    ),
+    Absence(
+        f"nothing follows {_MARKER!r} on its line",
+        lambda view: not answer_tokens(view.current.tokens or ()),
+    ),
+    Absence(
+        "fewer than two alternatives of a token were recorded",
+        lambda _: True,
+        "record with a server that gives at least two (top_logprobs)",
+    ),
+)
 
 
 def _p10(margins: Sequence[float]) -> float:
@@ -105,7 +107,7 @@ def _aggregate(name: str, how: str, statistic: Callable[[Sequence[float]], float
         return statistic(margins) if margins else UNDEFINED
 
     summary = f"{how} margin of the answer's tokens, nats"
-    return _of_tokens(name=name, summary=summary, compute=compute, why_undefined=_why_no_margin)
+    return _of_tokens(name=name, summary=summary, compute=compute, undefined=_NO_MARGIN)
 
 
 _of_tokens = partial(
@@ -115,7 +117,7 @@ ANSWER_TOKEN_MARGIN = _of_tokens(
     name="answer_token_margin",
     summary="margin of the answer's first token, nats",
     compute=answer_token_margin,
-    why_undefined=_why_no_margin,
+    undefined=_NO_MARGIN,
 )
 MARGIN_MIN = _aggregate("margin_min", "smallest", min)
 MARGIN_P10 = _aggregate("margin_p10", "10th percentile (linear) of the", _p10)
@@ -142,7 +144,7 @@ TOKEN_PROBABILITY = _of_tokens(
     summary="mean probability of the generated tokens",
     high=1.0,
     compute=token_probability,
-    why_undefined=_why_no_tokens,
+    undefined=(_NO_TOKENS,),
 )
 
 
@@ -159,8 +161,12 @@ VERBALIZED_CONFIDENCE = SignalSpec(
     low=1.0,
     high=5.0,
     compute=verbalized_confidence,
-    why_undefined=lambda _: (
-        "the reply holds no rating from 1 to 5; record with --prompt answer-first or confidence-first"
+    undefined=(
+        Absence(
+            "the reply holds no rating from 1 to 5",
+            lambda _: True,
+            "record with --prompt answer-first or confidence-first",
+        ),
     ),
     instead="self_consistency (from samples)",
 )

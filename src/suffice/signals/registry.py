@@ -21,8 +21,8 @@ _MODULES: dict[str, str] = {
     "margin_p10": "suffice.signals.model_confidence",
     "margin_mean": "suffice.signals.model_confidence",
     "margin_median": "suffice.signals.model_confidence",
-    "overlap": "suffice.signals.overlap",
-    "overlap_idf": "suffice.signals.overlap",
+    "overlap": "suffice.signals.novelty",
+    "overlap_idf": "suffice.signals.novelty",
     "verbalized_confidence": "suffice.signals.model_confidence",
     "answer_in_evidence": "suffice.signals.answer_in_evidence",
     "retrieval_z": "suffice.signals.retrieval_scores",
@@ -53,6 +53,9 @@ _MODULES: dict[str, str] = {
     "contradiction": "suffice.signals.candidates",
     "remaining_share": "suffice.signals.recorded",
     "malformed_actions": "suffice.signals.recorded",
+    "new_passages": "suffice.signals.novelty",
+    "query_repeats": "suffice.signals.novelty",
+    "answer_repeats": "suffice.signals.answer_stability",
 }
 
 

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from suffice.protocols import Absence
 from suffice.signals.evidence import candidate_scores
 from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView
@@ -50,18 +51,27 @@ def retrieval_gap(view: LoopView) -> float:
 
 
 _of_scores = partial(SignalSpec, needs=("candidate_scores",), answers=False, low=0.0)
+_NO_SCORES = Absence(
+    "no candidate scores were recorded", lambda view: not candidate_scores(view.rounds)
+)
 RETRIEVAL_Z = _of_scores(
     name="retrieval_z",
     summary="z-score of the best candidate among those retrieved",
     compute=retrieval_z,
+    undefined=(_NO_SCORES,),
 )
 RETRIEVAL_Z_ROBUST = _of_scores(
     name="retrieval_z_robust",
     summary="the same from median and interquartile range",
     compute=retrieval_z_robust,
+    undefined=(
+        _NO_SCORES,
+        Absence("the middle half of the candidate scores is one number", lambda _: True),
+    ),
 )
 RETRIEVAL_GAP = _of_scores(
     name="retrieval_gap",
     summary="best minus second best candidate score",
     compute=retrieval_gap,
+    undefined=(_NO_SCORES, Absence("there is only one candidate score", lambda _: True)),
 )

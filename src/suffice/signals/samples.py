@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
+from suffice.protocols import Absence
 from suffice.scoring import normalize_answer
 from suffice.signals.spec import SAMPLES, UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
@@ -130,6 +131,14 @@ def top_cluster_confidence(view: LoopView, by: Clustering = "string") -> float:
     return max(answers) / sum(sizes) if sum(sizes) > 1 and answers else UNDEFINED
 
 
+NO_SAMPLES = Absence(
+    "the round has no samples", lambda view: not view.current.samples, "record with --samples"
+)
+_NO_ANSWERS = (
+    NO_SAMPLES,
+    Absence("the round has only one sample", lambda view: len(view.current.samples or ()) == 1),
+    Absence("every sample normalises to nothing", lambda _: True),
+)
 sample_signal = partial(
     SignalSpec,
     needs=("samples",),
@@ -143,17 +152,20 @@ SELF_CONSISTENCY = sample_signal(
     name="self_consistency",
     summary="share of the samples with the most frequent answer",
     compute=self_consistency,
+    undefined=(NO_SAMPLES,),
 )
 NORMALIZED_ENTROPY = sample_signal(
     name="normalized_entropy",
     summary="entropy of the sampled answers, 0 when all agree",
     direction="low",
     compute=normalized_entropy,
+    undefined=_NO_ANSWERS,
 )
 TOP_CLUSTER_CONFIDENCE = sample_signal(
     name="top_cluster_confidence",
     summary="share of the samples in the largest cluster",
     compute=top_cluster_confidence,
+    undefined=_NO_ANSWERS,
 )
 
 

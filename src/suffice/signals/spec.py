@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from suffice.protocols import Charge
+from suffice.protocols import Absence, Charge, Signal
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ VERDICTS = _charge("judge")
 RERANKS = Charge("rerank_calls")
 
 
+def unrecorded(column: str, what: str, remedy: str = "") -> Absence:
+    """The round does not carry a column: ``what`` was not recorded."""
+    return Absence(
+        f"{what} not recorded", lambda view: getattr(view.current, column) is None, remedy
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSpec:
     """A signal's declaration.
@@ -39,6 +46,8 @@ class SignalSpec:
         One line for people.
     needs
         Optional trace columns without which it is undefined everywhere.
+    reads
+        Optional trace columns that it reads besides where they are there.
     answers
         Whether it is made of the round's answer, or of what the answering call said with it. Samples
         are calls of their own.
@@ -57,9 +66,8 @@ class SignalSpec:
         What to use where its inputs are missing.
     asking
         How a model is asked for it, or for what it is computed of; ``None``: no model is.
-    why_undefined
-        What is missing at a view's last round, where it is undefined, and what to type; ``None``: nothing
-        is known of that.
+    undefined
+        The cases in which it is undefined, first come first told; none: it never is, or is only recorded.
     variant_of
         The signal that it repeats as a publication computes it; a search over all signals leaves it out.
     own_settings
@@ -70,6 +78,7 @@ class SignalSpec:
     name: str
     summary: str
     needs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     answers: bool = True
     charges: tuple[Charge, ...] = ()
     low: float = -math.inf
@@ -79,7 +88,7 @@ class SignalSpec:
     binary: bool = False
     instead: str = ""
     asking: Asking[Any] | None = field(default=None, repr=False)
-    why_undefined: Callable[[LoopView], str] | None = field(default=None, repr=False)
+    undefined: tuple[Absence, ...] = field(default=(), repr=False)
     variant_of: str = ""
     own_settings: bool = False
 
@@ -96,3 +105,32 @@ class SignalSpec:
     def recorded_only(self) -> bool:
         """Whether computing it asks a model, so that it is only read from a record."""
         return self.compute is None
+
+    @property
+    def absences(self) -> tuple[Absence, ...]:
+        """All cases in which it is undefined: that nobody recorded it first, where nothing computes it."""
+        return (self._nobody_recorded, *self.undefined) if self.recorded_only else self.undefined
+
+    @property
+    def _nobody_recorded(self) -> Absence:
+        remedy = f"compute it with suffice signals {self.asks}" if self.asks else ""
+        return Absence(
+            "no value was recorded", lambda view: self.name not in view.current.signals, remedy
+        )
+
+
+_RECORDED_SO = Absence("it was recorded as undefined", lambda _: True)
+
+
+def why_undefined(signal: Signal, view: LoopView) -> Absence | None:
+    """The case at the last round of a view where the signal is undefined; ``None``: none is known."""
+    for absence in signal.absences:
+        if absence.holds(view):
+            return absence
+    return _RECORDED_SO if signal.name in view.current.signals else None
+
+
+def undefined_in_words(signal: Signal, view: LoopView) -> str:
+    """``undefined``, and in brackets why, for a decision's reason."""
+    absence = why_undefined(signal, view) if view.rounds else None
+    return "undefined" if absence is None else f"undefined ({absence.why})"

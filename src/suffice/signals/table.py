@@ -113,11 +113,17 @@ def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np
     return [values[number] for number in range(len(specs))]
 
 
+def read_columns(specs: Iterable[Signal]) -> list[str]:
+    """Columns of a trace that these signals are computed of, those it may lack included."""
+    read = {column for spec in specs for column in (*spec.needs, *spec.reads)}
+    return sorted(read | {"passages"})
+
+
 def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
     """Each signal in every recorded round, dense."""
     if not specs:
         return []
-    columns = sorted({column for spec in specs for column in spec.needs} | {"passages"})
+    columns = read_columns(specs)
     rounds_first = np.full((len(specs), traces.n_rounds, traces.n_questions), math.nan)
     for question, views in enumerate(traces.views(columns)):
         for number, view in enumerate(views):

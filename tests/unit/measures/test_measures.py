@@ -13,7 +13,7 @@ from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Charge, PolicyTable
+from suffice.protocols import Absence, Charge, PolicyTable
 from suffice.signals.registry import SIGNALS
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.records import LoopView, Round
@@ -62,6 +62,8 @@ class Lengths:
     calls: int = 0
     name: str = "length"
     needs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    absences: tuple[Absence, ...] = ()
     instead: str = ""
     own_settings: bool = False
     recorded_only: bool = False

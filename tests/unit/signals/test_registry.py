@@ -12,7 +12,7 @@ from tests.properties import examples
 
 from suffice.errors import UsageError
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.spec import RERANKS, SAMPLES, VERDICTS
+from suffice.signals.spec import RERANKS, SAMPLES, VERDICTS, why_undefined
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken, Usage
 from suffice.trace.rounds.schema import SCHEMA
 
@@ -55,6 +55,9 @@ NAMES = [
     "contradiction",
     "remaining_share",
     "malformed_actions",
+    "new_passages",
+    "query_repeats",
+    "answer_repeats",
 ]
 RECORDED = [
     "judge_support",
@@ -75,6 +78,8 @@ BINARY = {
     "answer_in_evidence_published",
     "abstained",
     "llm_stop",
+    "query_repeats",
+    "answer_repeats",
 }
 
 texts = st.sampled_from(
@@ -96,7 +101,9 @@ passages = st.builds(
 rounds = st.builds(
     Round,
     answer=texts,
+    query=st.none() | texts,
     passages=st.none() | st.lists(passages, max_size=3).map(tuple),
+    refound=st.none() | st.lists(passages, max_size=2).map(tuple),
     tokens=st.none() | st.lists(tokens, max_size=5).map(tuple),
     samples=st.none() | st.lists(texts, max_size=4).map(tuple),
     verbalized_confidence=scores,
@@ -112,7 +119,7 @@ def test_every_fixed_name_is_there_in_order() -> None:
 
 def test_directions_binary_and_recorded_ones() -> None:
     low = {name for name, spec in SIGNALS.items() if spec.direction == "low"}
-    assert low == {"normalized_entropy", "abstained", "malformed_actions"}
+    assert low == {"normalized_entropy", "abstained", "malformed_actions", "new_passages"}
     assert {name for name, spec in SIGNALS.items() if spec.binary} == BINARY
     assert [name for name, spec in SIGNALS.items() if spec.recorded_only] == sorted(
         RECORDED, key=NAMES.index
@@ -124,7 +131,7 @@ def test_directions_binary_and_recorded_ones() -> None:
 def test_needs_are_optional_columns_of_the_schema() -> None:
     required = {"question_id", "round", "question", "answer"}
     for spec in SIGNALS.values():
-        assert set(spec.needs) <= set(SCHEMA.names) - required, spec.name
+        assert {*spec.needs, *spec.reads} <= set(SCHEMA.names) - required, spec.name
 
 
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
@@ -137,6 +144,8 @@ def test_no_signal_raises_and_every_value_is_in_range(some: list[Round]) -> None
         assert math.isnan(value) or spec.low <= value <= spec.high, (spec.name, value)
         if spec.binary:
             assert math.isnan(value) or value in (0.0, 1.0), spec.name
+        if math.isnan(value):
+            assert why_undefined(spec, view) is not None, spec.name
 
 
 @given(st.lists(rounds, min_size=1, max_size=3))
@@ -153,7 +162,7 @@ def test_declared_needs_are_enough(some: list[Round]) -> None:
     """A view that carries only the declared columns, and passages, gives the same value."""
     full = LoopView("q", tuple(some))
     for spec in SIGNALS.values():
-        kept = {"answer", "passages", *spec.needs}
+        kept = {"answer", "passages", *spec.needs, *spec.reads}
         bare = LoopView(
             "q", tuple(Round(**{key: getattr(each, key) for key in kept}) for each in some)
         )
@@ -174,7 +183,7 @@ def test_what_each_signal_charges_and_which_read_no_answer() -> None:
     assert {name for name, spec in SIGNALS.items() if not spec.answers} == {
         *sampled,
         *(name for name in SIGNALS if name.startswith(("rerank_", "retrieval_", "overlap"))),
-        *("llm_stop", "malformed_actions", "remaining_share"),
+        *("llm_stop", "malformed_actions", "remaining_share", "new_passages", "query_repeats"),
     }
 
 

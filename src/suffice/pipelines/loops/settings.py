@@ -50,7 +50,7 @@ class LoopSettings:
     """The loop's name."""
     summary: ClassVar[str]
     """What it does, in a line's part."""
-    default_rule: ClassVar[str] = "answer_stable and not abstained"
+    default_rule: ClassVar[str] = "answer_repeats and not abstained"
     """What stops it live where no policy is named."""
     compares_evidence: ClassVar[bool] = False
     """Whether its recordings compare answers with their evidence wherever there is an encoder."""

@@ -36,6 +36,7 @@ from suffice.protocols import (
 )
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
+from suffice.signals.spec import undefined_in_words
 
 Support = Literal["answer_in_evidence", "evidence_entailment", "evidence_consistency"]
 Link = Literal["clip", "logistic"]
@@ -328,8 +329,8 @@ class ABRagPolicy:
         }
         known = None if math.isnan(confidence) else confidence
         listed = ", ".join(
-            f"{name} = {'undefined' if value is None else format(value, '.4g')}"
-            for name, value in shown.items()
+            f"{spec.name} = {undefined_in_words(spec, view.loop) if value is None else f'{value:.4g}'}"
+            for spec, value in zip(self.specs, shown.values(), strict=True)
         )
         said = "is undefined" if known is None else f"{known:.4g} {'>=' if stop else '<'}"
         against = "" if known is None else f" {self.threshold:g}"

@@ -18,7 +18,7 @@ from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction
 from suffice.policies.needs import loop_needs
 from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import SignalSpec, undefined_in_words
 
 _REMAINING = "remaining_share"
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)
@@ -207,10 +207,14 @@ class GatePolicy:
         }
         values = {name: None if math.isnan(value) else value for name, value in seen.items()}
         if math.isnan(confidence):
-            missing = " and ".join(name for name in self.signals if values[name] is None)
+            missing = " and ".join(
+                f"{spec.name} is {undefined_in_words(spec, view.loop)}"
+                for spec in self.specs
+                if values[spec.name] is None
+            )
             return Decision(
                 action=Action.CONTINUE,
-                reason=f"confidence is undefined at round {view.round}: {missing} is undefined",
+                reason=f"confidence is undefined at round {view.round}: {missing}",
                 values=values,
             )
         action = chosen_action(self.settings, confidence, conflict, may_retrieve=True)

@@ -44,6 +44,7 @@ from suffice.signals.samples import (
     sample_clusters,
     top_cluster_signal,
 )
+from suffice.signals.spec import undefined_in_words
 from suffice.signals.table import signal_value
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -281,7 +282,8 @@ class MiCPPolicy:
         """Whether the round's threshold fires and why; a lot drawn is added to what is shown."""
         threshold = self.stops[view.round - 1]
         if math.isnan(score):
-            return False, "is undefined"
+            spec = next(spec for spec in self.specs if shown[spec.name] is None)
+            return False, f"is {undefined_in_words(spec, view.loop)}"
         if threshold.value == -math.inf:
             return False, f"= {score:.4g} cannot stop the loop"
         if score != threshold.value or not threshold.share:

@@ -25,8 +25,9 @@ from suffice.policies.rules.syntax import (
 from suffice.protocols import Action, Decision, Facts, LoopNeeds, PolicyTable, PolicyView
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import SignalSpec, undefined_in_words
 
+_Shown = SignalRef | Calibrated | RoundNumber | BaseRate
 _CHUNK = 65_536  # questions whose columns of one round stay in cache together
 
 
@@ -158,18 +159,21 @@ class RulePolicy:
         return compile_rule(parse(self.rule), {spec.name: spec for spec in self.specs})
 
     @cached_property
-    def _shown(self) -> tuple[SignalRef | Calibrated | RoundNumber | BaseRate, ...]:
-        shown = (
-            operand for operand in operands(parse(self.rule)) if not isinstance(operand, Number)
-        )
-        return tuple(dict.fromkeys(shown))
+    def _shown(self) -> Mapping[str, _Shown]:
+        """What a decision shows of the rule, by its text, in reading order."""
+        read = operands(parse(self.rule))
+        return {str(operand): operand for operand in read if not isinstance(operand, Number)}
 
     def decide(self, view: PolicyView) -> Decision:
         """Whether the rule holds at the view's round, with the values it looked at."""
         now = _Live(self, view)
         holds = bool(self._holds(now))
-        values = {str(operand): _defined(now.value(operand)) for operand in self._shown}
-        listed = ", ".join(f"{name} = {_shown_number(value)}" for name, value in values.items())
+        shown = self._shown
+        values = {name: _defined(now.value(operand)) for name, operand in shown.items()}
+        listed = ", ".join(
+            f"{name} = {now.undefined(shown[name]) if value is None else f'{value:.4g}'}"
+            for name, value in values.items()
+        )
         verdict = "holds" if holds else "does not hold"
         return Decision(
             action=Action.STOP if holds else Action.CONTINUE,
@@ -178,24 +182,28 @@ class RulePolicy:
             confidence=self._confidence(values),
         )
 
+    @cached_property
+    def _calibrated(self) -> Mapping[str, str]:
+        """Signals of its ``calibrated`` parts, by the part's text."""
+        shown = self._shown.items()
+        return {name: part.name for name, part in shown if isinstance(part, Calibrated)}
+
     def _confidence(self, values: Mapping[str, float | None]) -> float | None:
         """The live twin of :meth:`confidence`."""
-        calibrated = [
-            values[str(operand)] for operand in self._shown if isinstance(operand, Calibrated)
-        ]
-        known = [value for value in calibrated if value is not None]
-        return min(known) if known and len(known) == len(calibrated) else None
+        if not self._calibrated:
+            return None
+        known = [value for name in self._calibrated if (value := values[name]) is not None]
+        return min(known) if len(known) == len(self._calibrated) else None
 
     def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
         """The smallest of its calibrated values, P(EM = 1), (n_questions, n_rounds).
 
         NaN where one of them is undefined; ``None`` for a rule without ``calibrated``.
         """
-        calibrated = [operand.name for operand in self._shown if isinstance(operand, Calibrated)]
-        if not calibrated:
+        if not self._calibrated:
             return None
         smallest = np.full((table.n_rounds, table.n_questions), math.inf).T
-        for name in calibrated:
+        for name in self._calibrated.values():
             values = table.signal(name)
             # NaN wins: an undefined part leaves no whole
             np.minimum(smallest, self.calibrators[name].predict_rounds(values), out=smallest)
@@ -240,10 +248,6 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _shown_number(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.4g}"
-
-
 def _rate(base_rates: tuple[float, ...], number: int) -> float:
     return base_rates[number - 1] if number <= len(base_rates) else math.nan
 
@@ -267,7 +271,7 @@ class _Live:
     def base_rate(self) -> float:
         return _rate(self._policy.base_rates, self.round)
 
-    def value(self, operand: SignalRef | Calibrated | RoundNumber | BaseRate) -> float:
+    def value(self, operand: _Shown) -> float:
         match operand:
             case SignalRef(name):
                 return self.signal(name)
@@ -277,6 +281,13 @@ class _Live:
                 return self.round
             case BaseRate():
                 return self.base_rate()
+
+    def undefined(self, operand: _Shown) -> str:
+        """That the operand is undefined, and why, in words."""
+        if isinstance(operand, SignalRef | Calibrated) and math.isnan(self.signal(operand.name)):
+            spec = next(spec for spec in self._policy.specs if spec.name == operand.name)
+            return undefined_in_words(spec, self._view.loop)
+        return f"undefined (nothing was fitted for round {self.round})"
 
 
 class _Recorded:

@@ -24,6 +24,7 @@ from suffice.protocols import (
     PolicyView,
     Signal,
 )
+from suffice.signals.spec import undefined_in_words
 
 
 class ValueModel(Protocol):
@@ -145,7 +146,12 @@ class StopRAGPolicy:
             reason = f"round {view.round} is the last of the {self.rounds} it was trained for"
             return Decision(action=Action.STOP, reason=reason, values=values)
         if math.isnan(difference):
-            reason = f"its values are undefined at round {view.round}"
+            missing = "; ".join(
+                f"{spec.name} is {undefined_in_words(spec, view.loop)}"
+                for spec in self.specs
+                if math.isnan(view.signals[spec.name][view.round - 1])
+            )
+            reason = f"its values are undefined at round {view.round}: {missing}"
             return Decision(action=Action.CONTINUE, reason=reason, values=values)
         stops = difference > self.threshold
         return Decision(

@@ -19,7 +19,7 @@ from suffice.signals.asking.whole_record import (
     RoundQuestion,
     each_round,
 )
-from suffice.signals.evidence import one_line, seen_texts
+from suffice.signals.evidence import NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN, one_line, seen_texts
 from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -213,7 +213,16 @@ ENTAILING = Asking(name="nli", option="--nli", who="entailment model", ask=each_
 
 def _share(name: str, summary: str, asking: Asking[Replies[Measured]]) -> SignalSpec:
     needs = ("passages",)
-    return SignalSpec(name=name, summary=summary, low=0.0, high=1.0, asking=asking, needs=needs)
+    undefined = (NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN)
+    return SignalSpec(
+        name=name,
+        summary=summary,
+        low=0.0,
+        high=1.0,
+        asking=asking,
+        needs=needs,
+        undefined=undefined,
+    )
 
 
 EVIDENCE_CONSISTENCY = _share(

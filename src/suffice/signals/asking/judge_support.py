@@ -7,9 +7,15 @@ import re
 from dataclasses import replace
 from typing import Literal
 
-from suffice.protocols import ChatModel, GenerationRequest, Message
+from suffice.protocols import Absence, ChatModel, GenerationRequest, Message
 from suffice.signals.asking.verdicts import Rating, add_judge_calls, asking_verdicts
-from suffice.signals.evidence import evidence_text, one_line, seen_passages
+from suffice.signals.evidence import (
+    NO_ANSWER,
+    PASSAGES_UNKNOWN,
+    evidence_text,
+    one_line,
+    seen_passages,
+)
 from suffice.signals.spec import UNDEFINED, VERDICTS, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round, Usage
 
@@ -148,4 +154,9 @@ JUDGE_SUPPORT = SignalSpec(
     low=1.0,
     high=5.0,
     asking=JUDGING,
+    undefined=(
+        NO_ANSWER,
+        PASSAGES_UNKNOWN,
+        Absence("the judge's reply was no lone rating from 1 to 5", lambda _: True),
+    ),
 )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import BackendError
-from suffice.protocols import Reranker
+from suffice.protocols import Absence, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, Replies, column_values
 from suffice.signals.evidence import finite, rerank_scores, seen_passages
 from suffice.signals.spec import RERANKS, UNDEFINED, SignalSpec
@@ -170,7 +170,18 @@ RERANKING = Asking(
     inputs=_has_scores,
 )
 _reranked = partial(
-    SignalSpec, needs=("passages",), answers=False, charges=(RERANKS,), asking=RERANKING
+    SignalSpec,
+    needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
+    asking=RERANKING,
+    undefined=(
+        Absence(
+            "no passage carries a reranker's score",
+            lambda _: True,
+            f"compute it with suffice signals {RERANKING.option}",
+        ),
+    ),
 )
 RERANK_TOP_SCORE = _reranked(
     name="rerank_top_score",

@@ -273,11 +273,11 @@ def answered(capsys: pytest.CaptureFixture[str], corpus: Path, *arguments: str) 
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_by_default_it_stops_at_a_stable_answer_and_draws_no_sample(
+def test_by_default_it_stops_at_an_answer_that_repeats_and_draws_no_sample(
     name: str, corpus: Path, model: ScriptedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = answered(capsys, corpus, "--pipeline", name)
-    assert set(found["reasons"][-1]["values"]) == {"answer_stable", "abstained"}
+    assert set(found["reasons"][-1]["values"]) == {"answer_repeats", "abstained"}
     assert (found["stopped_by"], found["answer"]) == ("policy", found["reasons"][-2]["answer"])
     usage = found["usage"]
     assert (usage["sample_calls"], usage["judge_calls"], usage["judge_prompt_tokens"]) == (0, 0, 0)

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError, UsageError
+from suffice.pipelines.live.ask import choose_policy
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.trace.rounds.records import Round
+from suffice.trace.rounds.records import Passage, Round
 
 STABLE = RulePolicy(rule="answer_stable")
 
@@ -25,7 +26,10 @@ def test_the_policy_stops_the_loop() -> None:
     )
     assert (first.stop, first.stopped_by) == (False, None)
     assert (second.stop, second.stopped_by) == (True, "policy")
-    assert first.reason == "answer_stable does not hold at round 1: answer_stable = undefined"
+    assert first.reason == (
+        "answer_stable does not hold at round 1: answer_stable = undefined (there is no earlier answer to "
+        "repeat)"
+    )
     assert first.values == {"answer_stable": None}
     assert second.values == {"answer_stable": 1.0}
     assert [each.answer for each in controller.rounds] == ["Oslo", "oslo"]
@@ -110,3 +114,13 @@ def test_decisions_do_not_change_afterwards() -> None:
     before = (first.reason, dict(first.values))
     controller.observe(Round(answer="a"))
     assert (first.reason, dict(first.values)) == before
+
+
+def test_by_default_a_search_that_brings_nothing_new_ends_with_an_answer_that_stands() -> None:
+    policy = choose_policy(None).policy
+    same = Passage(id="a", text="Oslo is a city.")
+    repeating = [Round(answer=answer, passages=(same,)) for answer in ("Rome", "Oslo", "Oslo")]
+    controller = Controller(policy, max_rounds=5)
+    assert [controller.observe(finished).stop for finished in repeating] == [False, False, True]
+    unsure = Controller(policy, max_rounds=5)
+    assert not any(unsure.observe(Round(answer="unknown", passages=(same,))).stop for _ in range(4))

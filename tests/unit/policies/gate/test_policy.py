@@ -79,7 +79,8 @@ class TestConfidence:
         made = sampled_record([None, AGREE])
         (first, why), (second, _) = decisions(corrected(), made)
         assert first is None
-        assert why == "confidence is undefined at round 1: candidate_agreement is undefined"
+        absent = "candidate_agreement is undefined (the round has no samples)"
+        assert why == f"confidence is undefined at round 1: {absent}"
         assert second is not None
         assert stop_rounds(corrected(), to_trace_set([made])).tolist() == [2]
 

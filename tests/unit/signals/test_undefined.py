@@ -1,0 +1,101 @@
+"""Why a signal is undefined: said by the first case of its spec that holds, in reasons and in the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.numbers.maps.isotonic import fit_per_round
+from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.pipelines.live.controller import Controller
+from suffice.policies.rules.policy import RulePolicy
+from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.spec import undefined_in_words, why_undefined
+from suffice.testing.traces import answer_tokens
+from suffice.trace.rounds.records import LoopView, Passage, Round, Token
+
+A, B, UNREAD = Passage(id="a", text="x y"), Passage(id="b", text="y z"), Passage(id="c")
+
+
+def said(name: str, *rounds: Round) -> str:
+    return undefined_in_words(resolve(name, also=["mine"]), LoopView("q", rounds))
+
+
+def has(*passages: Passage, answer: str = "Oslo") -> Round:
+    return Round(answer=answer, passages=passages)
+
+
+@pytest.mark.parametrize(
+    ("name", "rounds", "cause"),
+    [
+        ("answer_stable", [has(A)], "no earlier answer"),
+        ("answer_stable", [has(A), has(A)], "the round added no new passage"),
+        ("answer_similarity_f1", [has(A), has()], "the round added no new passage"),
+        ("overlap", [has(A)], "no earlier passage"),
+        ("overlap", [has(A), has(A)], "the round added no new passage"),
+        ("overlap_idf", [has(A), has(UNREAD)], "without its text"),
+        ("overlap", [has(A), Round(answer="")], "passages were not recorded"),
+        ("answer_in_evidence", [has(A, answer="No.")], "yes, no or empty"),
+        ("answer_in_evidence", [has(UNREAD)], "not found"),
+        ("answer_token_margin", [Round(answer="Oslo")], "its tokens were not recorded"),
+        ("margin_min", [Round(answer="Oslo", tokens=(Token("Bergen", -1.0),))], "no 'Answer:'"),
+        ("self_consistency", [Round(answer="Oslo")], "no samples"),
+        ("normalized_entropy", [Round(answer="", samples=("Oslo",))], "only one sample"),
+        ("verbalized_confidence", [Round(answer="")], "no rating from 1 to 5"),
+        ("retrieval_gap", [Round(answer="", candidate_scores=(1.0,))], "only one candidate"),
+        ("evidence_consistency", [has(A)], "no value was recorded"),
+        ("judge_support", [Round(answer="", signals={"judge_support": None})], "answer is empty"),  # type: ignore[dict-item]
+        ("llm_stop", [Round(answer="")], "no value was recorded"),
+        ("mine", [Round(answer="")], "no value was recorded"),
+        ("mine", [Round(answer="", signals={"mine": float("nan")})], "recorded as undefined"),
+        ("rerank_mean", [has(A)], "no passage carries a reranker's score"),
+    ],
+)
+def test_the_cause_of_that_round_is_named(name: str, rounds: list[Round], cause: str) -> None:
+    assert cause in said(name, *rounds)
+
+
+def test_what_to_type_stands_with_the_cause() -> None:
+    absence = why_undefined(SIGNALS["evidence_consistency"], LoopView("q", (has(A),)))
+    assert absence is not None
+    assert absence.remedy == "compute it with suffice signals --encoder"
+
+
+def test_the_reason_of_a_rule_names_the_cause() -> None:
+    controller = Controller(RulePolicy(rule="answer_stable and overlap > 0.2"))
+    controller.observe(has(A))
+    reason = controller.observe(has(A)).reason
+    assert (
+        "answer_stable = undefined (the round added no new passage, so its answer repeats by itself), "
+        "overlap = undefined (the round added no new passage)" in reason
+    )
+    assert "undefined" not in controller.observe(has(B)).reason
+
+
+def test_a_calibrated_signal_names_the_cause_of_the_signal(tuned: RulePolicy) -> None:
+    controller = Controller(tuned)
+    reason = controller.observe(Round(answer="Oslo")).reason
+    assert reason.endswith("= undefined (its tokens were not recorded)")
+    sure = Round(answer="Oslo", tokens=answer_tokens("Oslo", 2.0))
+    beyond = [controller.observe(sure).reason for _ in range(2)]
+    assert beyond[-1].endswith("= undefined (nothing was fitted for round 3)")
+
+
+@pytest.fixture
+def tuned() -> RulePolicy:
+    values = np.arange(20.0).reshape(10, 2)
+    maps = fit_per_round(values, (values > 9).astype(float), undefined=None)
+    return RulePolicy(
+        rule="calibrated(answer_token_margin) > 0.5",
+        calibrators={"answer_token_margin": PerRoundCalibrator(maps=maps)},
+    )
+
+
+def test_the_list_of_signals_says_it_for_every_signal() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "signals.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    for name, spec in SIGNALS.items():
+        assert all(absence.why in rows[name] for absence in spec.absences), name
+        assert spec.absences or name == "abstained", name
