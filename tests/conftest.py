@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.properties import FULL
 
+from suffice.cli import output
+
 # Tests run beside each other, so none of them gains by several threads of arithmetic: they only
 # wait for one another. Set before numpy, torch and the like are imported; child processes inherit.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -20,6 +22,9 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 # a shell that starts tests in the background has them ignore Ctrl-C, which some of them send
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# what stands on stderr must not hang on how fast the machine is
+output._SILENT_S = 1e6
 
 # how long an example takes says more about what else the machine does; the same examples in every
 # continuous run, new ones where somebody is looking

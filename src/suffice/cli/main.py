@@ -61,17 +61,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except SufficeError as error:
-        say(f"suffice {arguments.command}: {' '.join(str(error).split())}")
+        say(" ".join(str(error).split()), lead=f"suffice {arguments.command}:")
         return error.exit_code
     except BrokenPipeError:
         # the reader of our output has gone; nothing is left to say to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        say(f"suffice {arguments.command}: {error}")
+        say(str(error), lead=f"suffice {arguments.command}:")
         return 1
     except KeyboardInterrupt:
-        say(f"suffice {arguments.command}: interrupted")
+        say("interrupted", lead=f"suffice {arguments.command}:")
         return INTERRUPTED
     return code
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from suffice.cli.output import say
+from suffice.cli.output import say, waiting
 from suffice.options import read_grid, read_names
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
@@ -169,7 +169,8 @@ def open_more(
     """Read further traces with the same options."""
     from suffice.trace.rounds.reader import read_traces
 
-    traces = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
+    with waiting(f"reading {path}"):
+        traces = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
     if traces.origin.skipped:
         say(
             f"skipped {len(traces.origin.skipped)} invalid parts; the first: {traces.origin.skipped[0]}"
@@ -255,7 +256,9 @@ def connect_model(arguments: argparse.Namespace) -> ChatModel:
     if arguments.llm == "scripted":
         scripted = ScriptedModel()
         return scripted if arguments.cache is None else CachedModel(scripted, arguments.cache)
-    return connect(arguments.llm, arguments.model, server=server, cache=arguments.cache)
+    what = "loading the model" if arguments.llm == "embedded" else f"connecting to {arguments.llm}"
+    with waiting(what):
+        return connect(arguments.llm, arguments.model, server=server, cache=arguments.cache)
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:

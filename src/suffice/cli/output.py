@@ -4,20 +4,50 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suffice.results.table import Table
+    from suffice.policies.method import FitStep
+    from suffice.results.table import Table, Tone
+
+_CODES: Mapping[str, str] = MappingProxyType(
+    {"title": "1", "head": "1", "quiet": "2", "good": "32", "bad": "31", "warning": "33"}
+)
 
 
-def say(text: str) -> None:
-    """A line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+def on_terminal(stream: IO[str]) -> bool:
+    """Whether a person sees what goes to a stream."""
+    return stream.isatty()
+
+
+def coloured(stream: IO[str]) -> bool:
+    """Whether colours go to a stream: a terminal that knows them, unless ``NO_COLOR`` is set."""
+    return (
+        on_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+
+
+def painted(text: str, tone: Tone | str) -> str:
+    """Text in the colours of a tone."""
+    return f"\x1b[{_CODES[tone]}m{text}\x1b[0m"
+
+
+def say(text: str, *, lead: str = "", tone: str = "bad") -> None:
+    """A line for people, on stderr; what leads it stands in a tone."""
+    if lead:
+        text = f"{painted(lead, tone) if coloured(sys.stderr) else lead} {text}"
+    with _LAST:
+        _LAST.clear()
+        print(text, file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:
@@ -64,8 +94,10 @@ def in_form(tables: Sequence[Table], form: str) -> str:
     from suffice.results.table import WIDTH
 
     if form == "text":
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-        blocks = [table.text(width) for table in tables]
+        terminal = on_terminal(sys.stdout)
+        width = shutil.get_terminal_size((WIDTH, 24)).columns if terminal else WIDTH
+        paint = painted if coloured(sys.stdout) else None
+        blocks = [table.text(width, paint) for table in tables]
     else:
         blocks = [getattr(table, form)() for table in tables]
     return "\n\n".join(block.rstrip("\n") for block in blocks if block)
@@ -75,7 +107,7 @@ def one_line_warnings() -> None:
     """Show warnings as lines of ours, without the source that raised them."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        say(f"suffice: warning: {message}")
+        say(str(message), lead="suffice: warning:", tone="warning")
 
     warnings.showwarning = show
     warnings.simplefilter("default")
@@ -83,6 +115,38 @@ def one_line_warnings() -> None:
 
 INTERRUPTED = 130  # the exit code that shells expect of a command ended by Ctrl-C
 _ENOUGH_TO_ESTIMATE = 3  # the first one also loads the model, and others are under way beside it
+
+
+_SILENT_S = 2.0  # work that takes no longer is not announced
+
+
+class _LastLine:
+    """The last line of stderr, which may be one that is rewritten; held by the thread that writes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._open = False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def clear(self) -> None:
+        """Take what is to be rewritten off the terminal."""
+        if self._open:
+            print("\r\x1b[K", file=sys.stderr, end="", flush=True)
+        self._open = False
+
+    def rewrite(self, text: str) -> None:
+        """Put this in its place."""
+        self.clear()
+        print(text, file=sys.stderr, end="", flush=True)
+        self._open = True
+
+
+_LAST = _LastLine()
 
 
 class ProgressLine:
@@ -93,7 +157,7 @@ class ProgressLine:
         self._every_s = every_s
         self._started = time.monotonic()
         self._shown = self._started - every_s
-        self._in_place = sys.stderr.isatty()
+        self._in_place = on_terminal(sys.stderr)
 
     def show(self, finished: int, planned: int, *, failed: int = 0) -> None:
         """State how many of ``planned`` are finished or failed."""
@@ -108,11 +172,81 @@ class ProgressLine:
         if done >= min(_ENOUGH_TO_ESTIMATE, planned):
             left = (now - self._started) / done * (planned - done)
             text += f", {_duration(now - self._started)} gone, about {_duration(left)} left"
-        if self._in_place:
-            end = "\n" if done >= planned else ""
-            print(f"\r\x1b[K{text}", file=sys.stderr, end=end, flush=True)
-        else:
-            say(text)
+        with _LAST:
+            _Waiting.heard()
+            if self._in_place and done < planned:
+                _LAST.rewrite(text)
+            else:
+                say(text)
+
+
+class _Waiting:
+    """Says what is under way once it has taken two seconds, then how long, until it is ended."""
+
+    current: _Waiting | None = None
+
+    def __init__(self, label: str, every_s: float) -> None:
+        self._label = label
+        self._every_s = every_s
+        self._began = time.monotonic()
+        self._quiet_until = self._began
+        self.ended = threading.Event()
+
+    @classmethod
+    def heard(cls) -> None:
+        """Something else tells how far the work is."""
+        if cls.current is not None:
+            cls.current.pause()
+
+    def pause(self) -> None:
+        """Say nothing for a while."""
+        self._quiet_until = time.monotonic() + self._every_s
+
+    def tell(self) -> None:
+        """Speak until the end."""
+        pause = _SILENT_S
+        while not self.ended.wait(pause):
+            pause = 1.0 if on_terminal(sys.stderr) else self._every_s
+            with _LAST:
+                now = time.monotonic()
+                if now < self._quiet_until or _Waiting.current is not self:
+                    continue
+                text = f"{self._label}, {_duration(now - self._began)} so far"
+                if on_terminal(sys.stderr):
+                    _LAST.rewrite(text)
+                else:
+                    say(text)
+
+
+@contextmanager
+def waiting(label: str, *, every_s: float = 10.0) -> Iterator[None]:
+    """Work that says nothing itself: what it is stands on stderr once it takes over two seconds.
+
+    On a terminal the line is rewritten every second and taken away at the end, else it is said again
+    after ``every_s`` seconds.
+    """
+    outer, told = _Waiting.current, _Waiting(label, every_s)
+    _Waiting.current = told
+    threading.Thread(target=told.tell, daemon=True).start()
+    try:
+        yield
+    finally:
+        told.ended.set()
+        with _LAST:
+            _Waiting.current = outer
+            _LAST.clear()
+
+
+def fit_progress() -> Callable[[FitStep], None]:
+    """A line of progress for every stage of a training."""
+    lines: dict[str, ProgressLine] = {}
+
+    def progress(now: FitStep) -> None:
+        lines.setdefault(now.label, ProgressLine(now.label)).show(now.done, now.total)
+        if now.said:
+            say(now.said)
+
+    return progress
 
 
 def _duration(seconds: float) -> str:

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from suffice.cli.options import number, positive
+from suffice.cli.output import waiting
 from suffice.errors import UsageError
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.models import connect_encoder, connect_reranker, reranker_name
@@ -79,8 +80,12 @@ def connect_retrieval(
     vectors = "dense" in kinds_of(name)
     encoder = None
     if wanted != _NO_ENCODER and (wanted is not None or encode or vectors):
-        encoder = connect_encoder(wanted or "minilm", arguments.encoder_model)
-    reranker = None if arguments.reranker is None else connect_reranker(arguments.reranker)
+        with waiting(f"loading the encoder {wanted or 'minilm'}"):
+            encoder = connect_encoder(wanted or "minilm", arguments.encoder_model)
+    reranker = None
+    if arguments.reranker is not None:
+        with waiting(f"loading the reranker {arguments.reranker}"):
+            reranker = connect_reranker(arguments.reranker)
     retrieval = Retrieval(
         name=name,
         encoder=encoder if vectors else None,

@@ -7,10 +7,15 @@ ties counting half (Mann and Whitney, 1947; Hanley and McNeil, 1982).
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.numbers.intervals.estimate import Estimate
+
+Use = Literal["useful", "uninformative", "misleading", "unknown"]
+USES: tuple[Use, ...] = ("useful", "uninformative", "misleading", "unknown")
 _FEW = 32  # distinct values up to which sums a value are cheaper than sorted rows
 _DRAWS_AT_ONCE = 32  # resamples whose weights of a few thousand rows stay in cache
 
@@ -49,6 +54,19 @@ def auroc(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
         return math.nan
     above = average_ranks(values)[right].sum() - n_right * (n_right + 1) / 2
     return float(above / (n_right * n_wrong))
+
+
+def auroc_use(area: Estimate) -> Use:
+    """What an AUROC is worth by its interval: one that holds 0.5 tells nothing, whatever the estimate.
+
+    >>> auroc_use(Estimate(estimate=0.63, low=0.49, high=0.75))
+    'uninformative'
+    """
+    if area.low is None or area.high is None:
+        return "unknown"
+    if area.low > 0.5:
+        return "useful"
+    return "misleading" if area.high < 0.5 else "uninformative"
 
 
 class ResampledAuroc:

@@ -19,11 +19,13 @@ from suffice.errors import InternalError
 from suffice.results.formats import UNKNOWN, Measured, amount, p_value
 from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
-WIDTH = 100
+WIDTH = 80
 _NARROWEST = 20
 _LEAST_WRAPPED = 16  # letters a line that a wrapped text keeps
 
 Kind = Literal["text", "count", "number", "significant", "percent", "points", "p_value"]
+Tone = Literal["title", "head", "quiet", "good", "bad"]
+Paint = Callable[[str, Tone], str]  # text that a terminal shows in a tone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +53,8 @@ class Column:
     once
         Whether a terminal leaves out a text that the row above has too.
     whole
-        Whether its text is to be copied, as a rule is: it stays in a line, which then may be longer than
-        a terminal is wide. For the last column.
+        Whether its text is to be copied, as a rule is: where the row has no room for it, it stands on a
+        line of its own below. For the last column.
     drop
         Those of the highest go first where a line is too short, and are named below; 0: never.
     in_text
@@ -79,7 +81,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value that reads otherwise than its column says.
+    """A value that reads otherwise than its column says, ``tone``: is shown in another tone.
 
     >>> Cell(0.0, "(baseline)").shown
     '(baseline)'
@@ -87,6 +89,7 @@ class Cell:
 
     value: Plain | Measured
     shown: str
+    tone: Tone | None = None
 
 
 Plain = str | float | None
@@ -144,17 +147,20 @@ class Table:
                 )
 
     # --- for people -------------------------------------------------------------------------------
-    def text(self, width: int | None = WIDTH) -> str:
+    def text(self, width: int | None = WIDTH, paint: Paint | None = None) -> str:
         """Title, aligned columns and notes, in lines of at most ``width`` (``None``: as long as needed).
 
         Where the columns do not fit, those that may be are left out and named, long texts are wrapped,
         the columns are set in several blocks below each other, and at last every row is set as a list.
-        Columns that are empty throughout are not shown.
+        Columns that are empty throughout are not shown. ``paint`` gives a terminal its colours: an
+        interval of ``points`` above 0 is good, one below it bad.
         """
         limit = None if width is None else max(width, _NARROWEST)
-        body, full = _text_body(self, limit)
+        paint = paint or _unpainted
+        body, full = _text_body(self, limit, paint)
+        title = [line for text in self.title.split("\n") for line in _wrapped(text, limit)]
         blocks = [
-            [line for text in self.title.split("\n") for line in _wrapped(text, limit)] + body,
+            [paint(line, "title") for line in title] + body,
             full + [line for note in self.notes for line in _wrapped(note, limit)],
         ]
         return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -353,10 +359,11 @@ def _figure(column: Column, value: float, sign: str = "") -> str:
 # --- text -------------------------------------------------------------------------------------------
 @dataclass(slots=True, eq=False)
 class _Shown:
-    """A column of a terminal: its lines of heading and cells, a cell being some lines."""
+    """A column of a terminal: its lines of heading and cells, a cell being some lines in a tone."""
 
     head: list[str]
     cells: list[list[str]]
+    tones: list[Tone | None]
     left: bool
     column: Column
     wraps: bool
@@ -367,8 +374,23 @@ class _Shown:
 
     @property
     def width(self) -> int:
-        cells = [] if self.column.whole else self.cells
-        return max(map(_cells_wide, [*self.head, *(line for cell in cells for line in cell)]))
+        return max(map(_cells_wide, [*self.head, *(line for cell in self.cells for line in cell)]))
+
+
+def _unpainted(text: str, _: Tone) -> str:
+    return text
+
+
+def _tone(column: Column, value: Value) -> Tone | None:
+    """How a cell is meant: of differences with an interval, which side of 0 that lies on."""
+    if isinstance(value, Cell):
+        return value.tone
+    if column.kind != "points" or not column.interval:
+        return None
+    _, low, high = _measured(value)
+    if low is not None and low > 0:
+        return "good"
+    return "bad" if high is not None and high < 0 else None
 
 
 def _cells_wide(text: str) -> int:
@@ -388,7 +410,7 @@ def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
     return lines
 
 
-def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
+def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str], list[str]]:
     """The lines of the table, and those that say shortened names in full."""
     if not table.columns:
         return [], []
@@ -401,7 +423,8 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
             continue
         if column.most is not None:
             short = [shorten(cell, column.most, "...") for cell in cells]
-            full += [f"{s} is in full: {c}" for s, c in zip(short, cells, strict=True) if s != c]
+            for said, cell in dict(zip(short, cells, strict=True)).items():
+                full += _in_full(said, cell, width) if said != cell else []
             cells = short
         if column.once:
             cells = ["" if n and cells[n - 1] == cell else cell for n, cell in enumerate(cells)]
@@ -410,46 +433,65 @@ def _text_body(table: Table, width: int | None) -> tuple[list[str], list[str]]:
             _Shown(
                 visible(column.heading).split("\n"),
                 [[cell] for cell in cells],
+                [_tone(column, row[number]) for row in table.rows],
                 is_text,
                 column,
                 is_text and column.most is None and not column.whole and number >= table.names,
             )
         )
     names = min(table.names, len(columns))
-    full = list(dict.fromkeys(full))
     if width is None:
-        return _aligned(columns, 2), full
-    kept = _kept(columns, width)
-    lines = _fitting(kept, names, width)
+        return _aligned(columns, 2, paint), full
+    kept, below = _kept(columns, width)
+    lines = _fitting(kept, names, width, paint, below)
     if lines is None:
         heads = [visible(column.heading).replace("\n", " ") for column in table.columns]
         return list(_stacked(heads, grid, width, named=table.names > 0)), []
-    if len(kept) < len(columns):
-        gone = ", ".join(column.name for column in columns if column not in kept)
+    shown = [*kept, below]
+    if len(columns) > len(kept) + (below is not None):
+        gone = ", ".join(column.name for column in columns if column not in shown)
         full = [*_wrapped(f"Left out for width: {gone}.", width), *full]
     return lines, full
 
 
-def _kept(columns: list[_Shown], width: int) -> list[_Shown]:
-    """The columns without those that may be left out and have no room."""
+def _in_full(short: str, text: str, width: int | None) -> list[str]:
+    """What a shortened text is, on a line of its own where it has no room beside the short one."""
+    line = f"{short} is in full: {text}"
+    if width is None or _cells_wide(line) <= width:
+        return [line]
+    lines = _wrapped(text, width - 2, "  ")
+    return [*_wrapped(f"{short} is in full:", width), *(f"  {part}" for part in lines)]
+
+
+def _kept(columns: list[_Shown], width: int) -> tuple[list[_Shown], _Shown | None]:
+    """The columns that have room or may not be left out, and the one to copy if it has to stand below."""
     kept = list(columns)
+    below = None
+    if kept[-1].column.whole and len(kept) > 1 and _total(kept, 1) > width:
+        below = kept.pop()
     while _total(kept, 1) > width and any(column.column.drop for column in kept):
         kept.remove(max(kept, key=lambda column: column.column.drop))
-    return kept
+    return kept, below
 
 
-def _fitting(columns: list[_Shown], names: int, width: int) -> list[str] | None:
+def _fitting(
+    columns: list[_Shown], names: int, width: int, paint: Paint, below: _Shown | None
+) -> list[str] | None:
     """The columns in lines of at most ``width``; ``None`` where a name and one column do not fit."""
+    if below is not None:
+        below.cells = [
+            [f"  {line}" for line in _wrapped(cell[0], width - 2, "  ")] for cell in below.cells
+        ]
     for gap in (2, 1):
         if _total(columns, gap) <= width:
-            return _aligned(columns, gap)
+            return _aligned(columns, gap, paint, below)
     long = max((column for column in columns if column.wraps), key=lambda c: c.width, default=None)
     if long is not None:
         room = width - (_total(columns, 2) - long.width)
         if room >= _LEAST_WRAPPED:
             long.cells = [_wrapped(cell[0], room) or [""] for cell in long.cells]
             long.head = [line for head in long.head for line in _wrapped(head, room) or [""]]
-            return _aligned(columns, 2)
+            return _aligned(columns, 2, paint, below)
     blocks: list[list[_Shown]] = []
     for column in columns[names:]:
         if blocks and _total([*blocks[-1], column], 2) <= width:
@@ -458,7 +500,12 @@ def _fitting(columns: list[_Shown], names: int, width: int) -> list[str] | None:
             blocks.append([*columns[:names], column])
     if not blocks or any(_total(block, 2) > width for block in blocks):
         return None
-    lines = [line for block in blocks for line in (*_aligned(block, 2), "")]
+    last = len(blocks) - 1
+    lines = [
+        line
+        for number, block in enumerate(blocks)
+        for line in (*_aligned(block, 2, paint, below if number == last else None), "")
+    ]
     return lines[:-1]
 
 
@@ -466,23 +513,45 @@ def _total(columns: Sequence[_Shown], gap: int) -> int:
     return sum(column.width for column in columns) + gap * (len(columns) - 1)
 
 
-def _aligned(columns: Sequence[_Shown], gap: int) -> list[str]:
+def _aligned(
+    columns: Sequence[_Shown], gap: int, paint: Paint, below: _Shown | None = None
+) -> list[str]:
+    """A line of heads, a rule and the rows; ``below`` each what has a line of its own."""
     deepest = max(len(column.head) for column in columns)
     heads = [[""] * (deepest - len(column.head)) + column.head for column in columns]
-    rows = [heads, *([column.cells[n] for column in columns] for n in range(len(columns[0].cells)))]
-    lines = []
-    for row in rows:
-        for number in range(max(map(len, row))):
-            cells = [cell[number] if number < len(cell) else "" for cell in row]
-            lines.append(
-                (" " * gap)
-                .join(
-                    _padded(cell, c.width, left=c.left)
-                    for cell, c in zip(cells, columns, strict=True)
-                )
-                .rstrip()
-            )
-    return [*lines[:deepest], "-" * _total(columns, gap), *lines[deepest:]]
+    lines = list(_row(columns, heads, gap, lambda _, text: paint(text, "head")))
+    lines += [] if below is None else [paint(f"  {below.name}", "head")]
+    lines.append(paint("-" * _total(columns, gap), "quiet"))
+    for number in range(len(columns[0].cells)):
+
+        def toned(column: _Shown, text: str, number: int = number) -> str:
+            tone = column.tones[number]
+            return text if tone is None else paint(text, tone)
+
+        lines += _row(columns, [column.cells[number] for column in columns], gap, toned)
+        lines += [] if below is None else below.cells[number]
+    return lines
+
+
+def _row(
+    columns: Sequence[_Shown],
+    row: Sequence[Sequence[str]],
+    gap: int,
+    toned: Callable[[_Shown, str], str],
+) -> Iterator[str]:
+    """The lines of a row; colours have no width."""
+    for number in range(max(map(len, row))):
+        line, blank = "", 0
+        for column, cell in zip(columns, row, strict=True):
+            text = cell[number] if number < len(cell) else ""
+            space = column.width - _cells_wide(text)
+            before, after = (0, space) if column.left else (space, 0)
+            if text:
+                line += " " * (blank + before) + toned(column, text)
+                blank = after + gap
+            else:
+                blank += column.width + gap
+        yield line
 
 
 def _padded(cell: str, width: int, *, left: bool) -> str:

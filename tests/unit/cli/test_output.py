@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
+import time
 
 import pytest
 
-from suffice.cli.output import ProgressLine, print_json
+from suffice.cli import output
+from suffice.cli.output import ProgressLine, in_form, print_json, say, waiting
+from suffice.numbers.intervals.bootstrap import Interval
+from suffice.results.table import Column, Table
 
 
 def test_no_estimate_from_the_first_question(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,3 +35,82 @@ def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Århus" in capsys.readouterr().out
     with pytest.raises(ValueError, match="not JSON compliant"):
         print_json({"f1": math.nan})
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both streams are a terminal of 120 columns."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("suffice.cli.output.on_terminal", lambda _: True)
+
+
+GAIN = Table(
+    name="gain",
+    title="A title",
+    columns=(
+        Column(name="policy", head="p" * 70),
+        Column(name="gain", kind="points", interval=True, head="g" * 40),
+    ),
+    rows=(("a", Interval(estimate=0.1, low=0.05, high=0.2)),),
+)
+
+
+def test_without_a_terminal_80_columns_and_no_colour() -> None:
+    text = in_form([GAIN], "text")
+    assert max(map(len, text.split("\n"))) <= 80
+    assert "\x1b" not in text
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_terminal_gets_its_width_and_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = in_form([GAIN], "text")
+    assert text.startswith("\x1b[1mA title\x1b[0m\n")
+    assert "\x1b[32m+10.0 [5.0, 20.0]\x1b[0m" in text
+    assert max(map(len, re.sub("\x1b.*?m", "", text).split("\n"))) == 112
+    assert "\x1b" not in in_form([GAIN], "csv") + in_form([GAIN], "markdown")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in in_form([GAIN], "text")
+    monkeypatch.setenv("NO_COLOR", "")
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in in_form([GAIN], "text")
+
+
+def test_work_that_takes_long_is_announced_and_short_work_is_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_SILENT_S", 0.02)
+    with waiting("connecting to S", every_s=0.05):
+        time.sleep(0.2)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    lines = shown.err.splitlines()
+    assert 2 <= len(lines) <= 6
+    assert set(lines) == {"connecting to S, 0 s so far"}
+    monkeypatch.setattr(output, "_SILENT_S", 2.0)
+    with waiting("reading"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_terminal_rewrites_the_line_and_takes_it_away(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_SILENT_S", 0.02)
+    with waiting("reading"):
+        time.sleep(0.1)
+        say("a word", lead="suffice:")
+    shown = "reading, 0 s so far\r\x1b[K\x1b[31msuffice:\x1b[0m a word\n"
+    assert capsys.readouterr().err == shown
+
+
+def test_who_tells_how_far_it_is_needs_no_announcement(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "_SILENT_S", 0.05)
+    with waiting("fitting"):
+        ProgressLine("trained steps").show(1, 9)
+        time.sleep(0.15)
+    assert capsys.readouterr().err == "trained steps 1/9\n"

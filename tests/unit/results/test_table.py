@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from dataclasses import replace
 from unicodedata import combining, east_asian_width
 
@@ -143,11 +144,48 @@ def test_a_long_text_is_wrapped_before_columns_are_split() -> None:
     ]
 
 
-def test_a_text_to_copy_stays_in_a_line() -> None:
+def test_a_text_to_copy_without_room_stands_on_a_line_of_its_own() -> None:
     rule = "answer_stable >= 1 and round >= 2 or overlap > 0.5"
-    columns = (Column(name="f1", kind="percent"), Column(name="rule", whole=True))
-    table = Table(name="rules", columns=columns, rows=((0.5, rule),))
-    assert table.text(20).split("\n") == ["  f1  rule", "-" * 10, f"50.0  {rule}"]
+    columns = (
+        Column(name="f1", kind="percent"),
+        Column(name="rounds", kind="number"),
+        Column(name="rule", whole=True),
+    )
+    table = Table(name="rules", columns=columns, rows=((0.5, 2, rule), (0.4, 3, "round >= 3")))
+    assert table.text(70).split("\n")[2] == f"50.0    2.00  {rule}"
+    assert table.text(60).split("\n") == [
+        "  f1  rounds",
+        "  rule",
+        "-" * 12,
+        "50.0    2.00",
+        f"  {rule}",
+        "40.0    3.00",
+        "  round >= 3",
+    ]
+    assert max(map(len, table.text(30).split("\n"))) <= 30
+
+
+def test_colours_move_nothing_and_say_which_side_of_zero_an_interval_lies() -> None:
+    table = Table(
+        name="gains",
+        title="Gains",
+        columns=(
+            Column(name="policy"),
+            Column(name="gain", kind="points", interval=True),
+            Column(name="use"),
+        ),
+        rows=(
+            ("a", Interval(estimate=0.1, low=0.01, high=0.2), Cell("useful", "useful", "good")),
+            ("b", Interval(estimate=-0.1, low=-0.2, high=-0.01), "none"),
+            ("c", Interval(estimate=0.0, low=-0.1, high=0.1), None),
+        ),
+    )
+    painted = table.text(paint=lambda text, tone: f"<{tone}>{text}</{tone}>")
+    assert re.sub("</?(title|head|quiet|good|bad)>", "", painted) == table.text()
+    assert painted.startswith("<title>Gains</title>\n<head>policy</head>")
+    assert "<good>+10.0 [1.0, 20.0]</good>  <good>useful</good>" in painted
+    assert "<bad>-10.0 [-20.0, -1.0]</bad>  none" in painted
+    assert "\nc        +0.0 [-10.0, 10.0]" in painted
 
 
 def test_letters_of_two_cells_keep_the_columns_aligned() -> None:

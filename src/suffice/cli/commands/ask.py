@@ -19,7 +19,7 @@ from suffice.cli.options import (
     positive,
     seconds,
 )
-from suffice.cli.output import ProgressLine, print_json, say
+from suffice.cli.output import ProgressLine, print_json, say, waiting
 from suffice.cli.retrieval_options import (
     add_pipeline,
     add_retrieval,
@@ -27,7 +27,7 @@ from suffice.cli.retrieval_options import (
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.errors import UsageError
-from suffice.pipelines.live.answering import Answered, WhichAnswer
+from suffice.pipelines.live.answering import Answered, Spent, WhichAnswer
 from suffice.pipelines.live.ask import (
     AskSettings,
     ChosenPolicy,
@@ -39,6 +39,7 @@ from suffice.pipelines.live.requirements import check_confidence
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import AnswerSet, Retriever
+from suffice.results.formats import counted
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
@@ -152,14 +153,20 @@ def run(arguments: argparse.Namespace) -> int:
         decline_below=arguments.decline_below,
     )
     settings = _with_loop_options(arguments, settings, chosen)
-    corpus = read_corpus(Path(arguments.corpus))
+    with waiting(f"reading {arguments.corpus}"):
+        corpus = read_corpus(Path(arguments.corpus))
     for file in corpus.skipped:
         say(f"skipped {file.path}: {file.reason}")
-    live = LiveLoop.of(chosen, connect_model(arguments), settings, say)
+    model = connect_model(arguments)
+    with waiting(f"asking {arguments.llm} what it gives"):
+        live = LiveLoop.of(chosen, model, settings, say)
     retrieval, encoder = connect_retrieval(arguments, encode=live.encodes)
-    live = live.with_models(encoder, retrieval, say)
-    retriever = _retriever(arguments, corpus.passages, live.reaching(retrieval))
-    answered = live.answer(arguments.question, retriever)
+    with waiting(f"asking {arguments.llm} what it gives"):
+        live = live.with_models(encoder, retrieval, say)
+    with waiting("indexing"):
+        retriever = _retriever(arguments, corpus.passages, live.reaching(retrieval))
+    with waiting(f"answering with {arguments.llm}"):
+        answered = live.answer(arguments.question, retriever)
     if arguments.json:
         print_json(answered.to_json())
     else:
@@ -194,6 +201,17 @@ def _print_set(answer_set: AnswerSet) -> None:
         print("  or none of these: the policy did not stop the loop early")
 
 
+def _in_words(spent: Spent) -> str:
+    calls = "calls not counted" if spent.calls is None else counted(spent.calls, "call")
+    return f"{counted(spent.rounds, 'round')}, {calls}, {_tokens(spent)}"
+
+
+def _tokens(spent: Spent, about: str = "") -> str:
+    if spent.tokens is None:
+        return "an unknown number of tokens"
+    return f"{about}{counted(spent.tokens, 'token')}"
+
+
 def _print(answered: Answered, decline_below: float | None) -> None:
     rounds = len(answered.rounds)
     print(answered.answer or "(the model gave no answer)")
@@ -208,8 +226,19 @@ def _print(answered: Answered, decline_below: float | None) -> None:
         print(f"confidence {said}")
     if answered.answer_round != rounds:
         print(f"the answer is that of round {answered.answer_round}, the most confident one")
-    if answered.usd is not None:
-        print(f"cost {answered.usd:.6f} USD")
+    usd = "" if answered.usd is None else f", {answered.usd:.6f} USD"
+    print(f"spent {_in_words(answered.spent)}{usd}")
+    budget = counted(rounds + answered.saved.rounds, "round")
+    if answered.saved.rounds:
+        print(
+            f"saved up to {_in_words(answered.saved)} against this loop's full budget of {budget}"
+        )
+    else:
+        print("saved nothing: the loop ran to its end")
+    if answered.fixed is not None:
+        print(
+            f"one call on the passages of {budget} would take {_tokens(answered.fixed, 'about ')}"
+        )
     print("evidence:")
     for finished in answered.rounds:
         for passage in finished.passages or ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from suffice.cli.options import add_traces, open_traces
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.output import add_format, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import DiagnosisSettings
 
@@ -28,6 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Diagnose and print."""
     from suffice.replay.diagnose.diagnosis import diagnosis
 
-    result = diagnosis(open_traces(arguments, say), read_settings(arguments, DiagnosisSettings))
+    settings = read_settings(arguments, DiagnosisSettings)
+    traces = open_traces(arguments, say)
+    with waiting("diagnosing"):
+        result = diagnosis(traces, settings)
     print_result(arguments, result.tables(), result.to_json, result.notes)
     return 0

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from suffice.cli.options import add_json, add_traces, open_traces, out_path
-from suffice.cli.output import ProgressLine, print_json, say
+from suffice.cli.output import fit_progress, print_json, say, waiting
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import (
     FieldOption,
@@ -27,7 +27,6 @@ from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.method import (
     PRESETS,
     FitRun,
-    FitStep,
     Fitted,
     Method,
     PlanMethod,
@@ -151,7 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InternalError(f"argparse let {arguments.method!r} through")
     _refuse_unknown(method, arguments)
     on_plans = isinstance(method, PlanMethod) and schema_of(arguments.traces) is PLANS
-    fitted = _fit_plans(method, arguments) if on_plans else _fit(method, arguments)
+    with waiting(f"fitting {method.name}"):
+        fitted = _fit_plans(method, arguments) if on_plans else _fit(method, arguments)
     written = save_policy(fitted.policy, arguments.out, max_rounds=fitted.max_rounds)
     document = policy_document(fitted.policy)
     if arguments.json:
@@ -193,7 +193,8 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
     measures = Measures.of(traces)
     if isinstance(method, TellingMethod):
         return method.fit_told(measures, preset, settings, arguments.split)
-    policy = method.fit(measures, preset, settings, arguments.split, _watched(arguments))
+    watched = FitRun(progress=fit_progress(), checkpoint=FitRun.checkpoint_of(Path(arguments.out)))
+    policy = method.fit(measures, preset, settings, arguments.split, watched)
     return Fitted(
         policy=policy,
         max_rounds=min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds),
@@ -233,18 +234,6 @@ def _fit_plans(method: Any, arguments: argparse.Namespace) -> Fitted:
         say(f"skipped {len(plans.skipped)} invalid parts; the first: {plans.skipped[0]}")
     fitted: Fitted = method.fit_plans(plans, arguments.preset, settings)
     return fitted
-
-
-def _watched(arguments: argparse.Namespace) -> FitRun:
-    """Progress on stderr, and checkpoints where the policy goes."""
-    lines: dict[str, ProgressLine] = {}
-
-    def progress(now: FitStep) -> None:
-        lines.setdefault(now.label, ProgressLine(now.label)).show(now.done, now.total)
-        if now.said:
-            say(now.said)
-
-    return FitRun(progress=progress, checkpoint=FitRun.checkpoint_of(Path(arguments.out)))
 
 
 # --- options that were given -----------------------------------------------------------------------

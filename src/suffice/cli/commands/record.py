@@ -15,7 +15,7 @@ from suffice.cli.options import (
     out_path,
     positive,
 )
-from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say
+from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say, waiting
 from suffice.cli.retrieval_options import (
     add_clustering,
     add_pipeline,
@@ -103,16 +103,18 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.filter} does not name the questions its filter was calibrated on, so none is left "
             "out; name the policy file that the filter was fitted for, unless these are other questions"
         )
-    examples, sample = _sampled(
-        _examples(arguments, frozenset() if chosen is None else chosen.question_ids), arguments
-    )
+    with waiting(f"reading {arguments.dataset}"):
+        examples, sample = _sampled(
+            _examples(arguments, frozenset() if chosen is None else chosen.question_ids), arguments
+        )
     pool = None
     if arguments.corpus == "pooled" and arguments.data is not None:
         # --limit and --sample choose questions, not what they are asked over
         pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
     model = connect_model(arguments)
     settings = _settings(arguments)
-    settled, reasons = settings.settled(model)
+    with waiting(f"asking {arguments.llm} what it gives"):
+        settled, reasons = settings.settled(model)
     for name, why in reasons.items():
         say(f"{name}: {getattr(settled, name)} ({why})")
     retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
@@ -137,7 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
     def progress(now: Progress) -> None:
         line.show(now.finished, now.planned, failed=now.failed)
 
-    summary = record_examples(examples, model, Path(arguments.out), recording, progress)
+    with waiting("recording"):
+        summary = record_examples(examples, model, Path(arguments.out), recording, progress)
     return show_summary(summary, arguments)
 
 

@@ -16,7 +16,7 @@ from suffice.cli.options import (
     sampled,
     write_policy,
 )
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.output import add_format, fit_progress, print_result, say, waiting
 from suffice.errors import UsageError
 
 
@@ -53,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
     from suffice.measures.measures import Measures
     from suffice.policies.fitting import fit_rule
+    from suffice.policies.method import FitRun
     from suffice.replay.run.compare import compare, with_q_values
     from suffice.replay.run.macro import macro_means
     from suffice.trace.rounds.writer import write_trace_set
@@ -65,7 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
     traces = open_traces(arguments, say)
     measures = Measures(traces)
-    comparison = compare(measures, settings)
+    watched = FitRun(progress=fit_progress())
+    with waiting("replaying"):
+        comparison = compare(measures, settings, run=watched)
     if arguments.write_signals is not None:
         written = write_trace_set(with_q_values(measures, comparison), arguments.write_signals)
         say(f"wrote {written}")
@@ -74,8 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
         rule = fit_rule(settings.rules[0], measures, fit_on=settings.fit_on)
         kept = write_policy(arguments.out, rule, traces)
     more = (sampled(open_more(path, arguments, say), arguments, say) for path in arguments.macro)
-    others = [compare(traces, settings) for traces in more]
-    macro = macro_means([comparison, *others]) if others else None
+    with waiting("replaying"):
+        others = [compare(traces, settings, run=watched) for traces in more]
+        macro = macro_means([comparison, *others]) if others else None
     comparisons = [comparison, *others]
     tables = [
         table if macro is None or number else replace(table, title=entry.result.source)

@@ -15,9 +15,10 @@ from suffice.cli.options import (
     open_traces,
     out_path,
 )
-from suffice.cli.output import print_json, say
+from suffice.cli.output import fit_progress, print_json, say, waiting
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.method import FitRun
 from suffice.replay.choose.formulas import FORMS
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
@@ -116,9 +117,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not settings.policies and not settings.rules:
         settings = replace(settings, policies=usual_policies(traces, settings.fit_on))
     measures = Measures(traces)
-    comparison = compare(measures, settings)
-    parts = report_parts(measures, comparison, _parts_settings(arguments, settings))
-    size = write_report(comparison, Path(arguments.out), parts)
+    with waiting("replaying"):
+        comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
+    with waiting("computing the report"):
+        parts = report_parts(measures, comparison, _parts_settings(arguments, settings))
+        size = write_report(comparison, Path(arguments.out), parts)
     if arguments.search and "search" in parts.left_out:
         say(f"no search: {parts.left_out['search']}")
     if arguments.json:

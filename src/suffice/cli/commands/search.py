@@ -13,7 +13,7 @@ from suffice.cli.options import (
     positive,
     write_policy,
 )
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.output import add_format, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.errors import UsageError
 from suffice.replay.settings import SearchSettings
@@ -61,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.pick is not None and arguments.out is None:
         raise UsageError("--pick chooses the rule that --out writes; give --out PATH")
     measures = Measures(open_traces(arguments, say))
-    result = search(measures, _settings(arguments))
+    settings = _settings(arguments)
+    with waiting("searching"):
+        result = search(measures, settings)
     written: dict[str, Any] = {}
     if arguments.out is not None:
         rule = result.pick(arguments.pick or 1).rule

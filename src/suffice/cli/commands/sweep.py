@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from suffice.cli.options import add_policy_out, add_traces, open_traces, write_policy
-from suffice.cli.output import add_format, print_result, say
+from suffice.cli.output import add_format, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.replay.settings import SweepSettings
 
@@ -32,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     measures = Measures(open_traces(arguments, say))
     settings = read_settings(arguments, SweepSettings)
-    result = sweep(measures, settings)
+    with waiting("sweeping"):
+        result = sweep(measures, settings)
     written: dict[str, Any] = {}
     if arguments.out is not None:
         policy = fit_rule(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from suffice.cli.options import add_json
-from suffice.cli.output import print_json
+from suffice.cli.output import print_json, waiting
 from suffice.errors import DataError
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
@@ -55,7 +55,8 @@ class _Checked:
 def run(arguments: argparse.Namespace) -> int:
     """Inspect and list."""
     is_plan = schema_of(arguments.traces) == PLANS
-    checked = (_plan_trace if is_plan else _question_trace)(arguments.traces)
+    with waiting(f"reading {arguments.traces}"):
+        checked = (_plan_trace if is_plan else _question_trace)(arguments.traces)
     if arguments.json:
         errors = [
             {"message": e.message, "file": e.file, "row": e.row, "column": e.column}

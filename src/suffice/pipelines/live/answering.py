@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal
 
@@ -71,6 +71,15 @@ class Answering:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Rounds, calls to the model and tokens of all calls, judges and samples included (``None``: unknown)."""
+
+    rounds: int
+    calls: int | None
+    tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """The answer with the rounds behind it.
 
@@ -96,6 +105,11 @@ class Answered:
         Of a policy that promises the right answer among several; ``None``: another policy.
     usd
         What it cost; ``None`` without prices.
+    spent, saved
+        What the rounds cost, and what the loop would have cost beyond that at its full budget: the rounds
+        left, each as dear as the last one, where there were passages for them.
+    fixed
+        What one call on the passages of the full budget would have cost, where the loop ranks once.
     notes
         What a reader must know of the loop, in sentences.
     """
@@ -110,6 +124,9 @@ class Answered:
     declined: bool
     answer_set: AnswerSet | None = None
     usd: float | None = None
+    spent: Spent
+    saved: Spent
+    fixed: Spent | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -146,6 +163,8 @@ class Answered:
                 for passage in finished.passages or ()
             ],
             "usage": {**_total_usage(self.rounds), "usd": self.usd},
+            "saved": asdict(self.saved),
+            "fixed": None if self.fixed is None else asdict(self.fixed),
             "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
             "samples": None
             if self.answer_set is None
@@ -167,6 +186,42 @@ def _total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
 def _total(values: Sequence[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
+
+
+_TOKENS = ("prompt_tokens", "completion_tokens")
+
+
+def _spent(rounds: Sequence[Round]) -> Spent:
+    """What rounds cost; without a count of the calls or tokens that every round has, unknown."""
+    usage = _total_usage(rounds)
+    further = sum(usage[f"{kind}_{name}"] or 0 for kind in ("sample", "judge") for name in _TOKENS)
+    calls, tokens = usage["llm_calls"], [usage[name] for name in _TOKENS]
+    return Spent(
+        rounds=len(rounds),
+        calls=None if calls is None else calls + (usage["judge_calls"] or 0),
+        tokens=None if None in tokens else sum(filter(None, tokens)) + further,
+    )
+
+
+def _saved(rounds: Sequence[Round], left: int) -> Spent:
+    """What so many rounds more would have cost, each as dear as the last."""
+    last = _spent(rounds[-1:])
+    return Spent(
+        rounds=left,
+        calls=None if last.calls is None else left * last.calls,
+        tokens=None if last.tokens is None else left * last.tokens,
+    )
+
+
+def _fixed(rounds: Sequence[Round], budget: int) -> Spent:
+    """One call with the passages of all ``budget`` rounds; its prompt grows as it grew so far."""
+    answers = [_total([getattr(one.usage, name) for name in _TOKENS]) for one in rounds]
+    first, last, steps = answers[0], answers[-1], len(rounds) - 1
+    left = budget - len(rounds)
+    tokens = None
+    if first is not None and last is not None and (steps or not left):
+        tokens = last + (round(left * (last - first) / steps) if left else 0)
+    return Spent(rounds=budget, calls=1, tokens=tokens)
 
 
 def answer(
@@ -202,6 +257,12 @@ def answer(
     def ended(stopped_by: StoppedBy, reason: str) -> Answered:
         decided = controller.rounds[: len(decisions)]
         answered = _answered(decided, decisions, (stopped_by, reason), settings, meter.usd)
+        left = 0 if stopped_by == "end" else max(0, loop.rounds - len(decided))
+        answered = replace(
+            answered,
+            saved=_saved(decided, left),
+            fixed=_fixed(decided, len(decided) + left) if loop.ranks_once else None,
+        )
         return _with_answer_set(answered, controller.policy)
 
     controller.start(question)
@@ -252,6 +313,8 @@ def _answered(
         confidence=confidence,
         declined=declined,
         usd=usd,
+        spent=_spent(rounds),
+        saved=_saved(rounds, 0),
     )
 
 

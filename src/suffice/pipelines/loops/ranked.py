@@ -109,6 +109,7 @@ class BudgetedSettings(LoopSettings):
     """
 
     pipeline: ClassVar[str] = "budgeted"
+    ranks_once: ClassVar[bool] = True
     summary: ClassVar[str] = "a few, then a few more, with the signals that ab-rag reads"
     compares_evidence: ClassVar[bool] = True
     settles: ClassVar[tuple[str, ...]] = ("certainty",)
@@ -220,6 +221,7 @@ class CumulativeSettings(LoopSettings):
     """How rounds are made: round t shows the first t passages."""
 
     pipeline: ClassVar[str] = "cumulative"
+    ranks_once: ClassVar[bool] = True
     summary: ClassVar[str] = "one more passage a round"
 
 

@@ -54,6 +54,8 @@ class LoopSettings:
     """What stops it live where no policy is named."""
     compares_evidence: ClassVar[bool] = False
     """Whether its recordings compare answers with their evidence wherever there is an encoder."""
+    ranks_once: ClassVar[bool] = False
+    """Whether later rounds show more of one ranking, so that a fixed budget is one call."""
     settles: ClassVar[tuple[str, ...]] = ()
     """Settings that depend on what the model gives; see :meth:`settled`."""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.numbers.auroc import ResampledAuroc, auroc
+from suffice.numbers.auroc import ResampledAuroc, Use, auroc, auroc_use
 from suffice.numbers.intervals.bootstrap import resampled_counts, resampled_means
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
 from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_coverage
@@ -124,6 +124,11 @@ class SelectiveResult(Tabular):
     above: AnswerGroup
     below: AnswerGroup
     abstentions: Abstentions
+
+    @property
+    def use(self) -> Use:
+        """What its AUROC is worth."""
+        return auroc_use(self.auroc)
 
     def tables(self) -> tuple[Table, ...]:
         """What the confidence is worth, and the answers above and below."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.auroc import average_ranks
+from suffice.numbers.auroc import USES, Use, auroc_use, average_ranks
 from suffice.numbers.intervals.estimate import Estimate, difference
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.overconfidence import (
@@ -27,7 +27,8 @@ from suffice.replay.diagnose.signal_flags import Flag, signal_flags
 from suffice.replay.diagnose.signal_separation import Rows, Separation, SeparationDraws, separations
 from suffice.replay.diagnose.tables import signal_tables
 from suffice.replay.settings import DiagnosticsSettings
-from suffice.results.as_json import as_json
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import counted
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
@@ -119,6 +120,20 @@ class SignalDiagnostics:
     drift_auroc: Estimate | None
     flags: tuple[Flag, ...]
 
+    @property
+    def area(self) -> Estimate:
+        """Its AUROC on the last part, which is eval where there is one."""
+        return list(self.parts.values())[-1].pooled.auroc
+
+    @property
+    def use(self) -> Use:
+        """What that is worth."""
+        return auroc_use(self.area)
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {**fields_as_json(self), "use": self.use}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -157,9 +172,39 @@ class Diagnostics(Tabular):
         """Flags by signal, as :func:`refuse_unusable` takes them."""
         return {signal.name: signal.flags for signal in self.signals}
 
+    @property
+    def by_use(self) -> tuple[SignalDiagnostics, ...]:
+        """The signals, useful ones first, of these those of the highest AUROC."""
+
+        def key(signal: SignalDiagnostics) -> tuple[int, float]:
+            return USES.index(signal.use), -(signal.area.estimate or 0.0)
+
+        return tuple(sorted(self.signals, key=key))
+
+    @property
+    def verdict(self) -> str:
+        """Which signals tell right from wrong answers, in sentences."""
+        by_use = {use: [one.name for one in self.by_use if one.use == use] for use in USES}
+        useful, part = by_use["useful"], self.parts[-1].name
+        where = "all questions" if part == ALL_QUESTIONS else f"split {part}"
+        of = f"{counted(len(self.signals), 'signal')} on {where}"
+        if useful:
+            more = f" and {len(useful) - _MOST_NAMED} more" if len(useful) > _MOST_NAMED else ""
+            said = f"{len(useful)} of {of} told right from wrong answers: "
+            said += f"{', '.join(useful[:_MOST_NAMED])}{more}."
+        else:
+            said = f"None of {of} is shown to tell right from wrong answers."
+        rest = [
+            (len(by_use["uninformative"]), "uninformative (the interval holds 0.5)"),
+            (len(by_use["misleading"]), "misleading (below 0.5)"),
+            (len(by_use["unknown"]), "without an interval"),
+        ]
+        others = ", ".join(f"{number} {what}" for number, what in rest if number)
+        return f"{said} {'Of the others' if useful else 'Of these'}: {others}." if others else said
+
     def tables(self) -> tuple[Table, ...]:
-        """AUROC and d of every signal, by round, type and value."""
-        return tuple(signal_tables(self))
+        """AUROC and d of every signal, by round, type and value; the most useful signals first."""
+        return tuple(signal_tables(replace(self, signals=self.by_use)))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""
@@ -177,6 +222,7 @@ class Diagnostics(Tabular):
 
 
 ALL_QUESTIONS = "all"
+_MOST_NAMED = 5
 _MOST_VALUES = 12  # a signal with more has no mode worth the name
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from suffice.numbers.auroc import Use
 from suffice.results.formats import UNKNOWN, count, counted
 from suffice.results.markup import visible
-from suffice.results.table import Cell, Column, Kind, Table, Value
+from suffice.results.table import Cell, Column, Kind, Table, Tone, Value
 
 if TYPE_CHECKING:
     from suffice.replay.diagnose.breakdown import TypeBreakdown
@@ -21,11 +24,13 @@ _NAME_WIDTH = 24
 _SIGNAL = Column(name="signal", most=_NAME_WIDTH)
 _POLICY = Column(name="policy", most=_NAME_WIDTH)
 _FIRST = "(the first)"
+_USE = Column(name="use")
+_TONES: Mapping[Use, Tone] = MappingProxyType({"useful": "good", "misleading": "bad"})
 
 
 def diagnosis_tables(diagnosis: Diagnosis) -> Iterator[Table]:
     """Every table, then what the figures are and the notes."""
-    yield from signal_tables(diagnosis.signals)
+    yield from diagnosis.signals.tables()
     if any(breakdown.type is not None for breakdown in diagnosis.types):
         yield type_table(diagnosis.types, diagnosis.replayed.baseline)
     yield from selective_tables(diagnosis.selective)
@@ -69,27 +74,35 @@ def _areas(diagnostics: Diagnostics) -> Table:
     drifts = len(parts) > 1
     rows: list[list[Value]] = [
         [
-            *(signal.name, "low" if signal.direction == "low" else None),
-            *(signal.parts[part].defined for part in parts),
+            *(signal.name, "low" if signal.direction == "low" else None, _use(signal.use)),
             *(signal.parts[part].pooled.auroc for part in parts),
             *([signal.drift_auroc] if drifts else ()),
+            *(signal.parts[part].defined for part in parts),
         ]
         for signal in diagnostics.signals
     ]
     columns = [
         _SIGNAL,
         Column(name="direction", head=""),
-        *(_defined(f"{part}: defined", f"% def.\n{part}") for part in parts),
+        _USE,
         *(_estimate(f"{part}: auroc", f"AUROC {part}") for part in parts),
-        *([_estimate("drift", "drift", signed=True)] if drifts else ()),
+        *([replace(_estimate("drift", "drift", signed=True), drop=1)] if drifts else ()),
+        *(replace(_defined(f"{part}: defined", f"% def.\n{part}"), drop=2) for part in parts),
     ]
-    title = (
+    notes = (
         "AUROC of each signal against exact match, all rounds pooled (0.5: no better than chance). "
-        "low: low values speak for stopping, and AUROC is that of the negated signal."
+        "low: low values speak for stopping, and AUROC is that of the negated signal. Useful: the interval "
+        f"on {parts[-1]} lies above 0.5; uninformative: it holds 0.5. Each interval counts one signal alone: "
+        "of many, a few lie above by chance.",
+        _figures(diagnostics),
     )
-    return Table(
-        name="signals", title=title, columns=columns, rows=rows, notes=[_figures(diagnostics)]
-    )
+    title = f"What are the signals worth here? {diagnostics.verdict}"
+    return Table(name="signals", title=title, columns=columns, rows=rows, notes=notes)
+
+
+def _use(use: Use) -> Cell:
+    shown = "" if use == "unknown" else use
+    return Cell(use, shown, _TONES.get(use))
 
 
 def _defined(name: str, head: str) -> Column:
@@ -124,7 +137,7 @@ def _distances(diagnostics: Diagnostics) -> Table:
     columns = [
         _SIGNAL,
         *(_estimate(f"{part}: d", f"d {part}", signed=True) for part in parts),
-        *([_estimate("drift", "drift", signed=True)] if drifts else ()),
+        *([replace(_estimate("drift", "drift", signed=True), drop=1)] if drifts else ()),
     ]
     title = "Cohen's d, signed: positive where right answers have the higher values."
     return Table(name="distances", title=title, columns=columns, rows=rows)
@@ -381,13 +394,15 @@ def selective_tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
         columns=(
             _POLICY,
             _estimate("auroc", "AUROC"),
+            _USE,
             _estimate("aurc", "AURC"),
-            _estimate("excess_aurc", "excess AURC"),
-            Column(name="undefined", kind="count"),
+            replace(_estimate("excess_aurc", "excess AURC"), drop=2),
+            Column(name="undefined", kind="count", drop=1),
         ),
         rows=[
             [
-                *(result.policy, result.auroc, result.aurc, result.excess_aurc),
+                *(result.policy, result.auroc, _use(result.use)),
+                *(result.aurc, result.excess_aurc),
                 result.undefined or Cell(0, ""),
             ]
             for result in results

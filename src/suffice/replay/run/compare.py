@@ -10,6 +10,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
+from suffice.policies.method import FitRun
 from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.engine import ReplaySettings, replay
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
@@ -103,8 +104,13 @@ class Comparison(Tabular):
         return self.result.to_json()
 
 
-def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Comparison:
-    """Replay what the settings name, in the order given, then the baseline if it is not among them."""
+def compare(
+    traces: TraceSet | Measures, settings: ComparisonSettings, *, run: FitRun | None = None
+) -> Comparison:
+    """Replay what the settings name, in the order given, then the baseline if it is not among them.
+
+    ``run`` watches trainings.
+    """
     measures = Measures.of(traces)
     chosen, split, notes = _choose_split(measures, settings.split)
     notes = [*blank_answers(chosen.traces), *notes]
@@ -114,7 +120,9 @@ def compare(traces: TraceSet | Measures, settings: ComparisonSettings) -> Compar
         raise UsageError("name at least one --policy or --stop-when")
     fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
     built = list(
-        named_policies(measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind)
+        named_policies(
+            measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
+        )
     )
     baseline = _include(measures, baseline, built, fit_on, settings.f1_kind)
     source = measures.traces.origin.source

@@ -11,7 +11,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.fitting import fit_rule
-from suffice.policies.method import Method
+from suffice.policies.method import FitRun, Method
 from suffice.policies.registry import (
     fit_method,
     method_and_preset,
@@ -45,6 +45,7 @@ def named_policies(
     *,
     fit_on: TraceSet | Measures | None = None,
     f1_kind: F1Kind = "hotpotqa",
+    run: FitRun | None = None,
 ) -> tuple[NamedPolicy, ...]:
     """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``.
 
@@ -60,6 +61,8 @@ def named_policies(
         Another trace set, on whose tune split to fit instead.
     f1_kind
         Which F1 a method chooses its number by, where it chooses one.
+    run
+        Who watches trainings.
 
     Raises
     ------
@@ -69,7 +72,7 @@ def named_policies(
     """
     measures = Measures.of(traces)
     fitting = measures if fit_on is None else Measures.of(fit_on)
-    built = [_named(measures, fitting, name, f1_kind) for name in names]
+    built = [_named(measures, fitting, name, f1_kind, run) for name in names]
     built += [_rule(measures, rule, fitting) for rule in rules]
     return _numbered(built)
 
@@ -85,7 +88,9 @@ def _numbered(built: list[NamedPolicy]) -> tuple[NamedPolicy, ...]:
     return tuple(numbered)
 
 
-def _named(measures: Measures, fitting: Measures, name: str, f1_kind: F1Kind) -> NamedPolicy:
+def _named(
+    measures: Measures, fitting: Measures, name: str, f1_kind: F1Kind, run: FitRun | None
+) -> NamedPolicy:
     if name == CLOSED_BOOK:
         return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
     if name in ORACLES:
@@ -102,7 +107,7 @@ def _named(measures: Measures, fitting: Measures, name: str, f1_kind: F1Kind) ->
             fitting = measures
         takes = {field.name for field in fields(method.settings(preset))}
         chosen_by = f1_kind if "f1_kind" in takes else None
-        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT, f1_kind=chosen_by)
+        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT, run=run, f1_kind=chosen_by)
         return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted)
     if names_policy_file(name):
         file = load_policy(name)

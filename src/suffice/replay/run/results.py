@@ -228,7 +228,7 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
     columns = [_POLICY]
     for number, name in enumerate(costs, start=1):
         label = COSTS[name].label if COSTS[name].unit != "USD" else "USD"
-        gain = Column(name=name, kind="points", head=f"at equal {label}\nF1 [95%]", interval=True)
+        gain = Column(name=name, kind="points", head=f"at equal\n{label}\nF1 [95%]", interval=True)
         columns += [Column(name=f"{name}_fixed", head="over", drop=number), gain]
     rows: list[list[Value]] = []
     for policy in adaptive:

@@ -47,6 +47,11 @@ def _finding(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> 
     if not known:
         return f"{counted(len(results), 'confidence')}, none with an AUROC"
     best = max(known, key=lambda result: result.auroc.estimate or 0.0)
+    if best.use == "uninformative":
+        return (
+            f"uninformative: the interval of the highest AUROC holds 0.5 "
+            f"({short_name_of(best.policy, policies)}, {estimated(best.auroc)})"
+        )
     above, below = (percent(group.em.estimate) for group in (best.above, best.below))
     return (
         f"highest AUROC: {short_name_of(best.policy, policies)}, {estimated(best.auroc)}; EM {above}% "
@@ -129,6 +134,7 @@ def _tables(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> I
 
 _AREAS = {
     "auroc": "AUROC [95%]",
+    "use": "",
     "aurc": "AURC [95%]",
     "excess_aurc": "excess AURC [95%]",
     "undefined": "without confidence",

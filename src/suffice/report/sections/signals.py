@@ -28,8 +28,7 @@ def signals_section(
     diagnostics: Diagnostics, types: Sequence[TypeBreakdown], policies: Sequence[Marked]
 ) -> Shown:
     """AUROC and distance of every signal with drift, what speaks against it, and question types."""
-    ordered = replace(diagnostics, signals=tuple(_ordered(diagnostics)))
-    tables = {table.name: table for table in ordered.tables()}
+    tables = {table.name: table for table in diagnostics.tables()}
     return Shown(
         finding=_finding(diagnostics),
         blocks=[
@@ -59,7 +58,8 @@ def signals_section(
 
 
 _SEPARATION = {
-    "signals": "AUROC of every signal, all rounds pooled; low: low values speak for stopping",
+    "signals": "AUROC of every signal, all rounds pooled; low: low values speak for stopping; "
+    "uninformative: the interval holds 0.5",
     "distances": "Cohen's d of every signal, positive where right answers have the higher values",
     "pearson": "Pearson's r of every signal with exact match",
     "margins": "Mean margin of the answer's first token: raw in nats, and calibrated to P(EM = 1)",
@@ -76,17 +76,22 @@ SECTION = Section(
 
 
 def _finding(diagnostics: Diagnostics) -> str:
-    part = diagnostics.parts[-1].name
-    best = next(
-        (signal for signal in _ordered(diagnostics) if _area(signal, part).estimate is not None),
-        None,
-    )
-    flagged = sum(bool(signal.flags) for signal in diagnostics.signals)
+    signals = diagnostics.by_use
+    flagged = sum(bool(signal.flags) for signal in signals)
     warned = f"; {counted(flagged, 'signal')} flagged" if flagged else ""
-    if best is None:
-        return f"{counted(len(diagnostics.signals), 'signal')}, none with an AUROC{warned}"
+    known = [signal for signal in signals if signal.area.estimate is not None]
+    if not known:
+        return f"{counted(len(signals), 'signal')}, none with an AUROC{warned}"
+    part = diagnostics.parts[-1].name
     where = "all questions" if len(diagnostics.parts) == 1 else part
-    return f"highest AUROC on {where}: {_name(best.name)}, {estimated(_area(best, part))}{warned}"
+    best = max(known, key=lambda signal: signal.area.estimate or 0.0)
+    useful, vague = (sum(one.use == use for one in known) for use in ("useful", "uninformative"))
+    called = ", uninformative" if best.use == "uninformative" else ""
+    return (
+        f"highest AUROC on {where}: {_name(best.name)}, {estimated(best.area)}{called}; of "
+        f"{counted(len(known), 'signal')} {useful} useful, {vague} uninformative (the interval holds 0.5)"
+        f"{warned}"
+    )
 
 
 def _name(name: str) -> str:
@@ -97,22 +102,11 @@ def _area(signal: SignalDiagnostics, part: str) -> Estimate:
     return signal.parts[part].pooled.auroc
 
 
-def _ordered(diagnostics: Diagnostics) -> list[SignalDiagnostics]:
-    """Highest AUROC on the last part first, undefined ones last."""
-    part = diagnostics.parts[-1].name
-
-    def key(signal: SignalDiagnostics) -> tuple[bool, float]:
-        value = _area(signal, part).estimate
-        return value is None, -(value or 0.0)
-
-    return sorted(diagnostics.signals, key=key)
-
-
 # --- AUROC ---------------------------------------------------------------------------------------
 def _areas(diagnostics: Diagnostics, tables: Mapping[str, Table]) -> Chart:
     parts = [part.name for part in diagnostics.parts]
     families = dict(zip(parts, _FAMILIES[-len(parts) :], strict=True))
-    drawn = _ordered(diagnostics)[:_MOST_ROWS]
+    drawn = diagnostics.by_use[:_MOST_ROWS]
     chart = Forest(
         title="AUROC of every signal",
         description=f"One row a signal, {counted(len(drawn), 'row')}: AUROC with its interval.",

@@ -285,3 +285,24 @@ def test_unknown_prices_are_refused_with_what_to_type(
     )
     assert "no model 'no-such-model'" in said
     assert "--prices input=" in said
+
+
+def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = ask(capsys, "--corpus", corpus, "--policy", "round >= 2")
+    usage = told["usage"]
+    assert usage["llm_calls"] == 2
+    assert told["saved"]["rounds"] == 3
+    assert told["saved"]["calls"] == 3
+    assert told["fixed"]["rounds"] == 5
+    assert told["fixed"]["calls"] == 1
+    words = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus)]
+    assert main([*words, "--policy", "round >= 2"]) == 0
+    printed = capsys.readouterr().out
+    tokens = usage["prompt_tokens"] + usage["completion_tokens"]
+    assert f"spent 2 rounds, 2 calls, {tokens:,} tokens" in printed
+    assert f"saved up to 3 rounds, 3 calls, {told['saved']['tokens']:,} tokens against" in printed
+    assert f"5 rounds would take about {told['fixed']['tokens']:,} tokens" in printed
+    assert main([*words, "--policy", "fixed-2", "--pipeline", "iterative"]) == 0
+    printed = capsys.readouterr().out
+    assert "saved nothing: the loop ran to its end" in printed
+    assert "one call on the passages" not in printed

@@ -138,4 +138,4 @@ def test_tables_say_whose_margins_they_are() -> None:
         "first_wrong",
     ]
     assert [row[0] for row in tables["margins"].rows] == ["tune", "eval"]
-    assert [row[0] for row in tables["pearson"].rows] == [signal.name for signal in found.signals]
+    assert [row[0] for row in tables["pearson"].rows] == [signal.name for signal in found.by_use]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tests.builders import drawn_records, eval_and_tune
 
+from suffice.numbers.auroc import USES
 from suffice.replay.diagnose.diagnosis import Diagnosis, diagnosis
 from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
 from suffice.testing.traces import to_trace_set
@@ -42,11 +43,11 @@ def line_of(text: str, start: str, title: str) -> str:
 
 def test_every_figure_is_the_result_s() -> None:
     result = found()
-    text = result.text()
+    text = result.text(120)
     margin = next(each for each in result.signals.signals if each.name == "answer_token_margin")
     tune, drift = margin.parts["tune"].pooled.auroc, margin.drift_auroc
     assert drift is not None
-    line = line_of(text, "answer_token_margin", "AUROC of each signal")
+    line = line_of(text, "answer_token_margin", "What are the signals worth here?")
     assert f"{tune.estimate:.2f} [{tune.low:.2f}, {tune.high:.2f}]" in line
     assert f"{drift.estimate:+.2f} [{drift.low:.2f}, {drift.high:.2f}]" in line
     signed = margin.parts["eval"].pooled.d_signed
@@ -55,7 +56,7 @@ def test_every_figure_is_the_result_s() -> None:
     expected = " ".join(f"{value:.2f}" for value in by_round)
     shown = line_of(text, margin.name, "AUROC by round on eval")
     assert " ".join(shown.split()[1:]) == expected
-    assert line_of(text, "abstained", "AUROC of each signal").split()[1] == "low"
+    assert line_of(text, "abstained", "What are the signals worth here?").split()[1] == "low"
     (selective,) = result.selective
     assert f"{selective.aurc.estimate:.2f} [" in line_of(
         text, "answer_stab", "Selective prediction"
@@ -71,16 +72,35 @@ def test_collapse_flags_and_types_are_told() -> None:
     assert "comparison (few)" in text
     assert "\u202e" not in text
     assert "bridge[U+202E]" in text
-    assert f"is in full: {RULE}" in text
+    assert f"is in full: {RULE}" in " ".join(text.split())
     assert "drift: eval minus tune" in text
 
 
 def test_lines_fit_and_are_bare() -> None:
     text = found().text()
     assert all(line == line.rstrip() for line in text.splitlines())
-    lines = [line for line in text.splitlines() if " is in full: " not in line]
-    assert max(map(len, lines)) <= 100
+    assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
+
+
+def test_the_verdict_comes_first_and_the_most_useful_signals_after_it() -> None:
+    result = found()
+    table = result.table("signals")
+    assert result.text().startswith(
+        f"What are the signals worth here? {result.signals.verdict}"[:70]
+    )
+    uses, areas = table.data()["use"], table.data()["eval: auroc"]
+    assert uses == sorted(uses, key=USES.index)
+    assert set(uses) > {"useful", "uninformative"}
+    useful = [float(area or 0) for area, use in zip(areas, uses, strict=True) if use == "useful"]
+    assert useful == sorted(useful, reverse=True)
+    for name, use, low, high in zip(
+        *(table.data()[key] for key in ("signal", "use", "eval: auroc_low", "eval: auroc_high")),
+        strict=True,
+    ):
+        if low is not None:
+            assert (use == "uninformative") == (low <= 0.5 <= high), name
+    assert f"{uses.count('uninformative')} uninformative" in result.signals.verdict
 
 
 def test_few_signals_are_shown_round_by_round() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.html_reader import Page
 
+from suffice.numbers.auroc import auroc_use
 from suffice.report.draw.marks import marked
 from suffice.report.sections.selective import selective_section
 from suffice.results.formats import amount, estimated, percent
@@ -19,7 +20,9 @@ def test_every_figure_is_the_results(gathered: Any) -> None:
     tables = Page.of(html).tables
     for each, row in zip(found, tables["What each confidence is worth"][1:], strict=True):
         assert row[0][1:] == each.policy
-        assert row[1:] == [estimated(one) for one in (each.auroc, each.aurc, each.excess_aurc)]
+        assert row[1] == estimated(each.auroc)
+        assert row[2] == auroc_use(each.auroc)
+        assert row[3:] == [estimated(one) for one in (each.aurc, each.excess_aurc)]
     for each, row in zip(found, tables["Answers above and below a confidence"][1:], strict=True):
         expected = [amount(each.threshold)]
         for group in (each.above, each.below):
@@ -77,3 +80,10 @@ def test_hostile_names_stay_text(gathered: Any) -> None:
     html = selective_section(found, ()).html()
     assert "img" not in Page.of(html).names
     assert "signal &lt;img src=x&gt;" in html
+
+
+def test_an_auroc_whose_interval_holds_a_half_is_called_uninformative(gathered: Any) -> None:
+    first, *_ = gathered.parts["selective"]
+    vague = replace(first, auroc=replace(first.auroc, estimate=0.6, low=0.45, high=0.75))
+    assert str(selective_section([vague], ()).finding).startswith("uninformative: the interval")
+    assert "uninformative" in selective_section([vague], ()).html()

@@ -11,7 +11,8 @@ from suffice.report.draw.marks import marked
 from suffice.report.sections.signals import SECTION, signals_section
 from suffice.results.formats import decimal, estimated, percent, points
 
-AREAS = "AUROC of every signal, all rounds pooled; low: low values speak for stopping"
+AREAS = "AUROC of every signal, all rounds pooled; low: low values speak for stopping; "
+AREAS += "uninformative: the interval holds 0.5"
 DISTANCES = "Cohen's d of every signal, positive where right answers have the higher values"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -27,9 +28,10 @@ def test_every_figure_is_the_diagnostics(gathered: Any) -> None:
     for signal in parts["diagnostics"].signals:
         on_parts = [signal.parts[name] for name in ("tune", "eval")]
         assert areas[signal.name][1 + low :] == [
-            *(f"{100 * on.defined:.0f}" for on in on_parts),
+            "" if signal.use == "unknown" else signal.use,
             *(estimated(on.pooled.auroc) for on in on_parts),
             estimated(signal.drift_auroc, sign=True),
+            *(f"{100 * on.defined:.0f}" for on in on_parts),
         ]
         assert areas[signal.name][1 : 1 + low] == ["low" * (signal.direction == "low")][:low]
         assert distances[signal.name][1:] == [
@@ -136,5 +138,5 @@ def test_one_part_without_gold_has_no_drift_and_no_numbers(gathered: Any) -> Non
     section = signals_section(alone, (), ())
     assert "none with an AUROC" in str(section.finding)
     tables = Page.of(section.html()).tables
-    assert tables[AREAS][0][-2:] == ["% def. eval", "AUROC eval"]
+    assert tables[AREAS][0][-2:] == ["AUROC eval", "% def. eval"]
     assert tables[DISTANCES][0] == ["signal", "d eval"]
