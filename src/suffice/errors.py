@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, TypeVar
 
 
 class SufficeError(Exception):
@@ -130,3 +130,18 @@ def attempt(compute: Callable[[], Found]) -> tuple[Found | None, str | None]:
         return compute(), None
     except (UsageError, DataError) as error:
         return None, " ".join(str(error).split())
+
+
+def all_of(*computes: Callable[[], Any]) -> list[Any]:
+    """What each of them gives; where some refuse, all that they say as one refusal.
+
+    Raises
+    ------
+    UsageError
+        Joining the reasons.
+    """
+    attempts = [attempt(compute) for compute in computes]
+    reasons = dict.fromkeys(reason for _, reason in attempts if reason is not None)
+    if reasons:
+        raise UsageError("; also, ".join(reasons))
+    return [found for found, _ in attempts]

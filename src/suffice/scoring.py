@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from suffice.errors import UsageError
 
 F1Kind = Literal["hotpotqa", "squad"]
 F1_KINDS: tuple[F1Kind, ...] = get_args(F1Kind)
+ScoreName = Literal["em", "f1", "acc"]
+MetricName = Literal["f1", "em", "acc", "agreement"]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -102,6 +105,89 @@ def accuracy(prediction: str, gold_answers: Iterable[str]) -> float:
     return _best(
         prediction, gold_answers, lambda predicted, gold: float(gold != "" and gold in predicted)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """What policies are compared by: one of the scores of an answer, and against what it is taken.
+
+    Parameters
+    ----------
+    name
+        For ``--metric`` and JSON.
+    score
+        Which score.
+    gold
+        Whether against the gold answers; else against the full budget's own answer.
+    """
+
+    name: MetricName
+    score: ScoreName
+    gold: bool = True
+
+    @property
+    def label(self) -> str:
+        """In tables and sentences.
+
+        >>> METRICS["agreement"].label
+        'agr. F1'
+        """
+        return self.head(self.score)
+
+    def head(self, score: ScoreName) -> str:
+        """What one of the scores is called beside this metric, in tables."""
+        return _LABELS[score] if self.gold else f"agr. {_LABELS[score]}"
+
+    @property
+    def beside(self) -> ScoreName:
+        """The score to read beside its own."""
+        return "f1" if self.score == "em" else "em"
+
+    def key(self, score: ScoreName) -> str:
+        """What one of the scores is called beside this metric, in JSON.
+
+        >>> METRICS["agreement"].key("f1"), METRICS["agreement"].key("em"), METRICS["em"].key("f1")
+        ('agreement', 'agreement_em', 'f1')
+        """
+        if self.gold:
+            return score
+        return self.name if score == self.score else f"{self.name}_{score}"
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What the scores and ``metric`` itself are called in JSON, for keys that depend on it."""
+        return {"metric": self.name, **{score: self.key(score) for score in _LABELS}}
+
+    @property
+    def unknown(self) -> Mapping[str, None]:
+        """Scores against gold answers that are not known beside this metric, for JSON."""
+        return {} if self.gold else dict.fromkeys(_LABELS)
+
+    @property
+    def scored(self) -> str:
+        """Which questions have a score, after their number."""
+        return "with gold answers" if self.gold else "whose full budget gives an answer"
+
+    @property
+    def unscored(self) -> str:
+        """Why a question has no score, after "no question"."""
+        return "has gold answers" if self.gold else "has an answer at its full budget"
+
+
+_LABELS: Mapping[ScoreName, str] = MappingProxyType({"em": "EM", "f1": "F1", "acc": "Acc"})
+AGREEMENT_LEGEND = (
+    "Scores are agreement (agr.) with the full budget's own answer, not with the truth: no gold answer was "
+    "read, and a wrong answer kept counts as right."
+)
+METRICS: Mapping[MetricName, Metric] = MappingProxyType(
+    {
+        "f1": Metric(name="f1", score="f1"),
+        "em": Metric(name="em", score="em"),
+        "acc": Metric(name="acc", score="acc"),
+        "agreement": Metric(name="agreement", score="f1", gold=False),
+    }
+)
+"""By name; the first is what holds where questions have gold answers and none is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

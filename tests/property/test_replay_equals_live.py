@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tests.properties import examples
 
 from suffice.errors import UsageError
+from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.numbers.maps.isotonic import IsotonicMap
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import LogisticMap
@@ -26,6 +27,7 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_model import SignalModel, SignalNetwork, weight_shapes
@@ -33,7 +35,7 @@ from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
-from suffice.testing.conformance import check_policy
+from suffice.testing.conformance import check_checkpoints, check_policy
 from suffice.testing.traces import make_record, question_records, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
@@ -119,6 +121,15 @@ def policies() -> tuple[StopPolicy, ...]:
         )
     )
     built.append(learned())
+    built.append(
+        MiCPPolicy(
+            alpha=0.1,
+            rounds=4,
+            samples=3,
+            stops=(Threshold(0.0, 0.5), Threshold(0.7, 0.25), Threshold(0.5)),
+            final=-math.inf,
+        )
+    )
     built += gates()
     return tuple(built)
 
@@ -194,6 +205,7 @@ def check_through_files(records: list[QuestionRecord], tmp_path: Path) -> None:
         assert policy_document(loaded) == policy_document(policy)
         check_policy(loaded, records)
         check_policy(policy, read_back)
+        check_checkpoints(policy, records)
 
 
 @settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
@@ -209,7 +221,7 @@ def test_signals_are_the_same_live_and_from_a_trace(records: list[QuestionRecord
             controller.observe(finished)
         for spec in computable:
             replayed = table.signal(spec.name)[index, : len(record.rounds)]
-            live = np.array(controller._signals[spec.name])
+            live = np.array(controller.signals[spec.name])
             np.testing.assert_array_equal(replayed, live, err_msg=spec.name)
 
 

@@ -17,7 +17,7 @@ COMMANDS = {
     "demo": "the whole story on a small model in this process",
     "ask": "answer a question over your own files",
     "record": "record full-budget rounds of a data set",
-    "traces": "check trace files",
+    "traces": "what is in a record; check, split, join, narrow it",
     "signals": "compute signals and store them in the trace",
     "diagnose": "what signals say about right and wrong answers",
     "fit": "calibrate, train or certify a policy on the tune split",

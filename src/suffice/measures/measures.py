@@ -10,22 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostModel
+from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
 from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
-from suffice.measures.scores import Outcomes, score_rounds
+from suffice.measures.scores import Outcomes, agreement, score_rounds
 from suffice.protocols import Score, Signal, StopPolicy
-from suffice.scoring import F1Kind, accuracy, exact_match, f1_score
+from suffice.scoring import (
+    AGREEMENT_LEGEND,
+    METRICS,
+    F1Kind,
+    Metric,
+    MetricName,
+    ScoreName,
+    accuracy,
+    exact_match,
+    f1_score,
+)
 from suffice.signals.table import SignalTable, signal_columns, specs_for
+from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
-Metric = Literal["em", "f1", "acc"]
 
 
 class _Columns:
@@ -77,9 +88,11 @@ class Measures:
     ----------
     traces
         The recorded questions.
+    metric
+        What their scores are compared by; ``None``: not asked for, see :meth:`by`.
     """
 
-    def __init__(self, traces: TraceSet) -> None:
+    def __init__(self, traces: TraceSet, metric: Metric | None = None) -> None:
         self.traces = traces
         self._whole = _Columns(traces)
         self._rows: NDArray[np.intp] = np.arange(traces.n_questions)  # of the whole
@@ -89,11 +102,100 @@ class Measures:
         self._books: list[tuple[CostModel, CostBook]] = []
         self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
         self._closed_book: Measures | None = None
+        self._metric = metric
+        self._recorded: TraceSet | None = None  # None: the traces
+        self._by: dict[MetricName, Measures] = {}
 
     @classmethod
-    def of(cls, traces: TraceSet | Measures) -> Measures:
-        """The measures of a trace set; measures are handed on as they are."""
-        return traces if isinstance(traces, Measures) else cls(traces)
+    def of(cls, traces: Traces) -> Measures:
+        """The measures of a trace set, or of the traces at a path; measures are handed on as they are.
+
+        Raises
+        ------
+        UsageError
+            For anything else.
+        DataError
+            For traces that cannot be read.
+        """
+        if isinstance(traces, Measures):
+            return traces
+        if isinstance(traces, str | Path):
+            traces = read_traces(traces)
+        if not isinstance(traces, TraceSet):
+            raise UsageError(
+                "traces are a TraceSet, Measures of one or the path of a Parquet file or directory, found "
+                f"{type(traces).__name__}"
+            )
+        return cls(traces)
+
+    # --- what scores are compared by -------------------------------------------------------------
+    @property
+    def metric(self) -> Metric:
+        """What policies are compared by, and what every score is taken against."""
+        return self._metric or METRICS["f1"]
+
+    @property
+    def recorded(self) -> TraceSet:
+        """The questions with the gold answers they were recorded with, whatever scores go by."""
+        return self._recorded or self.traces
+
+    def by(self, name: MetricName | None) -> Measures:
+        """The measures under which policies are compared by this metric; parts keep it.
+
+        Parameters
+        ----------
+        name
+            Of :data:`suffice.scoring.METRICS`. ``None``: the one asked for before, else f1 where some
+            question has gold answers and agreement where none has.
+
+        Notes
+        -----
+        Under agreement the full budget's own answers stand for the gold ones wherever these are read, in
+        fitting as in scoring: what comes out is what a record without gold answers gives.
+        """
+        if name is None:
+            labelled = any(gold.answers for gold in self.traces.gold)
+            name = self.metric.name if self._metric or labelled else "agreement"
+        metric = METRICS[name]
+        if metric == self._metric:
+            return self
+        if name not in self._by:
+            self._by[name] = self._compared_by(metric)
+        return self._by[name]
+
+    def _compared_by(self, metric: Metric) -> Measures:
+        if not self.metric.gold:
+            raise InternalError(f"no gold answers are left to score {metric.name} against")
+        if metric.gold:
+            measures = Measures(self.traces, metric)
+            measures._whole, measures._rows = self._whole, self._rows
+            return measures
+        measures = Measures(self.traces.labelled_by_full_budget(), metric)
+        measures._recorded = self.traces
+        return measures
+
+    def notes(self, asked: MetricName | None) -> list[str]:
+        """What a reader of these questions' scores must know of what they are taken against.
+
+        ``asked`` is the metric that was asked for.
+        """
+        if self.metric.gold:
+            return []
+        why = "" if asked else "No question has gold answers. "
+        traces, notes = self.traces, [f"{why}{AGREEMENT_LEGEND}"]
+        short = int((traces.last_rounds < traces.n_rounds).sum())
+        if short:
+            notes.append(
+                f"{short} of {traces.n_questions} questions end before round {traces.n_rounds}: the full "
+                "budget's answer is that of their last recorded round"
+            )
+        blank = sum(not gold.answers for gold in traces.gold)
+        if blank:
+            notes.append(
+                f"{blank} of {traces.n_questions} questions have a blank answer at their full budget, with "
+                "which nothing can agree: counted in costs, not in scores"
+            )
+        return notes
 
     # --- parts ---------------------------------------------------------------------------------
     def only_split(self, name: str) -> Measures:
@@ -122,19 +224,23 @@ class Measures:
     def closed_book(self) -> Measures:
         """The measures of round 0 of every question that has one, as its only round."""
         if self._closed_book is None:
-            self._closed_book = Measures(self.traces.closed_book_rounds())
+            self._closed_book = Measures(self.traces.closed_book_rounds(), self._metric)
         return self._closed_book
 
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
-        part = Measures(traces)
+        part = Measures(traces, self._metric)
         part._whole, part._rows = self._whole, self._rows[chosen]
+        if self._recorded is not None:
+            part._recorded = self._recorded.take(chosen)
         return part
 
     # --- local to a question -------------------------------------------------------------------
-    def score(self, metric: Metric, f1_kind: F1Kind = "hotpotqa") -> Array:
+    def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
         """One score of every recorded answer, (n_questions, n_rounds); NaN: unlabelled or no round."""
-        key = (metric, f1_kind) if metric == "f1" else metric
-        scored = _score(metric, f1_kind)
+        key = (name, f1_kind) if name == "f1" else name
+        scored = _score(name, f1_kind)
+        if not self.metric.gold:
+            scored = agreement(scored)
         return self._local([key], lambda traces, _: [score_rounds(traces, scored)])[0]
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
@@ -145,6 +251,7 @@ class Measures:
                 f1=self.score("f1", f1_kind),
                 acc=self.score("acc"),
                 labelled=np.array([bool(gold.answers) for gold in self.traces.gold], bool),
+                metric=self.metric,
             )
         return self._scores[f1_kind]
 
@@ -221,10 +328,14 @@ class Measures:
         return np.minimum(self.wanted_rounds(policy), self.traces.last_rounds)
 
 
-def _score(metric: Metric, f1_kind: F1Kind) -> Score:
-    if metric == "f1":
+Traces = TraceSet | Measures | str | Path
+"""A record as whoever compares, searches or fits is given it: read, measured, or where it lies."""
+
+
+def _score(name: ScoreName, f1_kind: F1Kind) -> Score:
+    if name == "f1":
         return lambda answer, gold: f1_score(answer, gold, f1_kind)
-    return exact_match if metric == "em" else accuracy
+    return exact_match if name == "em" else accuracy
 
 
 def _retrieval(traces: TraceSet, keys: Sequence[Hashable]) -> list[Array]:

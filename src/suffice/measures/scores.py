@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.protocols import Score
+from suffice.scoring import METRICS, Metric, exact_match
 from suffice.trace.rounds.table import TraceSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or not recorded."""
+    """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or not recorded.
+
+    ``metric`` says which of them policies are compared by and what they were taken against. Where that
+    is the full budget's own answer, questions with one count as labelled.
+    """
 
     em: NDArray[np.float64]
     f1: NDArray[np.float64]
     acc: NDArray[np.float64]
     labelled: NDArray[np.bool_]  # (n_questions,)
+    metric: Metric = METRICS["f1"]
+
+    @property
+    def compared(self) -> NDArray[np.float64]:
+        """The score that policies are compared by, (n_questions, n_rounds)."""
+        scores: NDArray[np.float64] = getattr(self, self.metric.score)
+        return scores
 
 
 def score_rounds(traces: TraceSet, score: Score) -> NDArray[np.float64]:
@@ -34,3 +47,17 @@ def score_rounds(traces: TraceSet, score: Score) -> NDArray[np.float64]:
         for answer, golds in zip(answers, accepted, strict=True)
     ]
     return traces.dense(np.array(values, np.float64))
+
+
+def agreement(score: Score) -> Score:
+    """The score against another answer of the loop, which an equal one has in full.
+
+    An answer of which normalising leaves nothing ("A", "the") equals itself too, where the official F1
+    and containment score 0.
+    """
+
+    def agreeing(prediction: str, gold_answers: Iterable[str]) -> float:
+        answers = tuple(gold_answers)
+        return 1.0 if exact_match(prediction, answers) else score(prediction, answers)
+
+    return agreeing

@@ -62,7 +62,7 @@ class Control(RuleMethod):
 
     def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
         """The control's rule with its maps fitted."""
-        gold = gold_of(measures.only_split(how.split).traces)
+        gold = gold_of(measures.only_split(how.split))
         data = fit_data(
             measures, meant_signals(self.signals, gold), split=how.split, f1_kind=how.f1_kind
         )
@@ -96,7 +96,7 @@ def _choose(template: str, data: FitData, thresholds: tuple[float, ...], how: Ru
             stacklevel=2,
         )
         return f"round >= {budget}"
-    best = max(under, key=lambda score: (score.f1, -score.threshold))
+    best = max(under, key=lambda score: (score.score, -score.threshold))
     return fill(template, swept.shortest(best.threshold))
 
 

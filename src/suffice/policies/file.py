@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.kind import Weighted, weights_beside
@@ -107,7 +108,11 @@ def load_policy(path: str | Path) -> PolicyFile:
     file = Path(path)
     if file.is_dir():
         file = file / "policy.json"
-    document = _read_document(file)
+    return _parsed(_read_document(file), file)
+
+
+def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
+    """The policy of a document; beside ``file`` may lie its weights."""
     named = document.get("kind")
     kind = find_kind(named) if isinstance(named, str) else None
     if kind is None:
@@ -132,6 +137,47 @@ def load_policy(path: str | Path) -> PolicyFile:
     return PolicyFile(policy, max_rounds)
 
 
+# --- a policy within another document -------------------------------------------------------------
+def pack_policy(policy: StopPolicy) -> dict[str, Any]:
+    """The document of a policy's file with its weights, where it has any, as base64 text in it.
+
+    Raises
+    ------
+    UsageError
+        When there is no file format for it.
+    """
+    from base64 import b64encode
+
+    document = policy_document(policy)
+    if isinstance(policy, Weighted):
+        document["weights_file"] = b64encode(policy.weights_file()).decode("ascii")
+    return document
+
+
+def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
+    """The policy of which :func:`pack_policy` gave this document.
+
+    Raises
+    ------
+    DataError
+        Naming the field that is missing or malformed.
+    """
+    from base64 import b64decode
+    from tempfile import TemporaryDirectory
+
+    check_version(document, "suffice_policy", POLICY_VERSION)
+    plain = {name: part for name, part in document.items() if name != "weights_file"}
+    if "weights_file" not in document:
+        return _parsed(plain, Path("policy")).policy
+    with TemporaryDirectory() as folder:  # a kind reads its weights from beside its file
+        file = Path(folder) / "policy.json"
+        try:
+            weights_beside(file).write_bytes(b64decode(document["weights_file"], validate=True))
+        except (TypeError, ValueError) as error:
+            raise DataError("must be base64 text", column="policy.weights_file") from error
+        return _parsed(plain, file).policy
+
+
 def load_filter(path: str) -> StatedFilter:
     """The passage filter of a policy file.
 
@@ -154,7 +200,7 @@ def load_filter(path: str) -> StatedFilter:
     return policy.filter
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -175,16 +221,28 @@ def _read_document(file: Path) -> dict[str, Any]:
         raise DataError(
             'not a policy file; it must be an object with "suffice_policy": 1', file=str(file)
         )
-    version = document["suffice_policy"]
-    if not _is_whole(version) or version < 1:
-        raise DataError(
-            f"must be a version number, found {version!r}", file=str(file), column="suffice_policy"
-        )
-    if version > POLICY_VERSION:
-        raise DataError(
-            f"policy version {version} is newer than {POLICY_VERSION}, the newest this version reads; "
-            "upgrade with: pip install -U suffice",
-            file=str(file),
-            column="suffice_policy",
-        )
+    check_version(document, "suffice_policy", POLICY_VERSION, file=str(file))
     return document
+
+
+def check_version(
+    document: Mapping[str, Any], name: str, newest: int, *, file: str | None = None
+) -> None:
+    """Refuse a document whose field ``name`` is no version number up to ``newest``.
+
+    Raises
+    ------
+    DataError
+        With what was found, and for a newer one what to type.
+    """
+    version = document.get(name)
+    if not _is_whole(version) or version < 1:
+        raise DataError(f"must be a version number, found {version!r}", file=file, column=name)
+    if version > newest:
+        what = name.removeprefix("suffice_")
+        raise DataError(
+            f"{what} version {version} is newer than {newest}, the newest this version reads; "
+            "upgrade with: pip install -U suffice",
+            file=file,
+            column=name,
+        )

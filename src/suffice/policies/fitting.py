@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
 from suffice.numbers.maps.per_round import PerRoundCalibrator
@@ -21,7 +21,7 @@ from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
-from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
@@ -31,6 +31,8 @@ from suffice.signals.table import SignalTable, read_columns
 from suffice.trace.rounds.table import TraceSet
 
 N_FOLDS = 5
+LABELS = "labels"
+"""What stood for gold answers, in what a policy file says of its fitting; not there: gold answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +84,10 @@ def fit_data(
     chosen = Measures.of(traces).only_split(split)
     record, scored = chosen.traces, chosen.scores(f1_kind)
     if not scored.labelled.any():
+        instead = "" if not scored.metric.gold else ", or --metric agreement, which needs no label"
         raise UsageError(
-            f"no question of split {split!r} in {record.origin.source} has gold answers; "
-            "fitting needs labelled questions"
+            f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
+            f"fitting needs labelled questions{instead}"
         )
     provenance = {
         "source": record.origin.source,
@@ -93,14 +96,33 @@ def fit_data(
         "labelled": int(scored.labelled.sum()),
         "rounds": record.n_rounds,
     }
+    if not scored.metric.gold:
+        provenance[LABELS] = scored.metric.name
     return FitData(
         table=chosen.signals(signals), outcomes=scored, provenance=provenance, f1_kind=f1_kind
     )
 
 
-def gold_of(traces: TraceSet) -> tuple[str, ...]:
-    """Every gold answer of these questions."""
-    return tuple(answer for gold in traces.gold for answer in gold.answers)
+def refuse_agreement(measures: Measures, who: str, why: str) -> None:
+    """Refuse to fit without gold answers what would say more of its policy than is known then.
+
+    Raises
+    ------
+    UsageError
+        Where the full budget's answers stand for gold ones.
+    """
+    if not measures.metric.gold:
+        raise UsageError(
+            f"{who} is fitted on gold answers only ({why}); the full budget's own answers stand for them "
+            f"here. Leave {who} out, or give the policy file of a fit on labelled traces"
+        )
+
+
+def gold_of(measures: Measures) -> tuple[str, ...]:
+    """Every gold answer of these questions; none where the full budget's answers stand for them."""
+    if not measures.metric.gold:
+        return ()
+    return tuple(answer for gold in measures.traces.gold for answer in gold.answers)
 
 
 def abstention_of(gold: Iterable[str]) -> tuple[str, ...] | None:
@@ -252,11 +274,11 @@ def _consequence(signal: str, values: NDArray[np.float64], calibrator: PerRoundC
 
 def fit_rule(
     rule: str,
-    traces: TraceSet | Measures,
+    traces: Traces,
     *,
     split: str = FIT_SPLIT,
     calibrator: CalibratorKind = "isotonic",
-    fit_on: TraceSet | Measures | None = None,
+    fit_on: Traces | None = None,
 ) -> RulePolicy:
     """A rule with its ``calibrated(...)`` and ``base_rate()`` fitted on the questions of a split.
 
@@ -282,11 +304,13 @@ def fit_rule(
         something must be fitted.
     """
     needs = rule_needs(rule)
-    recorded = Measures.of(traces).traces.signal_names
+    measures = Measures.of(traces)
+    recorded = measures.traces.signal_names
+    check_rule(rule, recorded)
     own = tuple(name for name in needs.signals if name in recorded and name not in SIGNALS)
     if not needs.fitting:
         return fitted_rule(rule, None, own_signals=own)
-    fitting = Measures.of(traces if fit_on is None else fit_on)
+    fitting = measures if fit_on is None else Measures.of(fit_on)
     source = fitting.traces.origin.source
     if split not in fitting.traces.splits:
         raise UsageError(
@@ -397,10 +421,17 @@ def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float
 # --- what a record does not give -----------------------------------------------------------------
 _MOST = 0.5
 """Share of the rounds, above which a signal that is undefined there makes a poor policy."""
+_SELDOM = 0.05
+"""Share of the rounds, below which a rule that can hold there stops next to nothing."""
 
 
 def warn_of_undefined(
-    policy: StopPolicy, measures: Measures, name: str, consequence: Callable[[str], str]
+    policy: StopPolicy,
+    measures: Measures,
+    name: str,
+    consequence: Callable[[str], str],
+    *,
+    at_least: int = 0,
 ) -> None:
     """Say which signals of a policy are undefined in most of the rounds it was fitted on.
 
@@ -414,6 +445,8 @@ def warn_of_undefined(
         The questions it was fitted on.
     consequence
         What follows of a signal's being undefined, by its name.
+    at_least
+        How many of those that are undefined most often are named in any case.
 
     Warns
     -----
@@ -421,21 +454,53 @@ def warn_of_undefined(
         For every such signal, with the share, what is missing and what to type.
     """
     traces = measures.traces
-    counted = traces.exists.copy()
-    if counted[:, 1:].any():
-        counted[:, 0] = False
+    counted, rounds = _counted(traces)
+    absent = {
+        spec.name: counted & np.isnan(measures.signals([spec]).signal(spec.name))
+        for spec in policy.specs
+    }
+    shares = {name: where.sum() / counted.sum() for name, where in absent.items()}
+    ranked = sorted(shares, key=shares.__getitem__, reverse=True)
     for spec in policy.specs:
-        absent = counted & np.isnan(measures.signals([spec]).signal(spec.name))
-        share = absent.sum() / counted.sum()
-        if share <= _MOST:
+        share = shares[spec.name]
+        if share <= _MOST and spec.name not in ranked[:at_least]:
             continue
         warnings.warn(
-            f"{name} reads {spec.name!r}, which is undefined in {share:.1%} of the "
-            f"{'rounds after the first' if not counted[:, 0].any() else 'rounds'} of "
-            f"{traces.origin.source}{_missing_input(spec, traces, absent)}; {consequence(spec.name)}",
+            f"{name} reads {spec.name!r}, which is undefined in {share:.1%} of the {rounds}"
+            f"{_missing_input(spec, traces, absent[spec.name])}; {consequence(spec.name)}",
             SufficeWarning,
             stacklevel=3,
         )
+
+
+def warn_of_rule(policy: RulePolicy, measures: Measures, name: str) -> None:
+    """What :func:`warn_of_undefined` says of a rule, and whether it can hold in next to no round.
+
+    Warns
+    -----
+    SufficeWarning
+        For every signal that is undefined in most rounds; for the one that most often is, where what is
+        defined lets the rule hold in fewer than 5% of the rounds it was fitted on.
+    """
+    counted, _ = _counted(measures.traces)
+    share = policy.can_hold(measures.signals(policy.specs))[counted].mean()
+    if share >= _SELDOM:
+        warn_of_undefined(policy, measures, name, policy.where_undefined)
+        return
+    idle = (
+        f"so {policy.rule!r} can hold in {share:.1%} of them only, and will run nearly every question "
+        "to the full budget"
+    )
+    warn_of_undefined(policy, measures, name, lambda _: idle, at_least=1)
+
+
+def _counted(traces: TraceSet) -> tuple[NDArray[np.bool_], str]:
+    """The rounds that a share counts, (n_questions, n_rounds), and what they are, in words."""
+    counted = traces.exists.copy()
+    if counted[:, 1:].any():
+        counted[:, 0] = False
+    which = "rounds" if counted[:, 0].any() else "rounds after the first"
+    return counted, f"{which} of {traces.origin.source}"
 
 
 def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:

@@ -243,7 +243,7 @@ class RuleMethod(Method):
         run: FitRun | None = None,
     ) -> RulePolicy:
         """See :meth:`fit_rule`; a signal that the record seldom gives is warned of."""
-        from suffice.policies.fitting import warn_of_undefined
+        from suffice.policies.fitting import warn_of_rule
 
         del run
         how = RuleFit(
@@ -253,7 +253,7 @@ class RuleMethod(Method):
             f1_kind=settings.f1_kind if preset in self.chosen_by_f1 else "hotpotqa",
         )
         policy = self.fit_rule(measures, how)
-        warn_of_undefined(policy, measures.only_split(split), self.name, policy.where_undefined)
+        warn_of_rule(policy, measures.only_split(split), self.name)
         return policy
 
     @abstractmethod

@@ -36,16 +36,18 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdScore:
-    """What a threshold scores and costs; ``standard_error`` is of the mean F1.
+    """What a threshold scores and costs; ``standard_error`` is of the mean ``score``.
 
+    That is the score policies are compared by (:attr:`suffice.measures.scores.Outcomes.compared`),
+    ``other`` the one to read beside it.
     ``stops`` (n_questions,) is the round every question stops at, unlabelled ones too, ``paid``
     (n_questions,) what each then costs, in rounds unless another cost was meant; ``cost`` is its mean
     over labelled questions, as the scores are.
     """
 
     threshold: float
-    f1: float
-    em: float
+    score: float
+    other: float
     standard_error: float
     mean_rounds: float
     cost: float
@@ -226,14 +228,15 @@ def score_stops(
     """
     labelled = outcomes.labelled
     questions = np.arange(len(stops))
-    f1 = outcomes.f1[questions, stops - 1][labelled]
+    scores = outcomes.compared[questions, stops - 1][labelled]
     paid = stops.astype(np.float64) if costs is None else costs[questions, stops - 1]
-    spread = float(f1.std(ddof=1)) if len(f1) > 1 else 0.0
+    beside: NDArray[np.float64] = getattr(outcomes, outcomes.metric.beside)
+    spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
     return ThresholdScore(
         threshold=threshold,
-        f1=float(f1.mean()),
-        em=float(outcomes.em[questions, stops - 1][labelled].mean()),
-        standard_error=spread / float(np.sqrt(len(f1))),
+        score=float(scores.mean()),
+        other=float(beside[questions, stops - 1][labelled].mean()),
+        standard_error=spread / float(np.sqrt(len(scores))),
         mean_rounds=float(stops[labelled].mean()),
         cost=float(paid[labelled].mean()),
         stops=stops,
@@ -242,10 +245,10 @@ def score_stops(
 
 
 def cheapest_within_one_error(scores: Sequence[ThresholdScore]) -> ThresholdScore:
-    """The cheapest within one standard error of the best F1; ties to higher F1, then lower number."""
-    best = max(scores, key=lambda score: score.f1)
-    close = [score for score in scores if score.f1 >= best.f1 - best.standard_error]
-    return min(close, key=lambda score: (score.cost, -score.f1, score.threshold))
+    """The cheapest within one standard error of the best; ties to the better, then the lower number."""
+    best = max(scores, key=lambda threshold: threshold.score)
+    close = [one for one in scores if one.score >= best.score - best.standard_error]
+    return min(close, key=lambda one: (one.cost, -one.score, one.threshold))
 
 
 # --- as short as can be --------------------------------------------------------------------------

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError
-from suffice.options import Option, read_grid
+from suffice.options import Option, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
 from suffice.replay.choose.formulas import FORMS
-from suffice.scoring import F1Kind
+from suffice.scoring import F1Kind, MetricName
 
 if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.measures.measures import Traces
+    from suffice.replay.run.named_policies import Wanted
 
-OBJECTIVES = ("f1", "em", "gain-at-cost")
+GAIN_AT_COST = "gain-at-cost"
+OBJECTIVES = ("f1", "em", GAIN_AT_COST)
 
 
 def threshold_grid(text: str) -> int | Literal["quantiles"]:
@@ -31,6 +33,16 @@ def threshold_grid(text: str) -> int | Literal["quantiles"]:
         raise UsageError(f"must be a whole number, found {text!r}") from None
 
 
+def _names(given: object) -> tuple[str, ...]:
+    """Signals by name; a single text may hold several, separated by commas."""
+    if not isinstance(given, str):
+        return as_tuple(given)
+    try:
+        return read_names(given)
+    except ValueError as error:
+        raise UsageError(f"signals {error}") from error
+
+
 TuneSplit = Annotated[str, Option(metavar="S", help="where things are fitted and chosen")]
 EvalSplit = Annotated[
     str, Option(name="split", older="eval-split", metavar="S", help="where they are scored")
@@ -40,6 +52,15 @@ Resamples = Annotated[
 ]
 Seed = Annotated[int, Option(at_least=0, help="of the resampling")]
 F1 = Annotated[F1Kind, Option(name="f1", help="which F1")]
+ComparedBy = Annotated[
+    MetricName | None,
+    Option(
+        name="metric",
+        help="what policies are compared by: a score against the gold answers, or agreement with the "
+        "full budget's own answer, which reads none (default: f1 where a question has gold answers, "
+        "else agreement)",
+    ),
+]
 CostName = Annotated[
     str | None,
     Option(
@@ -50,11 +71,12 @@ CostName = Annotated[
     ),
 ]
 Policies = Annotated[
-    tuple[str, ...],
+    tuple["Wanted", ...],
     Option(
         name="policy",
         metavar="P",
         repeats=True,
+        parse=str,
         help="fixed-K, oracle-em, oracle-f1, closed-book (round 0), a method's name (tasr: published; "
         "tasr-corrected) or a policy file; may be given several times",
     ),
@@ -71,6 +93,13 @@ Rules = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedSettings:
+    """What a fit goes by; a number that is chosen by a score is chosen by this one."""
+
+    metric: ComparedBy = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSettings:
     """What to compare and how.
 
@@ -80,6 +109,9 @@ class ComparisonSettings:
     calls, dollars, evaluated tokens and rounds that is known and that fixed budgets differ in;
     ``cost_model`` says what is charged, and holds prices and energy constants. ``fit_on`` is another trace
     set, on whose split tune methods and rules are fitted instead; the result's notes say which were.
+    ``policies`` are names, paths of policy files or policies; where neither policies nor rules are named,
+    every fixed-K, the usual methods and the oracles are compared. ``strict`` refuses where a policy
+    cannot run, which else is left out.
     """
 
     policies: Policies = ()
@@ -91,12 +123,22 @@ class ComparisonSettings:
         str | None,
         Option(metavar="P", help="what differences are taken against (default: fixed-3)"),
     ] = None
+    metric: ComparedBy = None
     f1_kind: F1 = "hotpotqa"
     resamples: Resamples = 1000
     seed: Seed = 42
     cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)
-    fit_on: TraceSet | None = None
+    fit_on: Traces | None = None
+    strict: Annotated[
+        bool,
+        Option(
+            help="refuse where a policy cannot run on this record; else it is left out, with the reason"
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +170,8 @@ class SearchSettings:
     max_cost
         Cap on the mean cost per question on tune, for thresholds and for rules; ``None``: no cap.
     objective
-        ``f1``, ``em``, or ``gain-at-cost``: F1 over the fixed-k frontier at the rule's cost.
+        ``f1``, ``em``, or ``gain-at-cost``: the score over the fixed-k frontier at the rule's cost
+        (``None``: the score that ``metric`` compares by).
     cost, cost_model
         The cost meant (default: model calls where a number caps it, else what fixed budgets differ in, see
         :data:`suffice.costs.usage.USUAL_COSTS`).
@@ -169,14 +212,15 @@ class SearchSettings:
             "are not taken, rules above it are listed last",
         ),
     ] = None
+    metric: ComparedBy = None
     objective: Annotated[
-        str,
+        str | None,
         Option(
             choices=OBJECTIVES,
-            help="what thresholds and order are chosen by on tune; gain-at-cost: F1 over the fixed-k "
-            "frontier at equal cost",
+            help="what thresholds and order are chosen by on tune, where it is not the score that --metric "
+            "names (default: f1); gain-at-cost: that score over the fixed-k frontier at equal cost",
         ),
-    ] = "f1"
+    ] = None
     cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)
     baseline: Annotated[
@@ -192,7 +236,8 @@ class SearchSettings:
     seed: Seed = 42
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
+        settle(self, signals=_names(self.signals))
+        if self.objective is not None and self.objective not in OBJECTIVES:
             raise UsageError(
                 f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}"
             )
@@ -231,6 +276,7 @@ class SweepSettings:
         CalibratorKind,
         Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
     ] = "isotonic"
+    metric: ComparedBy = None
     f1_kind: F1 = "hotpotqa"
     cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)
@@ -256,6 +302,8 @@ class DiagnosticsSettings:
     seed: Seed = 42
 
     def __post_init__(self) -> None:
+        if self.signals is not None:
+            settle(self, signals=_names(self.signals))
         if self.resamples < 1 or self.seed < 0:
             raise UsageError(
                 f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
@@ -279,11 +327,12 @@ class DiagnosisSettings:
 
     signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
     policies: Annotated[
-        tuple[str, ...],
+        tuple[Wanted, ...],
         Option(
             name="policy",
             metavar="P",
             repeats=True,
+            parse=str,
             help="a policy to break down by type and confidence, as for replay (default: every "
             "fixed-K); may be given several times",
         ),
@@ -305,3 +354,6 @@ class DiagnosisSettings:
         ),
     ] = None
     f1_kind: F1 = "hotpotqa"
+
+    def __post_init__(self) -> None:
+        settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))

@@ -57,11 +57,12 @@ def _nested(value: object) -> Any:
     raise InternalError(f"{type(value).__name__} has no JSON form")
 
 
-def fields_as_json(value: Any) -> dict[str, Any]:
+def fields_as_json(value: Any, names: Mapping[str, str] | None = None) -> dict[str, Any]:
     """A dataclass by its fields.
 
     A field's metadata may say otherwise: ``{"json": "name"}`` gives it another key, ``{"json": None}``
-    leaves it out, ``{"json_none": False}`` leaves it out where it is ``None``.
+    leaves it out, ``{"json_none": False}`` leaves it out where it is ``None``. Words in braces in a key are
+    looked up in ``names``: ``"delta_{metric}"``.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def fields_as_json(value: Any) -> dict[str, Any]:
         name = attribute.metadata.get("json", attribute.name)
         inner = getattr(value, attribute.name)
         if name is not None and (inner is not None or attribute.metadata.get("json_none", True)):
-            document[name] = as_json(inner)
+            document[name.format_map(names or {})] = as_json(inner)
     return document
 
 

@@ -86,18 +86,25 @@ def lack(spec: Signal, traces: TraceSet) -> Lack | None:
 
 
 def refuse_lacking(specs: Iterable[Signal], traces: TraceSet) -> None:
-    """Refuse the first signal that the record does not give.
+    """Refuse signals that the record does not give, all at once.
 
     Raises
     ------
     UsageError
-        Saying what it needs and what to type or use instead.
+        Saying of each what it needs and what to type or use instead.
     """
+    lacking: dict[str, list[str]] = {}
     for spec in specs:
         why = lack(spec, traces)
         if why is not None:
             instead = f"; use {spec.instead} instead" if spec.instead else ""
-            raise UsageError(f"signal {spec.name!r} {why.needed}{why.remedy}{instead}")
+            lacking.setdefault(f"{why.needed}{why.remedy}{instead}", []).append(repr(spec.name))
+    if lacking:
+        told = (
+            f"signal{'s' * (len(names) > 1)} {' and '.join(names)} {'each ' * (len(names) > 1)}{why}"
+            for why, names in lacking.items()
+        )
+        raise UsageError("; also, ".join(told))
 
 
 def given_signals(traces: TraceSet) -> tuple[str, ...]:

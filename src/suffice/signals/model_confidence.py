@@ -10,29 +10,30 @@ from functools import partial
 import numpy as np
 
 from suffice.protocols import Absence
+from suffice.scoring import normalize_answer
 from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
-from suffice.trace.rounds.records import LoopView, Token
+from suffice.trace.rounds.records import LoopView, Round, Token
 
 _MARKER = "Answer:"
 
 
-def answer_tokens(tokens: Sequence[Token]) -> tuple[Token, ...]:
-    """Tokens that carry a character of the answer line.
+def answer_tokens(
+    tokens: Sequence[Token], answer: str = "", starts: int | None = None
+) -> tuple[Token, ...]:
+    """Tokens that carry a character of the answer.
 
-    The answer runs from the first non-blank after the first literal ``Answer:`` to the end of that
-    line. Tokens are placed by character offset in their concatenation, so a token that holds the
-    colon and the answer's beginning counts (the published code takes the next one). Empty without a
-    marker or with an empty answer line.
+    The answer runs from the first non-blank, to the end of its line, after the first of these that is
+    known: the token numbered ``starts`` (the round's ``answer_starts``), that one included; the first
+    literal ``Answer:``. Without either, tokens that normalise to the ``answer`` are the answer, all of
+    them. Tokens are placed by character offset in their concatenation, so a token that holds the colon
+    and the answer's beginning counts (the published code takes the next one). Empty where nothing
+    follows, or nothing says where the answer is.
     """
     text = "".join(token.token for token in tokens)
-    marker = text.find(_MARKER)
-    if marker < 0:
+    span = _span(text, tokens, answer, starts)
+    if span is None or span[0] == span[1]:
         return ()
-    line_start = marker + len(_MARKER)
-    line = text[line_start:].partition("\n")[0]
-    start, end = line_start + len(line) - len(line.lstrip()), line_start + len(line)
-    if start == end:
-        return ()
+    start, end = span
     of_answer = []
     offset = 0
     for token in tokens:
@@ -40,6 +41,37 @@ def answer_tokens(tokens: Sequence[Token]) -> tuple[Token, ...]:
         if begin < end and offset > start and begin < offset:
             of_answer.append(token)
     return tuple(of_answer)
+
+
+def _span(
+    text: str, tokens: Sequence[Token], answer: str, starts: int | None
+) -> tuple[int, int] | None:
+    """From the answer's first non-blank character to its end; ``None`` where nothing says where it is."""
+    if starts is not None:
+        said = text[sum(len(token.token) for token in tokens[:starts]) :].lstrip()
+        start = len(text) - len(said)
+        return start, start + len(said.partition("\n")[0])
+    marker = text.find(_MARKER)
+    if marker >= 0:
+        line_start = marker + len(_MARKER)
+        line = text[line_start:].partition("\n")[0]
+        return line_start + len(line) - len(line.lstrip()), line_start + len(line)
+    normalized = normalize_answer(text)
+    if normalized and normalized == normalize_answer(answer):
+        return len(text) - len(text.lstrip()), len(text.rstrip())
+    return None
+
+
+def _of_round(finished: Round) -> tuple[Token, ...]:
+    """The tokens of its answer."""
+    return answer_tokens(finished.tokens or (), finished.answer, finished.answer_starts)
+
+
+def _is_placed(finished: Round) -> bool:
+    """Whether something says where the answer is among the tokens."""
+    tokens = finished.tokens or ()
+    text = "".join(token.token for token in tokens)
+    return _span(text, tokens, finished.answer, finished.answer_starts) is not None
 
 
 def token_margin(token: Token) -> float:
@@ -58,21 +90,18 @@ def token_margin(token: Token) -> float:
 
 def answer_margins(view: LoopView) -> list[float]:
     """Margins of the current answer's tokens, in order; NaN where a token has none."""
-    return [token_margin(token) for token in answer_tokens(view.current.tokens or ())]
+    return [token_margin(token) for token in _of_round(view.current)]
 
 
 def answer_token_margin(view: LoopView) -> float:
     """Margin of the answer's first token in nats (paper 0), >= 0, high: sure.
 
-    Undefined without tokens, ``Answer:`` marker, answer or two alternatives at that token.
+    Undefined without tokens, knowledge of where the answer starts among them (:func:`answer_tokens`) or
+    two alternatives at that token.
     Spellings of one word are rivals, so it can be small where the answer is certain.
     """
     margins = answer_margins(view)
     return margins[0] if margins else UNDEFINED
-
-
-def _reply(view: LoopView) -> str:
-    return "".join(token.token for token in view.current.tokens or ())
 
 
 _NO_TOKENS = unrecorded(
@@ -81,13 +110,15 @@ _NO_TOKENS = unrecorded(
 _NO_MARGIN = (
     _NO_TOKENS,
     Absence(
-        f"the reply holds no {_MARKER!r}, after which the answer's tokens are looked for",
-        lambda view: _MARKER not in _reply(view),
-        "record with --prompt answer-first or no-confidence",
+        f"the reply holds no {_MARKER!r}, after which the answer's tokens are looked for, and is not the "
+        "answer itself",
+        lambda view: not _is_placed(view.current),
+        "record with --prompt answer-first or no-confidence, or say where the answer starts: "
+        "Round(..., answer_starts=0)",
     ),
     Absence(
-        f"nothing follows {_MARKER!r} on its line",
-        lambda view: not answer_tokens(view.current.tokens or ()),
+        f"nothing follows {_MARKER!r} on its line, or from answer_starts on",
+        lambda view: not _of_round(view.current),
     ),
     Absence(
         "fewer than two alternatives of a token were recorded",
@@ -111,7 +142,11 @@ def _aggregate(name: str, how: str, statistic: Callable[[Sequence[float]], float
 
 
 _of_tokens = partial(
-    SignalSpec, needs=("tokens",), low=0.0, instead="self_consistency (from samples)"
+    SignalSpec,
+    needs=("tokens",),
+    reads=("answer_starts",),
+    low=0.0,
+    instead="self_consistency (from samples)",
 )
 ANSWER_TOKEN_MARGIN = _of_tokens(
     name="answer_token_margin",

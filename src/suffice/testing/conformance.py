@@ -5,6 +5,7 @@ Each raises :class:`AssertionError` saying what was promised and what was found.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -210,3 +211,20 @@ def check_policy(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
             _broken(f"no stop within {last} rounds, as live", (record.question.id, replayed))
         if live is not None and replayed != live:
             _broken(f"a stop at round {live}, as live", (record.question.id, replayed))
+
+
+def check_checkpoints(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
+    """A loop goes on from a checkpoint as it would have without: the same decisions, through JSON."""
+    for record in records:
+        whole = Controller(policy).start(record.question.text, question_id=record.question.id)
+        resumed = whole.copy().start(record.question.text, question_id=record.question.id)
+        for finished in record.rounds:
+            checkpoint = json.dumps(resumed.to_dict(), allow_nan=False)
+            resumed = Controller.from_dict(json.loads(checkpoint))
+            wanted, decision = whole.observe(finished), resumed.observe(finished)
+            if decision != wanted:
+                _broken(f"as without a checkpoint {wanted!r}", decision)
+            if repr(resumed.rounds) != repr(whole.rounds):
+                _broken("the same rounds", resumed.rounds)
+            if wanted.stop:
+                break

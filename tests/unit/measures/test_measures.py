@@ -129,3 +129,68 @@ def test_no_question_has_no_columns(measures: Measures) -> None:
     nobody = measures.take(np.zeros(12, bool))
     assert nobody.score("f1").shape == (0, 0)
     assert nobody.signals(["answer_stable"]).signal("answer_stable").shape == (0, 0)
+
+
+class TestMetric:
+    """What scores are compared by, and what they are taken against."""
+
+    def test_the_default_is_f1_where_some_question_is_labelled_else_agreement(
+        self, measures: Measures
+    ) -> None:
+        assert measures.by(None).metric.name == "f1"
+        bare = Measures(to_trace_set([make_record("a", ["x", "y"])]))
+        assert bare.by(None).metric.name == "agreement"
+        assert bare.by("f1").metric.name == "f1"
+        assert not bare.by("f1").scores().labelled.any()
+        assert bare.by("agreement").by(None).metric.name == "agreement"
+
+    def test_parts_keep_it(self, measures: Measures) -> None:
+        by_em = measures.by("em")
+        part = by_em.only_split("tune").take(np.array([True] * 3 + [False] * 3))
+        assert part.metric.name == "em"
+        np.testing.assert_array_equal(part.scores().compared, part.scores().em)
+        assert by_em.by("em") is by_em
+        assert (
+            measures.only_split("tune").scores().compared is measures.only_split("tune").scores().f1
+        )
+
+    def test_each_question_agrees_with_its_own_last_round(self) -> None:
+        """Rounds differ in number; "A" and "the" normalise to nothing and equal themselves."""
+        record = [
+            make_record("a", ["x", "the Oslo", "Oslo"], gold=["x"]),
+            make_record("b", ["Bergen city", "Bergen"]),
+            make_record("c", ["A", "B", "A"]),
+        ]
+        by = Measures(to_trace_set(record)).by("agreement")
+        scores = by.scores()
+        assert scores.em.tolist() == [
+            [0, 1, 1],
+            [0, 1, pytest.approx(np.nan, nan_ok=True)],
+            [1, 0, 1],
+        ]
+        assert scores.f1[1, 0] == pytest.approx(2 / 3)
+        assert scores.f1[2].tolist() == scores.acc[2].tolist() == [1, 0, 1]
+        legend, short = by.notes("agreement")
+        assert "not with the truth" in legend
+        assert short.startswith("1 of 3 questions end before round 3")
+
+    def test_nothing_agrees_with_a_blank_answer(self) -> None:
+        """It is left out as an unlabelled question is; an abstention in words is an answer."""
+        record = [
+            make_record("a", ["x", " "]),
+            make_record("b", ["", "y"]),
+            make_record("c", ["Unknown.", "unknown"]),
+        ]
+        by = Measures(to_trace_set(record)).by(None)
+        assert by.scores().labelled.tolist() == [False, True, True]
+        assert by.scores().em[1:].tolist() == [[0, 1], [1, 1]]
+        assert by.notes(None)[0].startswith("No question has gold answers.")
+        assert by.notes(None)[1].startswith("1 of 3 questions have a blank answer")
+
+    def test_the_closed_book_agrees_with_the_full_budget(self) -> None:
+        record = [
+            make_record("a", ["x", "y"], gold=["q"], closed_book=Round(answer="y")),
+            make_record("b", ["x", "y"], gold=["q"], closed_book=Round(answer="q")),
+        ]
+        rounds = Measures(to_trace_set(record)).by("agreement").closed_book()
+        assert rounds.scores().em.tolist() == [[1], [0]]

@@ -74,7 +74,7 @@ def test_every_threshold_scores_what_a_loop_over_questions_scores() -> None:
             stops.append(stop)
         assert score.stops.tolist() == stops
         f1 = [data.outcomes.f1[q, stop - 1] for q, stop in enumerate(stops)]
-        assert score.f1 == pytest.approx(np.mean(f1))
+        assert score.score == pytest.approx(np.mean(f1))
         assert score.mean_rounds == pytest.approx(np.mean(stops))
         assert score.standard_error == pytest.approx(np.std(f1, ddof=1) / math.sqrt(len(f1)))
 
@@ -98,8 +98,8 @@ def scored(*rows: tuple[float, float, float]) -> tuple[ThresholdScore, ...]:
     return tuple(
         ThresholdScore(
             threshold=(20 + n) / 100,
-            f1=f1,
-            em=f1,
+            score=f1,
+            other=f1,
             standard_error=error,
             mean_rounds=rounds,
             cost=rounds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -17,7 +18,7 @@ from suffice.signals.model_confidence import (
     answer_tokens,
     token_margin,
 )
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import SignalSpec, undefined_in_words
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
 AGGREGATES = (MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
@@ -163,3 +164,38 @@ def test_a_rating_is_taken_as_it_stands(rating: float) -> None:
 def test_anything_else_is_undefined_not_three(rating: float | None) -> None:
     view = LoopView("q", (Round(answer="x", verbalized_confidence=rating),))
     assert math.isnan(VERBALIZED_CONFIDENCE(view))
+
+
+# --- without the literal marker -----------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("pieces", "answer", "starts", "expected"),
+    [
+        (["New", " York"], "New York", None, ["New", " York"]),
+        (["\n", " New", " York", "."], "new york", None, [" New", " York", "."]),
+        (["New", "\n", "York", ""], "New York", None, ["New", "\n", "York"]),
+        (["It is", " New York"], "New York", None, []),
+        (["."], "", None, []),
+        (["\n", "Oslo", "\n", "Confidence: 4"], "Oslo", 0, ["Oslo"]),
+        (["hm", "</think>", "\n\n", "Oslo", ", Norway"], "Oslo", 2, ["Oslo", ", Norway"]),
+        (["Answer:", " Rome", " or", " Oslo"], "Oslo", 3, [" Oslo"]),
+        (["Oslo"], "Oslo", 1, []),
+        (["Oslo"], "Oslo", 9, []),
+    ],
+)
+def test_tokens_that_are_the_answer_count(
+    pieces: list[str], answer: str, starts: int | None, expected: list[str]
+) -> None:
+    found = answer_tokens([token(piece) for piece in pieces], answer, starts)
+    assert [piece.token for piece in found] == expected
+
+
+def test_a_reply_that_is_the_answer_has_margins_and_a_sentence_says_why_not() -> None:
+    alone = Round(answer="Paris", tokens=(token("\n"), token("Par", 3.0), token("is", 1.0)))
+    assert ANSWER_TOKEN_MARGIN(LoopView("q", (alone,))) == 3.0
+    assert MARGIN_MIN(LoopView("q", (alone,))) == 1.0
+    said = LoopView("q", (Round(answer="Paris", tokens=(token("It is"), token(" Paris", 3.0))),))
+    assert "no 'Answer:'" in undefined_in_words(ANSWER_TOKEN_MARGIN, said)
+    told = LoopView("q", (dataclasses.replace(said.current, answer_starts=1),))
+    assert ANSWER_TOKEN_MARGIN(told) == 3.0
+    beyond = LoopView("q", (dataclasses.replace(said.current, answer_starts=2),))
+    assert "nothing follows" in undefined_in_words(ANSWER_TOKEN_MARGIN, beyond)

@@ -24,6 +24,7 @@ from suffice.errors import InternalError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
+from suffice.policies.fitting import LABELS
 from suffice.policies.method import (
     PRESETS,
     FitRun,
@@ -34,6 +35,7 @@ from suffice.policies.method import (
 )
 from suffice.policies.registry import find_method, method_names, refuse_options
 from suffice.protocols import StopPolicy
+from suffice.replay.settings import ComparedSettings
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
@@ -99,6 +101,8 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
         metavar="S",
         help=f"questions to fit on (default: {FIT_SPLIT})",
     )
+    if not isinstance(method, TellingMethod):  # which has it among its own
+        add_settings(parser, ComparedSettings)
     add_json(parser)
     parser.set_defaults(run=run)
     if method is None:
@@ -193,12 +197,14 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
     measures = Measures.of(traces)
     if isinstance(method, TellingMethod):
         return method.fit_told(measures, preset, settings, arguments.split)
+    measures = measures.by(arguments.metric)
     watched = FitRun(progress=fit_progress(), checkpoint=FitRun.checkpoint_of(Path(arguments.out)))
     policy = method.fit(measures, preset, settings, arguments.split, watched)
     return Fitted(
         policy=policy,
         max_rounds=min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds),
         lines=_told(policy),
+        notes=tuple(measures.notes(arguments.metric)) if LABELS in policy.facts.fitted_on else (),
     )
 
 
@@ -211,6 +217,9 @@ def _told(policy: StopPolicy) -> tuple[str, ...]:
     if fitted := facts.fitted_on:
         lines.append(
             f"fitted on {fitted['labelled']} labelled questions of split {fitted['split']}"
+            if LABELS not in fitted
+            else f"fitted on agreement with the full budget's own answer, on {fitted['labelled']} questions "
+            f"of split {fitted['split']}; no gold answer was read"
         )
     return (*lines, "use    suffice replay {traces} --policy {policy}")
 
@@ -223,6 +232,7 @@ def _fit_plans(method: Any, arguments: argparse.Namespace) -> Fitted:
         for name, option in _given(method, arguments).items()
         if name not in _options(types[arguments.preset])
     ]
+    unread += ["--metric"] if arguments.metric is not None else []
     if unread or arguments.split != FIT_SPLIT:
         option = unread[0] if unread else "--split"
         raise UsageError(

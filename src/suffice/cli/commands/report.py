@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from suffice.cli.options import (
@@ -17,7 +16,6 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import fit_progress, print_json, say, waiting
 from suffice.measures.measures import Measures
-from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import FitRun
 from suffice.replay.choose.formulas import FORMS
 from suffice.replay.diagnose.question_histories import report_data
@@ -26,7 +24,6 @@ from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.report.page.report import render_report
 from suffice.trace.durable import replace_file
-from suffice.trace.rounds.table import TraceSet
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -94,29 +91,11 @@ def _parts(text: str) -> tuple[str, ...]:
     return wanted
 
 
-def usual_policies(traces: TraceSet, fit_on: TraceSet | None = None) -> tuple[str, ...]:
-    """Every fixed-K, the oracles, and TASR where it can be fitted (on ``fit_on``) and computed."""
-    fixed = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
-    fitting = traces if fit_on is None else fit_on
-    fittable = (
-        FIT_SPLIT in fitting.splits
-        and any(gold.answers for gold in fitting.only_split(FIT_SPLIT).gold)
-        and all(
-            trace_set.has("tokens") or "answer_token_margin" in trace_set.signal_names
-            for trace_set in (fitting, traces)
-        )
-    )
-    tasr = ("tasr", "tasr-corrected") if fittable else ()
-    return (*fixed, *tasr, "oracle-em", "oracle-f1")
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Replay, compute the parts and write the file."""
     traces = open_traces(arguments, say)
     settings = comparison_settings(arguments)
-    if not settings.policies and not settings.rules:
-        settings = replace(settings, policies=usual_policies(traces, settings.fit_on))
-    measures = Measures(traces)
+    measures = Measures(traces).by(settings.metric)
     with waiting("replaying"):
         comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
     with waiting("computing the report"):

@@ -2,18 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from suffice.errors import DataError, UsageError
-from suffice.policies.file import load_policy
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.numbers.fields import Fields, number
+from suffice.policies.file import (
+    check_version,
+    load_policy,
+    pack_policy,
+    policy_hash,
+    unpack_policy,
+)
 from suffice.protocols import Action, Decision, PolicyView, Signal, StopPolicy
 from suffice.signals.table import signal_value
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.trace.rounds.records import LoopView, Round, as_document, round_of_document
+
+CHECKPOINT_VERSION = 1
+_ONE_EACH = "a controller follows one question at a time, so give each its own: controller.copy()"
+
+
+@dataclass(slots=True, eq=False)
+class _Start:
+    """That a question was begun: what the thread or task that began it remembers of it.
+
+    ``cut``: another one began the next question, so what comes from here is not of that one.
+    """
+
+    controller: object
+    question: str
+    cut: bool = False
+
+
+_LAST_START: ContextVar[_Start | None] = ContextVar("suffice_last_start", default=None)
+"""What this thread or asyncio task, or what it was made from, began last."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _UnderWay:
+    """One question: its rounds so far, their signals and the last decision.
+
+    ``begun`` is ``None`` where nobody said ``start``; ``over`` is the question that another thread or task
+    had under way when this one was begun.
+    """
+
+    loop: LoopView
+    question_id: str
+    signals: dict[str, list[float]]
+    begun: _Start | None = None
+    over: str | None = None
+    decision: Decision | None = None
+    busy: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether rounds may follow."""
+        stopped = self.decision is not None and self.decision.stop
+        return not stopped and (self.begun is not None or bool(self.loop.rounds))
 
 
 class Controller:
     """Watches one loop at a time and says when it has seen enough.
+
+    Where questions run side by side, in threads or asyncio tasks, each takes its own :meth:`copy`: one
+    controller that several began at once is refused rather than mixing them.
 
     Parameters
     ----------
@@ -39,7 +96,8 @@ class Controller:
         self.policy = policy
         self.max_rounds = max_rounds
         self._specs: tuple[Signal, ...] = policy.specs
-        self.start()
+        self._mark = object()
+        self._now = self._fresh("", "")
 
     @classmethod
     def load(cls, path: str | Path, *, max_rounds: int | None = None) -> Controller:
@@ -53,52 +111,110 @@ class Controller:
         file = load_policy(path)
         return cls(file.policy, max_rounds=file.max_rounds if max_rounds is None else max_rounds)
 
+    def copy(self) -> Controller:
+        """Another controller of the same policy and budget, for another question; it saw no round."""
+        return Controller(self.policy, max_rounds=self.max_rounds)
+
+    # --- a question -----------------------------------------------------------------------------
     def start(self, question: str = "", *, question_id: str | None = None) -> Controller:
         """Forget the rounds seen and begin a new question.
 
         ``question_id`` (default: the question's text) is what a policy that draws lots draws by.
         """
-        self._loop = LoopView(question, ())
-        self._question_id = question if question_id is None else question_id
-        self._signals: dict[str, list[float]] = {spec.name: [] for spec in self._specs}
-        self._stopped = False
+        before = self._now
+        own = before.begun is not None and _LAST_START.get() is before.begun
+        if before.begun is not None and not own:
+            before.begun.cut = True
+        now = self._fresh(question, question if question_id is None else question_id)
+        now.begun = _Start(self._mark, question)
+        now.over = before.loop.question if before.open and not own else None
+        self._now = now
+        _LAST_START.set(now.begun)
         return self
+
+    def _fresh(self, question: str, question_id: str) -> _UnderWay:
+        signals: dict[str, list[float]] = {spec.name: [] for spec in self._specs}
+        return _UnderWay(loop=LoopView(question, ()), question_id=question_id, signals=signals)
 
     @property
     def rounds(self) -> tuple[Round, ...]:
         """The rounds observed since the last start."""
-        return self._loop.rounds
+        return self._now.loop.rounds
+
+    @property
+    def signals(self) -> Mapping[str, Sequence[float]]:
+        """What the policy read in those rounds, by the signal's name; NaN: undefined."""
+        return self._now.signals
 
     def observe(self, finished: Round) -> Decision:
         """Take in a finished round and decide.
 
+        After a stop the same decision is given again, and the round is not counted.
+
         Raises
         ------
         UsageError
-            When the loop was already told to stop; call :meth:`start` for the next question.
+            When another thread or task began a question meanwhile: each needs a :meth:`copy`.
         DataError
             When ``finished`` is no :class:`Round`.
+
+        Warns
+        -----
+        SufficeWarning
+            When a loop that was told to stop went on.
         """
         if not isinstance(finished, Round):
             raise DataError(
                 f"observe() takes a suffice.Round, found {type(finished).__name__}; "
                 "write suffice.Round(answer=...)"
             )
-        if self._stopped:
-            raise UsageError("this loop was told to stop; call start() before the next question")
-        self._loop = loop = LoopView(self._loop.question, (*self._loop.rounds, finished))
-        for spec in self._specs:
-            self._signals[spec.name].append(signal_value(spec, loop))
-        decision = self._decide(loop)
-        self._stopped = decision.stop
+        now = self._now
+        if now.busy or _LAST_START.get() is not now.begun:
+            self._refuse_mixing(now)
+        before = now.decision
+        if before is not None and before.action is Action.STOP:
+            return _again(before, now.loop, finished)
+        now.busy = True
+        try:
+            now.decision = decision = self._decide(now, finished)
+        except BaseException:  # a round that could not be decided about was not observed
+            for column in now.signals.values():
+                del column[len(now.loop.rounds) :]
+            raise
+        finally:
+            now.busy = False
         return decision
 
-    def _decide(self, loop: LoopView) -> Decision:
+    def _refuse_mixing(self, now: _UnderWay) -> None:
+        """Refuse a round of another question than the one under way, as far as can be told."""
+        if now.busy:
+            raise UsageError(f"two threads are in observe() at once; {_ONE_EACH}")
+        held = _LAST_START.get()
+        if held is not None and held.controller is self._mark and held.cut:
+            raise UsageError(
+                f"this round is of the question {held.question!r:.60}, and another thread or task has begun "
+                f"{now.loop.question!r:.60} on the same controller since; {_ONE_EACH}.start(question)"
+            )
+        if now.over is not None:
+            over, now.over = now.over, None
+            warnings.warn(
+                f"the question {now.loop.question!r:.60} was begun while {over!r:.60} was under way, and "
+                "this round comes from a thread or task that began neither, so which of the two it is of "
+                f"cannot be told; {_ONE_EACH}.start(question)",
+                SufficeWarning,
+                stacklevel=3,
+            )
+
+    def _decide(self, now: _UnderWay, finished: Round) -> Decision:
+        loop = LoopView(now.loop.question, (*now.loop.rounds, finished))
+        signals = now.signals
+        for spec in self._specs:
+            signals[spec.name].append(signal_value(spec, loop))
         number = len(loop.rounds)
-        view = PolicyView(
-            round=number, signals=self._signals, loop=loop, question_id=self._question_id
+        decision = self.policy.decide(
+            PolicyView(round=number, signals=signals, loop=loop, question_id=now.question_id)
         )
-        decision = self.policy.decide(view)
+        now.loop = loop
         if decision.stop:
             return replace(decision, stopped_by="policy")
         if self.max_rounds is not None and number >= self.max_rounds:
@@ -109,3 +225,129 @@ class Controller:
                 stopped_by="budget",
             )
         return decision
+
+    # --- checkpoints ----------------------------------------------------------------------------
+    def to_dict(self, *, policy: bool = True) -> dict[str, Any]:
+        """The question under way as strict JSON, for a checkpoint or a framework's state.
+
+        ``policy=False`` leaves the policy out, which :meth:`from_dict` is then to be given.
+
+        Raises
+        ------
+        UsageError
+            For a policy without a file format, unless it is left out.
+        """
+        now = self._now
+        return {
+            "suffice_controller": CHECKPOINT_VERSION,
+            "policy": pack_policy(self.policy) if policy else None,
+            "policy_hash": _hash(self.policy),
+            "max_rounds": self.max_rounds,
+            "question": now.loop.question,
+            "question_id": now.question_id,
+            "rounds": [as_document(finished) for finished in now.loop.rounds],
+            "signals": {
+                name: [None if math.isnan(value) else as_document(value) for value in values]
+                for name, values in now.signals.items()
+            },
+            "decision": None if now.decision is None else as_document(now.decision),
+        }
+
+    @classmethod
+    def from_dict(
+        cls, document: Mapping[str, Any], *, policy: StopPolicy | None = None
+    ) -> Controller:
+        """The controller of which :meth:`to_dict` gave this document; it goes on as that one would have.
+
+        ``policy`` stands for the document's own, so that it need not be built again.
+
+        Raises
+        ------
+        DataError
+            For what is no such document, or one of a newer version, naming the field.
+        UsageError
+            When the document holds no policy and none is given, or another one than it was made under.
+        """
+        fields = Fields(document)
+        check_version(document, "suffice_controller", CHECKPOINT_VERSION)
+        fields.need("question", "question_id", "rounds", "signals")
+        if policy is None:
+            if document.get("policy") is None:
+                raise UsageError(
+                    "this checkpoint holds no policy; give it: Controller.from_dict(document, policy=...)"
+                )
+            policy = unpack_policy(fields.of("policy", dict))
+        elif document.get("policy_hash") not in (None, _hash(policy)):
+            raise UsageError(
+                f"this checkpoint was made under another policy, {document['policy_hash']}, than the one "
+                f"given, {_hash(policy)}; give that one, or begin the question anew"
+            )
+        controller = cls(policy, max_rounds=fields.of("max_rounds", int))
+        now = controller._fresh(fields.of("question", str), fields.of("question_id", str))
+        rounds = tuple(map(round_of_document, fields.of("rounds", list)))
+        now.loop = LoopView(now.loop.question, rounds)
+        now.signals = _signals_of(fields.part("signals"), tuple(now.signals), len(rounds))
+        decision = fields.of("decision", dict)
+        now.decision = None if decision is None else _decision_of(Fields(decision, "decision"))
+        controller._now = now
+        return controller
+
+
+def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
+    """The decision that stopped the loop, for whoever did not end it."""
+    if finished != loop.current:  # the same round once more is a step that a framework repeats
+        warnings.warn(
+            f"the loop of {loop.question!r:.60} was told to stop after round {len(loop.rounds)} and went on; "
+            "that decision is given again and the round is not counted. End the loop where .stop is true, "
+            "and begin the next question with controller.start(question)",
+            SufficeWarning,
+            stacklevel=3,
+        )
+    return decision
+
+
+def _hash(policy: StopPolicy) -> str | None:
+    """What tells the policy from others; ``None`` for one without a file format."""
+    try:
+        return policy_hash(policy)
+    except UsageError:
+        return None
+
+
+def _signals_of(fields: Fields, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """The values of a checkpoint's rounds."""
+    if set(fields.document) != set(names):
+        raise DataError(
+            f"the policy reads {', '.join(names) or 'none'}, found {', '.join(fields.document) or 'none'}",
+            column="signals",
+        )
+    values = {name: fields.of(name, list, []) for name in names}
+    for name, column in values.items():
+        if len(column) != rounds:
+            raise DataError(
+                f"must have a value for each of {rounds} rounds, found {len(column)}",
+                column=fields.column(name),
+            )
+    return {name: [_float(value, name) for value in column] for name, column in values.items()}
+
+
+def _decision_of(fields: Fields) -> Decision:
+    values = fields.of("values", dict, {})
+    return Decision(
+        action=Action(fields.one_of("action", tuple(Action))),
+        reason=fields.of("reason", str, ""),
+        values={
+            name: None if value is None else _float(value, name) for name, value in values.items()
+        },
+        confidence=fields.number_or_none("confidence"),
+        stopped_by=None
+        if fields.document.get("stopped_by") is None
+        else fields.one_of("stopped_by", ("policy", "budget")),
+    )
+
+
+def _float(value: object, column: str) -> float:
+    """A number, with what JSON has no numbers for."""
+    if value is None:
+        return math.nan
+    return float(value) if value in ("nan", "inf", "-inf") else number(value, column)

@@ -11,24 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.pipelines.answers.prompts import PromptName, asks_marker, asks_rating
+from suffice.pipelines.answers.prompts import PromptName, asks_rating
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
-from suffice.signals.model_confidence import (
-    ANSWER_TOKEN_MARGIN,
-    MARGIN_MEAN,
-    MARGIN_MEDIAN,
-    MARGIN_MIN,
-    MARGIN_P10,
-)
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.registry import SIGNALS
 
 _PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
-_MARGINS = frozenset(
-    signal.name
-    for signal in (ANSWER_TOKEN_MARGIN, MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
-)
 _AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
 _MISSING: Mapping[str, str] = MappingProxyType(
     {
@@ -38,7 +27,7 @@ _MISSING: Mapping[str, str] = MappingProxyType(
         "--llm": "this loop asks no {who}, so there is no recorded value",
     }
 )
-_NO_LABEL = "the prompt {} asks for no {}; type --prompt {}"
+_NO_RATING = "the prompt {} asks for no confidence; type --prompt answer-first"
 
 
 def check_policy(
@@ -109,8 +98,6 @@ def _missing(spec: Signal, columns: set[str], asked: set[str], prompt: PromptNam
     for column in spec.needs:
         if column not in columns:
             return _lacks(column, prompt)
-    if spec.name in _MARGINS and not asks_marker(prompt):
-        return _NO_LABEL.format(prompt, "answer line", "answer-first or no-confidence")
     return ""
 
 
@@ -118,7 +105,7 @@ def _lacks(column: str, prompt: PromptName) -> str:
     if column == "tokens":
         return "the model's server gives no log-probabilities, or the answers are sampled"
     if column == "verbalized_confidence" and not asks_rating(prompt):
-        return _NO_LABEL.format(prompt, "confidence", "answer-first")
+        return _NO_RATING.format(prompt)
     return f"this loop does not produce {column}"
 
 

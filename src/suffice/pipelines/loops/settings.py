@@ -73,7 +73,7 @@ class LoopSettings:
         PromptName,
         Option(
             help="in what order answer and confidence are asked for; no-confidence: the answer after its "
-            "marker and no rating; bare: the answer alone, without margins"
+            "marker and no rating; bare: the answer alone"
         ),
     ] = "answer-first"
     top_logprobs: int = 5

@@ -125,6 +125,31 @@ def _folded(combine: Callable[[Value, Value], Value], parts: Sequence[Compiled])
     return value
 
 
+def can_hold(expression: Expression, environment: Environment) -> Value:
+    """Whether the rule may be true where it compares what is defined, and false elsewhere.
+
+    A negation may always be: it holds where what it negates is undefined.
+    """
+    match expression:
+        case Truth(signal):
+            return ~np.isnan(_compile_operand(signal)(environment))
+        case Compare(left, _, right):
+            sides = (_compile_operand(side)(environment) for side in (left, right))
+            return ~np.isnan(next(sides)) & ~np.isnan(next(sides))
+        case Not():
+            return np.True_
+        case And(items):
+            return np.logical_and.reduce(_each(items, environment))
+        case Or(items):
+            return np.logical_or.reduce(_each(items, environment))
+        case AtLeast(count, items):
+            return sum(part * 1 for part in _each(items, environment)) >= count
+
+
+def _each(items: Sequence[Expression], environment: Environment) -> list[Value]:
+    return list(np.broadcast_arrays(*(can_hold(item, environment) for item in items)))
+
+
 def operands(expression: Expression) -> Iterator[Operand]:
     """Every operand, in reading order, literals included."""
     match expression:

@@ -49,12 +49,12 @@ class Rule(RuleKind, Method):
         run: FitRun | None = None,
     ) -> RulePolicy:
         """See :func:`suffice.policies.fitting.fit_rule`."""
-        from suffice.policies.fitting import fit_rule, warn_of_undefined
+        from suffice.policies.fitting import fit_rule, warn_of_rule
 
         del preset, run
         policy = fit_rule(settings.rule, measures, split=split, calibrator=settings.calibrator)
         read = measures.only_split(split) if policy.fitted_on else measures
-        warn_of_undefined(policy, read, self.name, policy.where_undefined)
+        warn_of_rule(policy, read, self.name)
         return policy
 
 

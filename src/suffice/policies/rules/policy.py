@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.numbers.maps.per_round import PerRoundCalibrator, calibrator_document
-from suffice.policies.rules.meaning import check_reachable, compile_rule, operands
+from suffice.policies.rules.meaning import can_hold, check_reachable, compile_rule, operands
 from suffice.policies.rules.syntax import (
     BaseRate,
     Calibrated,
@@ -55,6 +55,18 @@ def rule_needs(rule: str) -> RuleNeeds:
         calibrated=tuple(dict.fromkeys(calibrated)),
         base_rate=any(isinstance(operand, BaseRate) for operand in read),
     )
+
+
+def check_rule(rule: str, own_signals: Collection[str] = ()) -> None:
+    """Refuse a text that is no rule over known signals and those of one's own, whatever is fitted.
+
+    Raises
+    ------
+    UsageError
+        For a rule that does not parse, an unknown signal, a comparison that can never hold.
+    """
+    specs = {name: resolve(name, also=own_signals) for name in rule_needs(rule).signals}
+    check_reachable(parse(rule), specs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +220,15 @@ class RulePolicy:
             # NaN wins: an undefined part leaves no whole
             np.minimum(smallest, self.calibrators[name].predict_rounds(values), out=smallest)
         return smallest
+
+    def can_hold(self, table: PolicyTable) -> NDArray[np.bool_]:
+        """Whether what is defined in a round lets it hold there, (n_questions, n_rounds)."""
+        columns = {name: table.signal(name) for name in self.signals}
+        rule = parse(self.rule)
+        held = np.empty((table.n_rounds, table.n_questions), np.bool_)
+        for index in range(table.n_rounds):
+            held[index] = can_hold(rule, _Recorded(self, columns, slice(None), index + 1))
+        return held.T
 
     def stop_rounds(self, table: PolicyTable) -> NDArray[np.int16]:
         """The first round at which the rule holds, (n_questions,); ``n_rounds`` when it never does."""

@@ -24,7 +24,7 @@ class TASR(RuleMethod):
         from suffice.policies.fitting import fit_data, gold_of
         from suffice.policies.tasr.fit import fit_tasr, tasr_signals
 
-        gold = gold_of(measures.only_split(how.split).traces)
+        gold = gold_of(measures.only_split(how.split))
         signals = tasr_signals(how.preset, gold)
         data = fit_data(measures, signals, split=how.split, f1_kind=how.f1_kind)
         return fit_tasr(data, how.preset, gold=gold, calibrator=how.calibrator)

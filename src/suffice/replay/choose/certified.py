@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
-from suffice.measures.measures import Measures, Metric
+from suffice.measures.measures import Measures, Traces
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.fitting import LABELS
 from suffice.policies.method import FitRun, Fitted, Method, Preset
 from suffice.policies.rules.kind import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.families import Family, FamilySettings, build_family
 from suffice.replay.choose.learn_then_test import (
-    METRICS,
     Certification,
     CertifySettings,
     Half,
@@ -29,10 +29,10 @@ from suffice.replay.choose.learn_then_test import (
     describe,
     members_in_order,
 )
+from suffice.replay.settings import ComparedBy
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
-from suffice.scoring import F1Kind
-from suffice.trace.rounds.table import TraceSet
+from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 
 _FEWEST = 4
 
@@ -41,14 +41,14 @@ _FEWEST = 4
 class CertifiedSettings:
     """Everything that certified choice is asked.
 
-    ``split`` is halved by ``seed``; ``cost_model`` prices usage.
+    ``split`` is halved by ``seed``; ``cost_model`` prices usage. ``metric`` says what must not be lost
+    (``None``: F1 where questions have gold answers, else agreement); the loss wrong-stop reads EM, and so
+    does agreement: its loss is how often the answer is another than the full budget's.
     """
 
     promise: CertifySettings = field(default_factory=CertifySettings)
     family: FamilySettings = field(default_factory=FamilySettings)
-    metric: Annotated[
-        Metric, Option(help="what must not be lost; the loss wrong-stop reads em")
-    ] = "f1"
+    metric: ComparedBy = None
     split: str = FIT_SPLIT
     cost: Annotated[
         str | None,
@@ -64,7 +64,7 @@ class CertifiedSettings:
     seed: Annotated[int, Option(help="of the halves", at_least=0)] = 42
 
     def __post_init__(self) -> None:
-        if self.metric not in METRICS:
+        if self.metric is not None and self.metric not in METRICS:
             raise UsageError(f"unknown metric {self.metric!r}; known: {', '.join(METRICS)}")
         if self.promise.loss == "wrong-stop" and self.metric == "acc":
             raise UsageError("the loss wrong-stop is about exact match; leave out --metric acc")
@@ -112,7 +112,7 @@ class CertifiedPolicy(Tabular):
         }
 
 
-def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> CertifiedPolicy:
+def fit_certified(traces: Traces, settings: CertifiedSettings) -> CertifiedPolicy:
     """The cheapest member of the family whose expected loss is certified.
 
     Raises
@@ -122,8 +122,8 @@ def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> C
     DataError
         When the split is missing.
     """
-    questions = Measures.of(traces).only_split(settings.split)
-    chosen = questions.traces
+    questions = Measures.of(traces).by(settings.metric).only_split(settings.split)
+    chosen, metric = questions.traces, questions.metric
     labelled = [
         question
         for question, gold in zip(chosen.question_ids, chosen.gold, strict=True)
@@ -131,7 +131,7 @@ def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> C
     ]
     if len(labelled) < _FEWEST:
         raise UsageError(
-            f"certified choice needs at least {_FEWEST} labelled questions in split "
+            f"certified choice needs at least {_FEWEST} questions {metric.scored} in split "
             f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
         )
     shuffled = np.random.default_rng(settings.seed).permutation(np.array(labelled, object))
@@ -149,7 +149,7 @@ def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> C
     guarantee = {
         **describe(outcome),
         "family": settings.family.family,
-        "metric": "em" if settings.promise.loss == "wrong-stop" else settings.metric,
+        "metric": metric.key(_lost(metric, settings)),
         "questions": {"learn": learn.traces.n_questions, "test": test.traces.n_questions},
         "cost": axis.name,
         "mean_cost": float(outcome.costs[outcome.chosen]),
@@ -157,12 +157,18 @@ def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> C
         "seed": settings.seed,
     }
     return CertifiedPolicy(
-        policy=_policy(family, outcome.chosen, chosen, settings, guarantee),
+        policy=_policy(family, outcome.chosen, questions, settings, guarantee),
         outcome=outcome,
         rules=family.rules,
         cost=axis,
-        notes=(*_notes(chosen, len(labelled), outcome), *family.notes),
+        notes=(*_notes(questions, len(labelled), outcome, settings), *family.notes),
     )
+
+
+def _lost(metric: Metric, settings: CertifiedSettings) -> ScoreName:
+    """The score whose loss is bounded."""
+    counted = settings.promise.loss == "wrong-stop" or not metric.gold
+    return "em" if counted else metric.score
 
 
 def _halves(
@@ -173,11 +179,10 @@ def _halves(
     }
     books = [part.costs(settings.cost_model) for part in parts]
     axis = shared_axis(books, settings.cost, readers)
-    metric: Metric = "em" if settings.promise.loss == "wrong-stop" else settings.metric
     learn, test = (
         Half(
             stops=stops,
-            scores=part.score(metric, settings.f1_kind),
+            scores=part.score(_lost(part.metric, settings), settings.f1_kind),
             last=part.traces.last_rounds,
             costs=mean_costs(book, axis, stops, family.reads),
         )
@@ -203,7 +208,7 @@ def _reordered(half: Half, order: NDArray[np.intp]) -> Half:
 def _policy(
     family: Family,
     chosen: int,
-    traces: TraceSet,
+    questions: Measures,
     settings: CertifiedSettings,
     guarantee: dict[str, Any],
 ) -> RulePolicy:
@@ -216,17 +221,20 @@ def _policy(
         kind="certified",
         own_signals=tuple(signal for signal in family.own_signals if signal in needs.signals),
         fitted_on={
-            "source": traces.origin.source,
+            "source": questions.traces.origin.source,
             "split": settings.split,
             "labelled": sum(guarantee["questions"].values()),
+            **({} if questions.metric.gold else {LABELS: questions.metric.name}),
         },
         guarantee=guarantee,
     )
 
 
-def _notes(chosen: TraceSet, labelled: int, outcome: Certification) -> list[str]:
-    notes = []
-    if chosen.n_questions > labelled:
+def _notes(
+    questions: Measures, labelled: int, outcome: Certification, settings: CertifiedSettings
+) -> list[str]:
+    chosen, notes = questions.traces, questions.notes(settings.metric)
+    if questions.metric.gold and chosen.n_questions > labelled:
         notes.append(
             f"{chosen.n_questions - labelled} questions without gold answers were left out"
         )
@@ -295,11 +303,18 @@ METHOD = Certified()
 
 def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
     promise = outcome.policy.guarantee
+    lost = (
+        f"expected {promise['loss']} loss in {promise['metric']} of at most {promise['max_loss']:g}"
+    )
+    if LABELS in outcome.policy.fitted_on:
+        lost = (
+            f"the answer is another than the full budget's on at most {promise['max_loss']:.3g} of the "
+            "questions (which of the two is right is not known: no gold answer was read)"
+        )
     kept = (
         "         so the policy takes the full budget"
         if promise["fell_back"]
-        else f"promise  expected {promise['loss']} loss in {promise['metric']} of at most "
-        f"{promise['max_loss']:g} with probability {promise['confidence']:g}; measured "
+        else f"promise  {lost} with probability {promise['confidence']:g}; measured "
         f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
     )
     return (

@@ -30,7 +30,6 @@ Array = NDArray[np.float64]
 Correction = Literal["fixed-sequence", "holm"]
 LossName = Literal["signed", "drop", "wrong-stop"]
 LOSSES = ("signed", "drop", "wrong-stop")
-METRICS = ("f1", "em", "acc")
 CORRECTIONS = ("fixed-sequence", "holm")
 _BLOCK_CELLS = 16_000_000  # losses held at a time
 _MOST_ESTIMATED = 200
@@ -319,7 +318,7 @@ def _reason(
         )
     return (
         f"no member cheaper than the full budget could be shown to keep {promise} at confidence "
-        f"{settings.confidence:g} with {questions} labelled questions; about {needed} "
+        f"{settings.confidence:g} with {questions} questions; about {needed} "
         "would be needed"
     )
 

@@ -17,6 +17,7 @@ from suffice.replay.choose.formulas import Formula
 from suffice.replay.choose.rules_as_bits import pack, stop_rounds_of_formulas
 from suffice.replay.choose.thresholded_signals import Operand, condition_fires
 from suffice.replay.run.frontier import interpolate
+from suffice.replay.settings import GAIN_AT_COST
 
 _BLOCK = 512
 Array = NDArray[np.float64]
@@ -57,7 +58,7 @@ class RuleScorer:
         fixed = book.fixed_stops.T
         self._frontier = (
             self.costs(fixed, [CostReads()] * len(fixed)),
-            self.means(scored.f1, fixed),
+            self.means(scored.compared, fixed),
         )
 
     # --- rules ---------------------------------------------------------------------------------
@@ -99,11 +100,9 @@ class RuleScorer:
         return mean_costs(self.book, self.axis, stops, reads)
 
     def objective(self, name: str, stops: NDArray[np.int16], costs: Array) -> Array:
-        """What rules are ordered by, one of ``OBJECTIVES``, (n_rules,)."""
-        if name == "em":
-            return self.means(self.scored.em, stops)
-        f1 = self.means(self.scored.f1, stops)
-        if name == "f1":
-            return f1
-        frontier_costs, frontier_f1 = (np.tile(fixed, (len(f1), 1)) for fixed in self._frontier)
-        return f1 - interpolate(frontier_costs, frontier_f1, costs)
+        """What rules are ordered by, a score or the gain at equal cost, (n_rules,)."""
+        if name != GAIN_AT_COST:
+            return self.means(getattr(self.scored, name), stops)
+        scores = self.means(self.scored.compared, stops)
+        frontier_costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)
+        return scores - interpolate(frontier_costs, frontier, costs)

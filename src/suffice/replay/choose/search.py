@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads, shared_axis
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import (
     SimultaneousBand,
@@ -39,14 +39,13 @@ from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.trace.rounds.reader import blank_answers
-from suffice.trace.rounds.table import TraceSet
 
 _BLOCK = 512
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 Array = NDArray[np.float64]
 
 
-def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResult:
+def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     """Evaluate every formula of the form over the signals.
 
     Each signal first gets one threshold: the one of its grid that is best on the tune split by the
@@ -61,7 +60,7 @@ def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResul
     DataError
         When a split is missing.
     """
-    measures = Measures.of(traces)
+    measures = Measures.of(traces).by(settings.metric)
     operands = operands_of(settings.signals, measures.traces)
     formulas = enumerate_formulas(settings.form, len(operands))
     names = tuple(dict.fromkeys(operand.spec.name for operand in operands))
@@ -70,7 +69,7 @@ def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResul
     on_eval = measures.only_split(settings.eval_split)
     data = fit_data(measures, names, split=settings.tune_split, f1_kind=settings.f1_kind)
     if not any(gold.answers for gold in on_eval.traces.gold):
-        raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
+        raise UsageError(f"no question of split {settings.eval_split!r} {measures.metric.unscored}")
     books = [part.costs(settings.cost_model) for part in (on_tune, on_eval)]
     axis = shared_axis(
         books,
@@ -128,7 +127,7 @@ def _choose(
         return _never(operand, budget, ())
     stops = tune.threshold_stops(operand, tried)
     costs = tune.costs(stops, [cost_reads((operand.spec,))] * len(tried))
-    objective = tune.objective(settings.objective, stops, costs)
+    objective = tune.objective(settings.objective or tune.scored.metric.score, stops, costs)
     if settings.max_cost is not None:
         objective = np.where(costs <= settings.max_cost, objective, -np.inf)
     # the first of equals: the lowest threshold; sums in another order differ by rounding alone
@@ -162,7 +161,7 @@ def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThr
 class _OnTune:
     """What rules are ordered by, each array (n_rules,)."""
 
-    f1: Array
+    scores: Array
     costs: Array
     objective: Array
     within: NDArray[np.bool_]
@@ -186,14 +185,14 @@ def _on_tune(searched: _Searched, reads: Sequence[CostReads], settings: SearchSe
     tune = searched.tune
     stops = tune.stops(searched.formulas)
     costs = tune.costs(stops, reads)
-    f1 = tune.means(tune.scored.f1, stops)
+    scores = tune.means(tune.scored.compared, stops)
     cap = np.inf if settings.max_cost is None else settings.max_cost
     return _OnTune(
-        f1=f1,
+        scores=scores,
         costs=costs,
-        objective=tune.objective(settings.objective, stops, costs),
+        objective=tune.objective(settings.objective or tune.scored.metric.score, stops, costs),
         within=costs <= cap,
-        front=pareto_front(costs, f1),
+        front=pareto_front(costs, scores),
         stops=stops,
     )
 
@@ -219,17 +218,21 @@ def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -
         evaluated=len(rules),
         thresholds=searched.chosen,
         family=len(family),
-        critical_f1=bands[0].critical,
+        critical_score=bands[0].critical,
         critical_delta=bands[1].critical,
         baseline=baseline_name,
-        baseline_f1=float(baseline.mean()),
+        baseline_score=float(baseline.mean()),
         questions=(tune.measures.traces.n_questions, held_out.measures.traces.n_questions),
         labelled=(int(tune.labelled.sum()), int(held_out.labelled.sum())),
         max_rounds=held_out.measures.traces.n_rounds,
+        metric=measures.metric,
         cost=held_out.axis,
         settings=settings,
         source=measures.traces.origin.source,
-        notes=tuple(_notes(searched, settings, rules)),
+        notes=(
+            *held_out.measures.notes(settings.metric),
+            *_notes(searched, settings, rules),
+        ),
     )
 
 
@@ -241,25 +244,28 @@ def _rules(
     reads: Sequence[CostReads],
 ) -> tuple[SearchedRule, ...]:
     """Every rule with its figures on eval, in the order of tune."""
-    (f1, delta), p_holm = corrected
+    (score, delta), p_holm = corrected
     conditions = [threshold.condition for threshold in searched.chosen]
-    em = searched.held_out.means(searched.held_out.scored.em, stops)
+    held_out = searched.held_out
+    scores = {
+        name: held_out.means(getattr(held_out.scored, name), stops) for name in ("f1", "em", "acc")
+    }
     order, texts = tune.order, [formula.text(conditions) for formula in searched.formulas]
     alike = _alike(order, (tune.stops, stops), texts)
     rounds, costs = stops.mean(axis=1), searched.held_out.costs(stops, reads)
     return tuple(
         SearchedRule(
             rule=texts[n],
-            f1=float(f1.estimate[n]),
-            em=float(em[n]),
+            metric=held_out.scored.metric,
+            **{name: float(values[n]) for name, values in scores.items()},
             mean_rounds=float(rounds[n]),
             cost=float(costs[n]),
-            interval=_interval(f1, n),
-            naive=_interval(f1, n, naive=True),
-            delta_f1=_interval(delta, n),
-            naive_delta_f1=_interval(delta, n, naive=True),
+            interval=_interval(score, n),
+            naive=_interval(score, n, naive=True),
+            delta=_interval(delta, n),
+            naive_delta=_interval(delta, n, naive=True),
             p_holm=float(p_holm[n]),
-            tune_f1=float(tune.f1[n]),
+            tune_score=float(tune.scores[n]),
             tune_cost=float(tune.costs[n]),
             tune_objective=float(tune.objective[n]),
             within_cap=bool(tune.within[n]),
@@ -308,14 +314,14 @@ def _baseline(
     stops = held_out.measures.stop_rounds(candidate.policy)
     if candidate.max_rounds is not None:
         stops = np.minimum(stops, candidate.max_rounds).astype(np.int16)
-    return name, held_out.at(held_out.scored.f1, stops[None, :])[:, 0]
+    return name, held_out.at(held_out.scored.compared, stops[None, :])[:, 0]
 
 
 def _corrected(
     held_out: RuleScorer, family: NDArray[np.int16], baseline: Array, settings: SearchSettings
 ) -> tuple[tuple[SimultaneousBand, ...], Array]:
     columns: Callable[[slice], Array] = lambda part: held_out.at(  # noqa: E731
-        held_out.scored.f1, family[part]
+        held_out.scored.compared, family[part]
     )
     bands = simultaneous_bands(
         len(family),

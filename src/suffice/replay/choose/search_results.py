@@ -15,6 +15,7 @@ from suffice.results.formats import counted, percent
 from suffice.results.markup import visible
 from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
+from suffice.scoring import Metric
 
 if TYPE_CHECKING:
     from suffice.replay.settings import SearchSettings
@@ -41,24 +42,26 @@ class ChosenThreshold:
 class SearchedRule:
     """One rule: figures on eval, and what it was ordered by on tune.
 
-    ``interval`` (of F1) and ``delta_f1`` (against the baseline) hold for all rules and thresholds
-    looked at together; the ``naive`` ones look at this rule alone. ``pareto``: no other rule is at
-    once cheaper and better on tune. ``ways`` counts the rules that stop every question of both splits in
-    the same round as this one, itself included; ``like`` is the first of them in order, which is listed for
-    all (``None``: this one).
+    ``interval`` (of the score that ``metric`` compares by) and ``delta`` (against the baseline) hold for
+    all rules and thresholds looked at together; the ``naive`` ones look at this rule alone. ``pareto``: no
+    other rule is at once cheaper and better on tune. ``ways`` counts the rules that stop every question of
+    both splits in the same round as this one, itself included; ``like`` is the first of them in order,
+    which is listed for all (``None``: this one).
     """
 
     rule: str
-    f1: float
-    em: float
+    metric: Metric = field(metadata=_ELSEWHERE)
+    f1: float = field(metadata={"json": "{f1}"})
+    em: float = field(metadata={"json": "{em}"})
+    acc: float = field(metadata={"json": "{acc}"})
     mean_rounds: float
     cost: float
     interval: Interval = field(metadata=_ELSEWHERE)
     naive: Interval = field(metadata=_ELSEWHERE)
-    delta_f1: Interval
-    naive_delta_f1: Interval = field(metadata=_ELSEWHERE)
+    delta: Interval = field(metadata={"json": "delta_{metric}"})
+    naive_delta: Interval = field(metadata=_ELSEWHERE)
     p_holm: float
-    tune_f1: float
+    tune_score: float = field(metadata={"json": "tune_{metric}"})
     tune_cost: float
     tune_objective: float
     within_cap: bool
@@ -66,14 +69,21 @@ class SearchedRule:
     ways: int = 1
     like: str | None = None
 
+    @property
+    def score(self) -> float:
+        """The one that rules are compared by."""
+        value: float = getattr(self, self.metric.score)
+        return value
+
     def to_json(self, *, naive: bool = False) -> dict[str, Any]:
         """The entry of ``search --json``."""
-        entry = {**fields_as_json(self), "low": self.interval.low, "high": self.interval.high}
+        document = {**self.metric.unknown, **fields_as_json(self, self.metric.names)}
+        entry = {**document, "low": self.interval.low, "high": self.interval.high}
         if naive:
             entry |= {
                 "naive_low": self.naive.low,
                 "naive_high": self.naive.high,
-                "naive_delta_f1": as_json(self.naive_delta_f1),
+                f"naive_delta_{self.metric.name}": as_json(self.naive_delta),
             }
         return entry
 
@@ -83,7 +93,7 @@ class SearchResult(Tabular):
     """Every rule of a search, in the order of the objective on tune.
 
     ``family`` is how many rules the correction covers: formulas and single thresholds tried.
-    ``critical_f1`` and ``critical_delta`` are the standard errors that a simultaneous interval
+    ``critical_score`` and ``critical_delta`` are the standard errors that a simultaneous interval
     spans to each side (1.96 for a single one). ``questions`` and ``labelled`` are of tune and eval.
     """
 
@@ -91,17 +101,24 @@ class SearchResult(Tabular):
     evaluated: int
     thresholds: tuple[ChosenThreshold, ...]
     family: int
-    critical_f1: float
+    critical_score: float
     critical_delta: float
     baseline: str
-    baseline_f1: float
+    baseline_score: float
     questions: tuple[int, int]
     labelled: tuple[int, int]
     max_rounds: int
+    metric: Metric
     cost: CostAxis
     settings: SearchSettings
     source: str
     notes: tuple[str, ...]
+
+    @property
+    def objective(self) -> str:
+        """What rules are ordered by."""
+        asked = self.settings.objective or self.metric.score
+        return self.metric.names.get(asked, asked)
 
     @property
     def listed(self) -> tuple[SearchedRule, ...]:
@@ -128,7 +145,7 @@ class SearchResult(Tabular):
 
     @property
     def naive_share(self) -> float | None:
-        """Mean width of the uncorrected F1 intervals over that of the simultaneous ones."""
+        """Mean width of the uncorrected intervals over that of the simultaneous ones."""
         corrected = sum(rule.interval.high - rule.interval.low for rule in self.rules)
         naive = sum(rule.naive.high - rule.naive.low for rule in self.rules)
         return naive / corrected if corrected > 0 else None
@@ -142,18 +159,19 @@ class SearchResult(Tabular):
             "rules": [rule.to_json(naive=naive) for rule in self.rules],
             "listed": len(self.listed),
             "form": settings.form,
-            "objective": settings.objective,
+            "metric": self.metric.name,
+            "objective": self.objective,
             "cost": self.cost.name,
             "max_cost": settings.max_cost,
             "thresholds": as_json(self.thresholds),
             "correction": {
                 "family": self.family,
-                "critical_f1": self.critical_f1,
+                f"critical_{self.metric.name}": self.critical_score,
                 "critical_delta": self.critical_delta,
                 "p_values": "paired t, Holm",
             },
             "baseline": self.baseline,
-            "baseline_f1": self.baseline_f1,
+            f"baseline_{self.metric.name}": self.baseline_score,
             "tune_split": settings.tune_split,
             "eval_split": settings.eval_split,
             "questions": {"tune": self.questions[0], "eval": self.questions[1]},
@@ -176,19 +194,25 @@ class SearchResult(Tabular):
         Of rules that stop every question alike the first stands for all. ``naive``: also the intervals
         that look at one rule alone.
         """
-        settings = self.settings
+        settings, metric = self.settings, self.metric
+        label = metric.label
         columns = [
             Column(name="number", kind="count", head="#"),
-            Column(name="tune_f1", kind="percent", head="tune F1"),
-            Column(name="f1", kind="percent", head="F1 [95%, all]", interval=True),
-            Column(name="em", kind="percent", head="EM"),
+            Column(name=f"tune_{metric.name}", kind="percent", head=f"tune {label}"),
+            Column(name=metric.name, kind="percent", head=f"{label} [95%, all]", interval=True),
+            Column(name=metric.key(metric.beside), kind="percent", head=metric.head(metric.beside)),
             Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
             Column(name="cost", kind="number", head=self.cost.label),
-            Column(name="delta_f1", kind="points", head="delta F1 [95%, all]", interval=True),
+            Column(
+                name=f"delta_{metric.name}",
+                kind="points",
+                head=f"delta {label} [95%, all]",
+                interval=True,
+            ),
         ]
         if naive:
             columns.append(
-                Column(name="naive", kind="percent", head="F1 [95%, alone]", interval=True)
+                Column(name="naive", kind="percent", head=f"{label} [95%, alone]", interval=True)
             )
         columns += [
             Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False),
@@ -198,7 +222,12 @@ class SearchResult(Tabular):
         numbers = {rule.rule: number for number, rule in enumerate(self.listed, 1)}
 
         def table(name: str, rules: Sequence[SearchedRule], title: str) -> Table:
-            values = {column.name: column.name for column in columns} | {"f1": "interval"}
+            values = {column.name: column.name for column in columns} | {
+                f"tune_{metric.name}": "tune_score",
+                metric.name: "interval",
+                metric.key(metric.beside): metric.beside,
+                f"delta_{metric.name}": "delta",
+            }
             rows = [
                 [
                     numbers[rule.rule]
@@ -214,7 +243,7 @@ class SearchResult(Tabular):
             "rules",
             self.listed[:top],
             f"{counted(self.evaluated, 'rule')} of form {settings.form!r}, {self.thresholds_tried} "
-            f"thresholds tried; ordered by {settings.objective} on split {settings.tune_split}, "
+            f"thresholds tried; ordered by {self.objective} on split {settings.tune_split}, "
             f"scored on split {settings.eval_split}.",
         )
         front = table(
@@ -227,16 +256,17 @@ class SearchResult(Tabular):
 
     def explained(self, *, naive: bool) -> list[str]:
         """What the figures are and what the correction covers, sentence by sentence."""
-        settings = self.settings
+        settings, label = self.settings, self.metric.label
+        kind = f" ({settings.f1_kind})" if "f1" in (self.metric.score, self.metric.beside) else ""
         texts = [
-            f"F1 ({settings.f1_kind}), EM and differences in percent, means over "
-            f"{self.labelled[1]} labelled questions of split {settings.eval_split}; delta F1 is "
-            f"against {visible(self.baseline)} (F1 {percent(self.baseline_f1)}).",
+            f"{label}, {self.metric.head(self.metric.beside)}{kind} and differences in percent, means over "
+            f"{self.labelled[1]} questions {self.metric.scored}, of split {settings.eval_split}; delta "
+            f"{label} is against {visible(self.baseline)} ({label} {percent(self.baseline_score)}).",
             f"Intervals hold together for all {self.family} rules and thresholds looked at: "
-            f"{self.critical_f1:.2f} (F1) and {self.critical_delta:.2f} (delta F1) bootstrap standard "
-            f"errors to each side, instead of 1.96 for one rule ({settings.resamples} paired "
-            f"resamples, seed {settings.seed}).",
-            f"{self.verdict} in F1 at 5% (paired t, Holm).",
+            f"{self.critical_score:.2f} ({label}) and {self.critical_delta:.2f} (delta {label}) "
+            f"bootstrap standard errors to each side, instead of 1.96 for one rule "
+            f"({settings.resamples} paired resamples, seed {settings.seed}).",
+            f"{self.verdict} in {label} at 5% (paired t, Holm).",
         ]
         if len(self.listed) < self.evaluated:
             texts.insert(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, cost_reads, shared_axis
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.defaults import FLOORS
@@ -28,11 +28,12 @@ from suffice.policies.thresholds import (
 )
 from suffice.replay.choose.thresholded_signals import grid_of
 from suffice.replay.settings import SweepSettings
-from suffice.results.as_json import as_json
+from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import percent, points
 from suffice.results.markup import visible
 from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
+from suffice.scoring import Metric
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable
 from suffice.trace.rounds.reader import blank_answers
@@ -46,16 +47,16 @@ Array = NDArray[np.float64]
 class SweptThreshold:
     """One threshold on both splits, costs as the sweep's axis says.
 
-    ``gain`` is tune F1 per extra round over the next one with fewer rounds.
+    ``gain`` is tune score per extra round over the next one with fewer rounds.
     """
 
     threshold: float
-    tune_f1: float
+    tune_score: float = field(metadata={"json": "tune_{metric}"})
     tune_error: float = field(metadata={"json": "tune_standard_error"})
     tune_rounds: float
     tune_cost: float
-    eval_f1: float
-    eval_em: float
+    eval_score: float = field(metadata={"json": "eval_{metric}"})
+    eval_other: float = field(metadata={"json": "eval_{other}"})
     eval_rounds: float
     eval_cost: float
     gain: float | None = field(metadata={"json": "gain_per_round"})
@@ -63,7 +64,7 @@ class SweptThreshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """Where the curve of tune F1 over cost bends most: farthest above its chord.
+    """Where the curve of the tune score over cost bends most: farthest above its chord.
 
     ``share`` of the resamples put it at the same or a neighbouring threshold; below 0.8, or with
     fewer than three different points, there is no single knee and ``warning`` says so.
@@ -87,9 +88,9 @@ class Knee:
 class SweepResult(Tabular):
     """A sweep with its choice.
 
-    ``chosen`` is the cheapest threshold within one standard error of the best out-of-fold tune F1.
-    ``selection_gap`` is tune F1 of the choice minus F1 on folds that had no part in choosing or
-    fitting: what looking costs. ``split_gap`` is F1 on eval minus that held-out F1: how the two sets
+    ``chosen`` is the cheapest threshold within one standard error of the best out-of-fold tune score.
+    ``selection_gap`` is the tune score of the choice minus that on folds that had no part in choosing or
+    fitting: what looking costs. ``split_gap`` is the score on eval minus the held-out one: how the two sets
     of questions differ. ``fold_choices`` are the thresholds chosen without each fold.
     """
 
@@ -97,12 +98,13 @@ class SweepResult(Tabular):
     chosen: float
     knee: Knee
     fold_choices: tuple[float, ...]
-    held_out_f1: float
+    held_out_score: float
     selection_gap: Interval
     split_gap: Interval
     questions: tuple[int, int]
     settings: SweepSettings
     source: str
+    metric: Metric
     cost: CostAxis
     notes: tuple[str, ...] = field(default=())
 
@@ -116,19 +118,20 @@ class SweepResult(Tabular):
         return {
             "rule": self.settings.rule,
             "calibrator": self.settings.calibrator,
-            "thresholds": as_json(self.points),
+            "thresholds": self._points(),
             "chosen": self.chosen,
             "chosen_rule": self.chosen_rule,
             "knee": as_json(self.knee),
             "cross_validation": {
                 "fold_choices": list(self.fold_choices),
-                "held_out_f1": self.held_out_f1,
+                f"held_out_{self.metric.name}": self.held_out_score,
                 "selection_gap": as_json(self.selection_gap),
                 "split_gap": as_json(self.split_gap),
             },
             "tune_split": self.settings.tune_split,
             "eval_split": self.settings.eval_split,
             "labelled": {"tune": self.questions[0], "eval": self.questions[1]},
+            "metric": self.metric.name,
             "f1_kind": self.settings.f1_kind,
             "cost": self.cost.name,
             "charge": self.settings.cost_model.charge,
@@ -139,16 +142,23 @@ class SweepResult(Tabular):
             "notes": list(self.notes),
         }
 
+    def _points(self) -> list[dict[str, Any]]:
+        """The thresholds, scores by the names they have beside the metric."""
+        metric = self.metric
+        names = {**metric.names, "other": metric.key(metric.beside)}
+        return [fields_as_json(point, names) for point in self.points]
+
     def tables(self) -> tuple[Table]:
         """Every threshold on both splits; the choice, the knee and the gaps below."""
+        metric, other = self.metric, self.metric.beside
         columns = [
             Column(name="threshold", kind="significant"),
-            Column(name="tune_f1", kind="percent", head="tune F1"),
+            Column(name=f"tune_{metric.name}", kind="percent", head=f"tune {metric.label}"),
             Column(name="tune_standard_error", kind="percent", head="s.e."),
             Column(name="tune_rounds", kind="number", digits=2, head="rounds"),
-            Column(name="gain_per_round", kind="points", head="F1/round"),
-            Column(name="eval_f1", kind="percent", head="eval F1"),
-            Column(name="eval_em", kind="percent", head="EM"),
+            Column(name="gain_per_round", kind="points", head=f"{metric.label}/round"),
+            Column(name=f"eval_{metric.name}", kind="percent", head=f"eval {metric.label}"),
+            Column(name=f"eval_{metric.key(other)}", kind="percent", head=metric.head(other)),
             Column(name="eval_rounds", kind="number", digits=2, head="rounds"),
             Column(name="choice", head=""),
         ]
@@ -156,8 +166,8 @@ class SweepResult(Tabular):
             columns[4:4] = [self._cost_column("tune_cost")]
             columns[-1:-1] = [self._cost_column("eval_cost")]
         rows = [
-            [as_json(point)[column.name] for column in columns[:-1]] + [self.mark(point.threshold)]
-            for point in self.points
+            [document[column.name] for column in columns[:-1]] + [self.mark(point.threshold)]
+            for point, document in zip(self.points, self._points(), strict=True)
         ]
         return (
             Table(
@@ -181,24 +191,25 @@ class SweepResult(Tabular):
 
     def explained(self) -> list[str]:
         """What the figures are, the choice, the knee and the gaps, sentence by sentence."""
-        tune, held = self.settings.tune_split, self.settings.eval_split
+        tune, held, label = self.settings.tune_split, self.settings.eval_split, self.metric.label
         choices = ", ".join(f"{threshold:.6g}" for threshold in self.fold_choices)
         return [
-            f"Tune: out of fold on {self.questions[0]} labelled questions of split {tune}; eval: fitted "
-            f"on {tune}, scored on {self.questions[1]} of split {held}. Scores in percent; F1/round: "
-            "points of tune F1 gained per extra round over the threshold with the next fewer.",
-            f"Chosen: the cheapest in {self.cost.label} within one standard error of the best tune F1: "
+            f"Tune: out of fold on {self.questions[0]} questions {self.metric.scored}, split {tune}; eval: "
+            f"fitted on {tune}, scored on {self.questions[1]} of split {held}. Scores in percent; "
+            f"{label}/round: points of tune {label} gained per extra round over the threshold with the "
+            "next fewer.",
+            f"Chosen: the cheapest in {self.cost.label} within one standard error of the best tune {label}: "
             f"{visible(self.chosen_rule)}",
             f"Knee, where more cost buys less from there on: {self.knee.in_words}",
-            "Held-out folds (fitted and chosen without them): F1 "
-            f"{percent(self.held_out_f1)}, choices {choices}.",
+            f"Held-out folds (fitted and chosen without them): {label} "
+            f"{percent(self.held_out_score)}, choices {choices}.",
             f"Selection gap, tune minus held-out folds: {points(self.selection_gap)}. "
             f"Difference of the splits, {held} minus held-out folds: {points(self.split_gap)}.",
             *(f"Note: {visible(note)}" for note in self.notes),
         ]
 
 
-def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
+def sweep(traces: Traces, settings: SweepSettings) -> SweepResult:
     """Sweep on tune out of fold, score on eval, cross-validate the choice.
 
     Raises
@@ -210,7 +221,7 @@ def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
         When a split is missing.
     """
     needs = rule_needs(fill(settings.rule, 0.5))
-    measures = Measures.of(traces)
+    measures = Measures.of(traces).by(settings.metric)
     tune = measures.only_split(settings.tune_split)
     data = fit_data(measures, needs.signals, split=settings.tune_split, f1_kind=settings.f1_kind)
     if data.outcomes.labelled.sum() < 2:
@@ -227,25 +238,27 @@ def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
     on_tune = swept.scores(thresholds)
     scored = evaluated.scores(settings.f1_kind)
     if not scored.labelled.any():
-        raise UsageError(f"no question of split {settings.eval_split!r} has gold answers")
+        raise UsageError(f"no question of split {settings.eval_split!r} {measures.metric.unscored}")
     on_eval = _on_eval(settings, thresholds, data, evaluated, costs[1])
     choices, held_out = _cross_validate(settings, data, grid, costs[0])
-    f1 = _f1_at(data.outcomes, chosen.stops)
-    eval_f1 = _f1_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
-    selection, split = _gaps(f1, held_out, eval_f1, settings)
+    scores = _scores_at(data.outcomes, chosen.stops)
+    on_held = _scores_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
+    selection, split = _gaps(scores, held_out, on_held, settings)
     return SweepResult(
         points=_points(on_tune, on_eval),
         chosen=chosen.threshold,
         knee=find_knee(on_tune, data.outcomes, settings),
         fold_choices=choices,
-        held_out_f1=float(held_out.mean()),
+        held_out_score=float(held_out.mean()),
         selection_gap=selection,
         split_gap=split,
         questions=(int(data.outcomes.labelled.sum()), int(scored.labelled.sum())),
         settings=settings,
         source=measures.traces.origin.source,
+        metric=measures.metric,
         cost=axis,
         notes=(
+            *evaluated.notes(settings.metric),
             *_notes(settings, (tune.traces, evaluated.traces)),
             *books[1].notes(axis),
         ),
@@ -326,8 +339,8 @@ def _on_eval(
     ]
 
 
-def _f1_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:
-    return scored.f1[np.arange(len(stops)), stops - 1][scored.labelled]
+def _scores_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:
+    return scored.compared[np.arange(len(stops)), stops - 1][scored.labelled]
 
 
 def _points(
@@ -340,16 +353,16 @@ def _points(
         gain = None
         if before:
             extra = tune.mean_rounds - before[-1].mean_rounds
-            gain = (tune.f1 - before[-1].f1) / extra
+            gain = (tune.score - before[-1].score) / extra
         points.append(
             SweptThreshold(
                 threshold=tune.threshold,
-                tune_f1=tune.f1,
+                tune_score=tune.score,
                 tune_error=tune.standard_error,
                 tune_rounds=tune.mean_rounds,
                 tune_cost=tune.cost,
-                eval_f1=held.f1,
-                eval_em=held.em,
+                eval_score=held.score,
+                eval_other=held.other,
                 eval_rounds=held.mean_rounds,
                 eval_cost=held.cost,
                 gain=gain,
@@ -363,16 +376,20 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     """The knee of the tune curve, and how often resampled questions put it there."""
     labelled = scored.labelled
     rows = np.arange(len(labelled))
-    f1 = np.stack([scored.f1[rows, score.stops - 1][labelled] for score in scores], axis=1)
+    values = np.stack(
+        [scored.compared[rows, score.stops - 1][labelled] for score in scores], axis=1
+    )
     paid = np.stack([score.paid[labelled] for score in scores], axis=1)
     if len({score.cost for score in scores}) < 3:
         warning = "fewer than three thresholds differ in cost: there is no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    bent = _bend(paid.mean(axis=0), f1.mean(axis=0))
+    bent = _bend(paid.mean(axis=0), values.mean(axis=0))
     if bent is None:
         warning = "no threshold lies above the line from the cheapest to the dearest: no knee"
         return Knee(threshold=None, share=0.0, warning=warning)
-    draws = resampled_means(np.hstack([paid, f1]), resamples=settings.resamples, seed=settings.seed)
+    draws = resampled_means(
+        np.hstack([paid, values]), resamples=settings.resamples, seed=settings.seed
+    )
     count = len(scores)
     bends = [_bend(draw[:count], draw[count:]) for draw in draws]
     near = sum(bend is not None and abs(bend - bent) <= 1 for bend in bends)
@@ -386,14 +403,14 @@ def find_knee(scores: Sequence[ThresholdScore], scored: Outcomes, settings: Swee
     return Knee(threshold=scores[bent].threshold, share=share, warning=unclear)
 
 
-def _bend(costs: Array, f1: Array) -> int | None:
+def _bend(costs: Array, scores: Array) -> int | None:
     """The point farthest above the chord between the cheapest and the dearest; ``None``: none is."""
     cheap, dear = int(costs.argmin()), int(costs.argmax())
     width = costs[dear] - costs[cheap]
     if width <= 0:
         return None
-    chord = f1[cheap] + (f1[dear] - f1[cheap]) * (costs - costs[cheap]) / width
-    above = f1 - chord
+    chord = scores[cheap] + (scores[dear] - scores[cheap]) * (costs - costs[cheap]) / width
+    above = scores - chord
     return int(above.argmax()) if above.max() > 1e-12 else None
 
 
@@ -401,10 +418,10 @@ def _bend(costs: Array, f1: Array) -> int | None:
 def _cross_validate(
     settings: SweepSettings, data: FitData, thresholds: tuple[float, ...], costs: Array
 ) -> tuple[tuple[float, ...], Array]:
-    """Per fold the choice made without it; F1 of every labelled question under its fold's choice."""
+    """Per fold the choice made without it; the score of every labelled question under its fold's choice."""
     costs, data = costs[data.outcomes.labelled], _only(data, data.outcomes.labelled)
     fold = folds(len(data.outcomes.labelled), settings.seed)
-    f1 = np.empty(len(fold))
+    scores = np.empty(len(fold))
     choices = []
     for number in np.unique(fold):
         inside = fold == number
@@ -422,8 +439,8 @@ def _cross_validate(
         )
         held = _only(data, inside)
         stops = np.minimum(policy.stop_rounds(held.table), held.table.exists.sum(axis=1))
-        f1[inside] = held.outcomes.f1[np.arange(len(stops)), stops - 1]
-    return tuple(choices), f1
+        scores[inside] = held.outcomes.compared[np.arange(len(stops)), stops - 1]
+    return tuple(choices), scores
 
 
 def _only(data: FitData, rows: NDArray[np.bool_]) -> FitData:
@@ -437,6 +454,7 @@ def _only(data: FitData, rows: NDArray[np.bool_]) -> FitData:
         outcomes=Outcomes(
             em=scored.em[rows],
             f1=scored.f1[rows],
+            metric=scored.metric,
             acc=scored.acc[rows],
             labelled=scored.labelled[rows],
         ),

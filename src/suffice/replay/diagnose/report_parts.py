@@ -93,16 +93,25 @@ def report_parts(
     settings
         Which parts (default: all but a search).
     """
-    gathering = _Gathering(Measures.of(traces), comparison, settings or PartsSettings())
+    measures = Measures.of(traces).by(comparison.result.metric.name)
+    gathering = _Gathering(measures, comparison, settings or PartsSettings())
     parts, left_out = {}, {}
     for name, part in _PARTS.items():
         if (part.beside or name) in gathering.settings.parts:
-            computed, why = attempt(partial(part.compute, gathering))
+            computed, why = attempt(partial(_computed, part, gathering))
             if why is None:
                 parts[name] = computed
             else:
                 left_out[part.named or name] = why
     return ReportParts(contents=parts, left_out=left_out, naive=gathering.settings.naive)
+
+
+def _computed(part: _Part, gathering: _Gathering) -> Any:
+    if part.of_gold and not gathering.measures.metric.gold:
+        raise UsageError(
+            "it needs gold answers, and scores here are agreement with the full budget"
+        )
+    return part.compute(gathering)
 
 
 class _Gathering:
@@ -129,6 +138,7 @@ class _Gathering:
         settings = SweepSettings(
             rule=TEMPLATE,
             eval_split=self.eval_split,
+            metric=result.metric.name,
             f1_kind=result.f1_kind,
             cost=result.cost.name,
             cost_model=result.cost_model,
@@ -144,6 +154,7 @@ class _Gathering:
         settings = replace(
             wanted,
             eval_split=self.eval_split,
+            metric=result.metric.name,
             f1_kind=result.f1_kind,
             resamples=max(2, result.resamples),
             seed=result.seed,
@@ -187,25 +198,31 @@ class _Gathering:
 class _Part:
     """How a part is computed, and what stands for it where it is ``missing``.
 
-    One ``beside`` another is wanted with it; ``named`` is what it is called where it is left out.
+    One ``beside`` another is wanted with it; ``named`` is what it is called where it is left out. One
+    ``of_gold`` says what something is worth against gold answers.
     """
 
     compute: Callable[[_Gathering], Any]
     missing: Any = None
     beside: str | None = None
     named: str | None = None
+    of_gold: bool = False
 
 
 _PARTS: Mapping[str, _Part] = {
     "guarantees": _Part(compute=_Gathering.guarantees, missing=()),
-    "calibrators": _Part(compute=_Gathering.calibrators),
+    "calibrators": _Part(compute=_Gathering.calibrators, of_gold=True),
     "sweep": _Part(compute=_Gathering.sweep),
     "search": _Part(compute=_Gathering.search),
-    "diagnostics": _Part(compute=_Gathering.diagnostics),
+    "diagnostics": _Part(compute=_Gathering.diagnostics, of_gold=True),
     "types": _Part(
-        compute=_Gathering.types, missing=(), beside="diagnostics", named="question types"
+        compute=_Gathering.types,
+        missing=(),
+        beside="diagnostics",
+        named="question types",
+        of_gold=True,
     ),
-    "selective": _Part(compute=_Gathering.selective, missing=()),
+    "selective": _Part(compute=_Gathering.selective, missing=(), of_gold=True),
     "costs": _Part(compute=_Gathering.costs, missing=()),
 }
 PARTS: tuple[str, ...] = tuple(name for name, part in _PARTS.items() if part.beside is None)

@@ -82,16 +82,19 @@ def answer_sets(
     if promise is None:
         return None
     recorded = policy.recorded_sets(measures.traces, measures.signals(policy.specs), stops)
-    covered = recorded.covered
+    covered, objective, notes = recorded.covered, recorded.objective, recorded.notes
+    if not measures.metric.gold:
+        covered = objective = None
+        notes = (*notes, "coverage and objective need gold answers")
     return AnswerSetResult(
         alpha=promise.alpha,
         sets=recorded.sets,
         coverage=None if covered is None else _interval(covered.astype(np.float64), draws),
         set_size=_interval(np.array([float(one.size) for one in recorded.sets]), draws),
         answer_rate=float(np.mean([not one.cannot_answer for one in recorded.sets])),
-        objective=recorded.objective,
+        objective=objective,
         retention=recorded.retention,
-        notes=recorded.notes,
+        notes=notes,
     )
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import COSTS, CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
@@ -29,7 +28,7 @@ from suffice.replay.run.frontier import (
     best_mix,
     interpolate,
 )
-from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.run.named_policies import NamedPolicy, measure_usual_signals
 from suffice.replay.run.references import (
     CLOSED_BOOK,
     ORACLES,
@@ -37,8 +36,7 @@ from suffice.replay.run.references import (
     closed_book_rounds,
 )
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.scoring import F1Kind
-from suffice.signals.registry import is_usual
+from suffice.scoring import F1Kind, Metric, ScoreName
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -89,9 +87,14 @@ class _Run:
         """Whether it decides by what it reads."""
         return self.candidate.policy is not None and bool(self.candidate.policy.specs)
 
-    def scores(self, name: Literal["em", "f1", "acc"]) -> NDArray[np.float64]:
+    def scores(self, name: ScoreName) -> NDArray[np.float64]:
         """A score of each question's answer, (n_questions,)."""
         return at_stop(getattr(self.scored, name), self.at)
+
+    @property
+    def compared(self) -> NDArray[np.float64]:
+        """The score that policies are compared by, (n_questions,)."""
+        return at_stop(self.scored.compared, self.at)
 
 
 def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.int16]:
@@ -107,7 +110,7 @@ def at_stop(values: NDArray[np.float64], stops: NDArray[np.int16]) -> NDArray[np
 def replay(
     traces: TraceSet | Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
 ) -> ReplayResult:
-    """Score the candidates on every question of ``traces``.
+    """Score the candidates on every question of ``traces``, by the metric of their measures.
 
     A candidate that wants a round past a question's last recorded one takes that last one; how often
     is counted in ``beyond_record``.
@@ -122,7 +125,7 @@ def replay(
     if settings.baseline not in names:
         raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
     measures = Measures.of(traces)
-    _measure_usual_signals(measures, candidates)
+    measure_usual_signals(measures, candidates)
     scored = measures.scores(settings.f1_kind)
     book = measures.costs(settings.cost_model)
     axis = book.axis(
@@ -158,29 +161,46 @@ def replay(
         max_rounds=measures.traces.n_rounds,
         baseline=settings.baseline,
         split=settings.split,
+        metric=measures.metric,
         f1_kind=settings.f1_kind,
         seed=settings.seed,
         resamples=settings.resamples,
         source=measures.traces.origin.source,
         policies=policies,
         frontier=intervals.frontier,
+        full_costs=_full_costs(book),
         question_ids=measures.traces.question_ids,
-        notes=(*settings.notes, *_notes(policies), *book.notes(axis)),
+        notes=(
+            *settings.notes,
+            *_notes(policies, measures.metric),
+            *book.notes(axis),
+        ),
         cost=axis,
         cost_model=settings.cost_model,
     )
 
 
-def _notes(policies: Sequence[PolicyResult]) -> list[str]:
+def _full_costs(book: CostBook) -> dict[str, float | None]:
+    """What the full budget costs a question, as it would be run."""
+    paid = {name: book.of_fixed(name) for name in COSTS}
+    return {name: None if of is None else float(of[:, -1].mean()) for name, of in paid.items()}
+
+
+def _notes(policies: Sequence[PolicyResult], metric: Metric) -> list[str]:
     about_sets = [
-        f"{policy.name}: {note}" for policy in policies if policy.sets for note in policy.sets.notes
+        f"{policy.label}: {note}"
+        for policy in policies
+        if policy.sets
+        for note in policy.sets.notes
     ]
-    return [*_beyond_notes(policies), *_undefined_notes(policies), *about_sets]
+    sure = [policy.label for policy in policies if policy.confidence is not None]
+    untold = [] if metric.gold or not sure else [f"AUROC needs gold answers: {', '.join(sure)}"]
+    return [*_beyond_notes(policies), *_undefined_notes(policies), *untold, *about_sets]
 
 
 def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
     undefined = [
-        (policy.name, int(np.isnan(policy.confidence).sum()), len(policy.confidence))
+        (policy.label, int(np.isnan(policy.confidence).sum()), len(policy.confidence))
         for policy in policies
         if policy.confidence is not None
     ]
@@ -193,22 +213,11 @@ def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
 
 def _beyond_notes(policies: Sequence[PolicyResult]) -> list[str]:
     return [
-        f"{policy.name}: {policy.beyond_record} questions end before the round it wanted; "
+        f"{policy.label}: {policy.beyond_record} questions end before the round it wanted; "
         "their last recorded round was taken"
         for policy in policies
         if policy.beyond_record
     ]
-
-
-def _measure_usual_signals(measures: Measures, candidates: Sequence[NamedPolicy]) -> None:
-    """What candidates read by its usual meaning, in one pass over the record."""
-    measures.signals(
-        spec
-        for candidate in candidates
-        if candidate.policy is not None
-        for spec in candidate.policy.specs
-        if is_usual(spec)
-    )
 
 
 def _reads(candidate: NamedPolicy) -> CostReads:
@@ -280,8 +289,8 @@ def _fixed(book: CostBook, axis: CostAxis) -> _Fixed:
 class _Drawn:
     """Means over some drawn questions, a row a draw: scores and, by name, costs of runs and of fixed-k."""
 
-    f1: NDArray[np.float64]
-    fixed_f1: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    fixed_scores: NDArray[np.float64]
     costs: Mapping[str, NDArray[np.float64]]
     fixed_costs: Mapping[str, NDArray[np.float64]]
 
@@ -299,8 +308,8 @@ class _Intervals:
         if not scored.labelled.any():
             return
         parts = [
-            np.stack([run.scores("f1") for run in runs], axis=1),
-            np.take_along_axis(scored.f1, fixed.stops - 1, axis=1),
+            np.stack([run.compared for run in runs], axis=1),
+            np.take_along_axis(scored.compared, fixed.stops - 1, axis=1),
         ]
         for name, of_fixed in fixed.costs.items():
             paid = [run.costs[name] for run in runs]
@@ -317,38 +326,44 @@ class _Intervals:
         self.frontier = Frontier(
             cost_name=self._axis,
             costs=tuple(self._means.fixed_costs[self._axis][0].tolist()),
-            f1=tuple(self._means.fixed_f1[0].tolist()),
+            scores=tuple(self._means.fixed_scores[0].tolist()),
         )
 
     def _parts(self, rows: NDArray[np.float64]) -> _Drawn:
-        f1, fixed_f1, *costs = np.split(rows, self._ends, axis=1)
+        scores, fixed_scores, *costs = np.split(rows, self._ends, axis=1)
         return _Drawn(
-            f1,
-            fixed_f1,
+            scores,
+            fixed_scores,
             dict(zip(self._costs, costs[::2], strict=True)),
             dict(zip(self._costs, costs[1::2], strict=True)),
         )
 
-    def f1(self, name: str) -> Interval | None:
-        return self._interval(lambda drawn: drawn.f1[:, self._index[name]])
+    def score(self, name: str) -> Interval | None:
+        return self._interval(lambda drawn: drawn.scores[:, self._index[name]])
 
     def delta(self, name: str) -> Interval | None:
         return self._interval(
-            lambda drawn: drawn.f1[:, self._index[name]] - drawn.f1[:, self._baseline]
+            lambda drawn: drawn.scores[:, self._index[name]] - drawn.scores[:, self._baseline]
+        )
+
+    def delta_full(self, name: str) -> Interval | None:
+        """The score minus that of the full budget."""
+        return self._interval(
+            lambda drawn: drawn.scores[:, self._index[name]] - drawn.fixed_scores[:, -1]
         )
 
     def gain(self, name: str) -> Interval | None:
-        """F1 over the fixed-k frontier at the policy's own cost."""
+        """The score over the fixed-k frontier at the policy's own cost."""
 
         def gain(drawn: _Drawn) -> NDArray[np.float64]:
             paid = drawn.costs[self._axis][:, self._index[name]]
-            frontier = interpolate(drawn.fixed_costs[self._axis], drawn.fixed_f1, paid)
-            return np.asarray(drawn.f1[:, self._index[name]] - frontier)
+            frontier = interpolate(drawn.fixed_costs[self._axis], drawn.fixed_scores, paid)
+            return np.asarray(drawn.scores[:, self._index[name]] - frontier)
 
         return self._interval(gain)
 
     def against_fixed(self, name: str) -> tuple[AgainstFixed, ...]:
-        """F1 over the best that fixed-k reach for the policy's cost, at each of :data:`EQUAL_COSTS` known."""
+        """The score over the best that fixed-k reach for its cost, at each of :data:`EQUAL_COSTS` known."""
         if self.frontier is None:
             return ()
         number = self._index[name]
@@ -359,17 +374,17 @@ class _Intervals:
 
             def best(drawn: _Drawn, cost: str = cost) -> BestMix:
                 return best_mix(
-                    drawn.fixed_costs[cost], drawn.fixed_f1, drawn.costs[cost][:, number]
+                    drawn.fixed_costs[cost], drawn.fixed_scores, drawn.costs[cost][:, number]
                 )
 
             means = best(self._means)
-            draws = self._draws.f1[:, number] - best(self._draws).score
-            gain = percentile_interval(float(self._means.f1[0, number] - means.score[0]), draws)
+            draws = self._draws.scores[:, number] - best(self._draws).score
+            gain = percentile_interval(float(self._means.scores[0, number] - means.score[0]), draws)
             compared.append(AgainstFixed(cost=cost, fixed=means.names[0], gain=gain))
         return tuple(compared)
 
-    def full_budget_f1(self) -> float | None:
-        return None if self.frontier is None else self.frontier.f1[-1]
+    def full_budget(self) -> float | None:
+        return None if self.frontier is None else self.frontier.scores[-1]
 
     def _interval(self, of: Callable[[_Drawn], NDArray[np.float64]]) -> Interval | None:
         if self.frontier is None:
@@ -379,15 +394,15 @@ class _Intervals:
 
 def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet) -> PolicyResult:
     candidate, name = run.candidate, run.candidate.name
-    f1 = _mean_score(run.scores("f1"), scored.labelled)
-    full = intervals.full_budget_f1()
+    score = _mean_score(run.compared, scored.labelled)
+    full = intervals.full_budget()
     return PolicyResult(
         name=name,
         kind=candidate.kind,
         preset=candidate.preset,
         hash=_hash(candidate),
         em=_mean_score(run.scores("em"), scored.labelled),
-        f1=f1,
+        f1=_mean_score(run.scores("f1"), scored.labelled),
         acc=_mean_score(run.scores("acc"), scored.labelled),
         mean_rounds=float(run.stops.mean()),
         costs={
@@ -395,13 +410,16 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
         },
         stops=run.stops,
         beyond_record=int((run.wanted > traces.last_rounds).sum()),
-        f1_interval=intervals.f1(name),
-        delta_f1=intervals.delta(name),
-        retained_f1=f1 / full if f1 is not None and full else None,
+        metric=scored.metric,
+        interval=intervals.score(name),
+        delta=intervals.delta(name),
+        retained=score / full if score is not None and full else None,
+        delta_full=intervals.delta_full(name),
         frontier_gain=intervals.gain(name),
         against_fixed=intervals.against_fixed(name) if run.adaptive else (),
         p95_rounds=float(np.percentile(run.stops, 95)),
         policy=candidate.policy,
+        label=candidate.label,
     )
 
 
@@ -412,7 +430,9 @@ def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes)
     confidence = stop_confidence(result.policy, table, result.stops)
     if confidence is None:
         return result
-    area = confidence_auroc(confidence, at_stop(scored.em, result.stops))
+    area = None
+    if scored.metric.gold:
+        area = confidence_auroc(confidence, at_stop(scored.em, result.stops))
     return replace(result, confidence=confidence, auroc=area)
 
 

@@ -18,16 +18,38 @@ EQUAL_COSTS = ("evaluated_tokens", "seconds", "usd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier:
-    """Costs and mean F1 of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost."""
+    """Costs and mean scores of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost."""
 
     cost_name: str = field(metadata={"json": "cost"})
     costs: tuple[float, ...]
-    f1: tuple[float, ...]
+    scores: tuple[float, ...] = field(metadata={"json": "{metric}"})
+
+    @property
+    def best(self) -> tuple[tuple[float, float], ...]:
+        """Corners (cost, score) of the line of :func:`best_mix` over all costs, level to the right."""
+        corners: list[tuple[float, float]] = []
+        for cost, score in sorted(
+            zip(self.costs, self.scores, strict=True), key=lambda at: (at[0], -at[1])
+        ):
+            if corners and score <= corners[-1][1]:
+                continue
+            while len(corners) > 1 and _below(corners[-1], corners[-2], (cost, score)):
+                corners.pop()
+            corners.append((cost, score))
+        return tuple(corners)
+
+
+def _below(
+    middle: tuple[float, float], left: tuple[float, float], right: tuple[float, float]
+) -> bool:
+    """Whether a mix of the outer two scores no less than the one between them."""
+    width = right[0] - left[0]
+    return (middle[1] - left[1]) * width <= (right[1] - left[1]) * (middle[0] - left[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgainstFixed:
-    """A policy's F1 minus that of the best fixed budget, or mix of two, for the same mean ``cost``.
+    """A policy's score minus that of the best fixed budget, or mix of two, for the same mean ``cost``.
 
     ``fixed`` names that budget, ``gain`` is in shares of 1. The best is chosen on the questions that are
     scored, and again within each resample: if anything that favours the fixed budgets.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
+from suffice.scoring import AGREEMENT_LEGEND, Metric
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
@@ -29,19 +30,23 @@ _NAME_WIDTH = 40
 class MacroPolicy:
     """One policy's means over the sets; intervals are of means that weigh every set alike.
 
-    ``set_f1`` are its F1 in each set.
+    ``score`` is what ``metric`` compares by, ``by_set`` what it is in each set, ``other`` the mean of
+    another score to read beside it: EM, or F1 beside EM.
     """
 
     name: str
-    em: float
-    f1: Interval
-    delta_f1: Interval
+    metric: Metric = field(metadata={"json": None})
+    other: float = field(metadata={"json": "{other}"})
+    score: Interval = field(metadata={"json": "{metric}_interval"})
+    delta: Interval = field(metadata={"json": "delta_{metric}"})
     mean_rounds: float
-    set_f1: tuple[float, ...]
+    by_set: tuple[float, ...] = field(metadata={"json": "set_{metric}"})
+    label: str = field(metadata={"json": None})
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON; F1 apart from its interval."""
-        return {**fields_as_json(self), "f1": self.f1.estimate, "f1_interval": as_json(self.f1)}
+        """Strict JSON; the score apart from its interval."""
+        names = {**self.metric.names, "other": self.metric.key(self.metric.beside)}
+        return {**fields_as_json(self, names), names["metric"]: self.score.estimate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -51,6 +56,7 @@ class MacroResult(Tabular):
     sources: tuple[str, ...]
     labelled: tuple[int, ...]
     shared: int
+    metric: Metric
     baseline: str
     policies: tuple[MacroPolicy, ...]
 
@@ -62,30 +68,40 @@ class MacroResult(Tabular):
                 for source, count in zip(self.sources, self.labelled, strict=True)
             ],
             "shared_questions": self.shared,
+            "metric": self.metric.name,
             "baseline": self.baseline,
             "policies": as_json(self.policies),
         }
 
     def tables(self) -> tuple[Table]:
-        """Policies over all sets, their F1 in each, and what the intervals are."""
+        """Policies over all sets, their scores in each, and what the intervals are."""
+        metric, other = self.metric, self.metric.beside
+        label = metric.label
         columns = (
             Column(name="policy", most=_NAME_WIDTH),
-            Column(name="em", kind="percent", head="EM"),
-            Column(name="f1", kind="percent", interval=True, head="F1 [95%]"),
+            Column(name=metric.key(other), kind="percent", head=metric.head(other)),
+            Column(name=metric.name, kind="percent", interval=True, head=f"{label} [95%]"),
             Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
-            Column(name="delta_f1", kind="points", interval=True, head="delta F1 [95%]"),
+            Column(
+                name=f"delta_{metric.name}",
+                kind="points",
+                interval=True,
+                head=f"delta {label} [95%]",
+            ),
             *(
-                Column(name=f"f1_set_{number}", kind="percent", head=f"F1 in\nset {number}")
+                Column(
+                    name=f"{metric.name}_set_{number}",
+                    kind="percent",
+                    head=f"{label} in\nset {number}",
+                )
                 for number in range(1, len(self.sources) + 1)
             ),
         )
         rows = [
             [
-                *(policy.name, policy.em, policy.f1, policy.mean_rounds),
-                Cell(policy.delta_f1, "(baseline)")
-                if policy.name == self.baseline
-                else policy.delta_f1,
-                *policy.set_f1,
+                *(policy.label, policy.other, policy.score, policy.mean_rounds),
+                Cell(policy.delta, "(baseline)") if policy.name == self.baseline else policy.delta,
+                *policy.by_set,
             ]
             for policy in self.policies
         ]
@@ -96,14 +112,15 @@ class MacroResult(Tabular):
         )
         explained = (
             f"Means over {len(self.sources)} sets, each counting the same, of "
-            f"{' and '.join(str(count) for count in self.labelled)} labelled questions. {shared}"
+            f"{' and '.join(str(count) for count in self.labelled)} questions {metric.scored}. {shared}"
         )
-        return (Table(name="means over sets", columns=columns, rows=rows, notes=(explained,)),)
+        notes = (explained,) if metric.gold else (explained, f"Note: {AGREEMENT_LEGEND}")
+        return (Table(name="means over sets", columns=columns, rows=rows, notes=notes),)
 
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """One set: keys of its labelled questions and columns (n_labelled, 2 x policies): F1, EM."""
+    """One set: keys of its labelled questions and columns (n_labelled, 2 x policies): score, other."""
 
     keys: tuple[tuple[str, str], ...]
     columns: Array
@@ -120,8 +137,8 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     Raises
     ------
     UsageError
-        For fewer than two sets, comparisons of different policies, a set without labels, and the
-        closed book.
+        For fewer than two sets, comparisons of different policies or by different metrics, a set without
+        labels, and the closed book.
     """
     if len(comparisons) < 2:
         raise UsageError("means over sets need at least two sets of traces")
@@ -129,7 +146,21 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     names = [policy.name for policy in first.policies]
     for comparison in comparisons:
         if [policy.name for policy in comparison.result.policies] != names:
-            raise UsageError("every set of traces must be replayed with the same policies")
+            left = [
+                f"; left out of {other.result.source}: {name}, {reason}"
+                for other in comparisons
+                for name, reason in other.result.left_out.items()
+            ]
+            raise UsageError(
+                f"every set of traces must be replayed with the same policies{''.join(left)}"
+            )
+    results = [comparison.result for comparison in comparisons]
+    if len({result.metric for result in results}) > 1:
+        told = ", ".join(f"{result.source} by {result.metric.name}" for result in results)
+        raise UsageError(
+            f"sets are compared by different metrics ({told}); give --metric agreement, which reads no gold "
+            "answers, for all"
+        )
     sets = [_set(comparison) for comparison in comparisons]
     baseline = names.index(first.baseline)
     means = np.stack([one.columns.mean(axis=0) for one in sets]).mean(axis=0)
@@ -143,17 +174,20 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
         sources=tuple(comparison.result.source for comparison in comparisons),
         labelled=tuple(len(one.keys) for one in sets),
         shared=_shared(sets),
+        metric=first.metric,
         baseline=first.baseline,
         policies=tuple(
             MacroPolicy(
                 name=name,
-                em=float(means[count + number]),
-                f1=percentile_interval(float(means[number]), draws[:, number]),
-                delta_f1=percentile_interval(
+                metric=first.metric,
+                other=float(means[count + number]),
+                score=percentile_interval(float(means[number]), draws[:, number]),
+                delta=percentile_interval(
                     float(means[number] - means[baseline]), draws[:, number] - draws[:, baseline]
                 ),
                 mean_rounds=float(rounds[number]),
-                set_f1=tuple(float(one.columns[:, number].mean()) for one in sets),
+                by_set=tuple(float(one.columns[:, number].mean()) for one in sets),
+                label=first.policies[number].label,
             )
             for number, name in enumerate(names)
         ),
@@ -166,10 +200,10 @@ def _set(comparison: Comparison) -> _Set:
         raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
     scored = comparison.measures.scores(result.f1_kind)
     if not scored.labelled.any():
-        raise UsageError(f"no replayed question of {result.source} has gold answers")
+        raise UsageError(f"no replayed question of {result.source} {result.metric.unscored}")
     columns = [
         at_stop(values, policy.stops)[scored.labelled]
-        for values in (scored.f1, scored.em)
+        for values in (scored.compared, getattr(scored, scored.metric.beside))
         for policy in result.policies
     ]
     return _Set(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,48 +17,55 @@ from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import points
+from suffice.results.formats import amount, count, percent, points
 from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
-from suffice.scoring import F1Kind
+from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
 _CALLS = "llm_calls"
 _NAME_WIDTH = 24
+_MOST_WITH_DECIMALS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResult:
     """One policy's scores and costs.
 
-    Scores are fractions, means over labelled questions (``None``: no question is labelled); costs are
-    means per question over all questions, by the names of :data:`suffice.costs.usage.COSTS` (``None``:
-    unknown). ``stops`` (n_questions,) is the
-    round taken; ``beyond_record`` counts questions for which the policy wanted a later one.
-    ``retained_f1`` is F1 over the full budget's, ``frontier_gain`` F1 minus that of the fixed-k
-    frontier at the same cost, ``against_fixed`` F1 minus that of the best fixed-k for as many tokens,
-    seconds and dollars (empty: it reads nothing to decide). ``precision`` and ``recall`` are of the
-    passages retrieved up to the stop, means over the questions where they are known (``None``: nowhere).
-    ``confidence`` (n_questions,) is the policy's own at the stop round (``None``: it has none) and
-    ``auroc`` its AUROC against exact match there. ``sets`` are the answer sets of a policy that gives them.
+    Scores are fractions, means over labelled questions (``None``: no question is labelled), taken against
+    what ``metric`` says; costs are means per question over all questions, by the names of
+    :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken;
+    ``beyond_record`` counts questions for which the policy wanted a later one. ``label`` is what tables
+    call it: the name, or of a policy file the file's name.
+
+    Of the score that ``metric`` compares by there are its ``interval``, its ``delta`` to the baseline's,
+    ``delta_full`` to the full budget's, the ``retained`` share of that, the ``frontier_gain`` over the
+    fixed-k frontier at the same cost, and ``against_fixed``, over the best fixed-k for as many tokens,
+    seconds and dollars (empty: it reads nothing to decide). ``precision`` and ``recall`` are of the passages
+    retrieved up to the stop, means over the questions where they are known (``None``: nowhere).
+    ``confidence`` (n_questions,) is the policy's own at the stop round (``None``: it has none) and ``auroc``
+    its AUROC against exact match with gold answers there. ``sets`` are the answer sets of a policy that
+    gives them.
     """
 
     name: str
     kind: str
     preset: str | None
     hash: str
-    em: float | None
-    f1: float | None
-    acc: float | None
+    em: float | None = field(metadata={"json": "{em}"})
+    f1: float | None = field(metadata={"json": "{f1}"})
+    acc: float | None = field(metadata={"json": "{acc}"})
     mean_rounds: float
     costs: Mapping[str, float | None] = field(metadata=_ELSEWHERE)
     stops: NDArray[np.int16] = field(metadata=_ELSEWHERE)
     beyond_record: int
-    f1_interval: Interval | None = None
-    delta_f1: Interval | None = None
-    retained_f1: float | None = None
+    metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
+    interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
+    delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
+    delta_full: Interval | None = None
+    retained: float | None = field(default=None, metadata={"json": "retained_{metric}"})
     frontier_gain: Interval | None = None
     against_fixed: tuple[AgainstFixed, ...] = ()
     p95_rounds: float = 0.0
@@ -68,6 +75,22 @@ class PolicyResult:
     confidence: NDArray[np.float64] | None = field(default=None, metadata=_ELSEWHERE)
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
+    label: str = field(default="", metadata=_ELSEWHERE)
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it decides by what it reads."""
+        return self.policy is not None and bool(self.policy.specs)
+
+    @property
+    def score(self) -> float | None:
+        """The one that policies are compared by."""
+        value: float | None = getattr(self, self.metric.score)
+        return value
 
     @property
     def stop_counts(self) -> dict[int, int]:
@@ -78,7 +101,8 @@ class PolicyResult:
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
         entry = {
-            **fields_as_json(self),
+            **self.metric.unknown,
+            **fields_as_json(self, self.metric.names),
             **{name: as_json(paid) for name, paid in self.costs.items() if name != _ROUNDS},
             "stop_rounds": as_json(self.stop_counts),
         }
@@ -98,8 +122,10 @@ class ReplayResult(Tabular):
     """Policies side by side on one trace set.
 
     ``notes`` are sentences a reader must know: splits chosen by default, rounds taken for missing
-    ones, in-sample scores, prices. ``cost`` is what policies are compared at, ``cost_model`` what
-    priced it.
+    ones, in-sample scores, prices. ``metric`` is what they are compared by and what scores are taken
+    against: the gold answers, or the full budget's own answer. ``cost`` is what policies are compared
+    at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
+    ``left_out`` says by name why a policy could not run on this record.
     """
 
     questions: int
@@ -107,16 +133,74 @@ class ReplayResult(Tabular):
     max_rounds: int
     baseline: str
     split: str | None
+    metric: Metric = field(metadata=_ELSEWHERE)
     f1_kind: F1Kind
     seed: int
     resamples: int = field(metadata={"json": "bootstrap"})
     source: str = field(metadata={"json": "traces"})
     policies: tuple[PolicyResult, ...] = field(metadata=_ELSEWHERE)
-    frontier: Frontier | None
+    frontier: Frontier | None = field(metadata=_ELSEWHERE)
     question_ids: tuple[str, ...] = field(metadata=_ELSEWHERE)
     cost: CostAxis = field(metadata=_ELSEWHERE)
     cost_model: CostModel = field(metadata=_ELSEWHERE)
     notes: tuple[str, ...] = field(default=())
+    full_costs: Mapping[str, float | None] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What tables call the policies, by name."""
+        return {policy.name: policy.label for policy in self.policies}
+
+    @property
+    def baseline_label(self) -> str:
+        """What tables call the baseline."""
+        return self.labels.get(self.baseline, self.baseline)
+
+    @property
+    def verdict(self) -> str:
+        """Whether deciding by what was read pays here, in sentences."""
+        adaptive = [policy for policy in self.policies if policy.adaptive]
+        if not adaptive:
+            return "Not asked: no policy here decides by what it reads."
+        if any(policy.against_fixed for policy in adaptive):
+            return looping_verdict(self.policies)
+        gains = [
+            (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
+        ]
+        if not gains:
+            return "Not known: no question has a score."
+        shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
+        at = f"the fixed-k frontier at equal {self.cost.label}"
+        if shown:
+            return f"Shown over {at}: {'; '.join(shown)}."
+        return f"Not shown: no policy scores above {at} beyond its interval."
+
+    def saving(self, policy: PolicyResult) -> str:
+        """What a policy saves against the full budget, and what that does to the score, in a sentence."""
+        rounds = f"stops after {policy.mean_rounds:.2f} rounds on average, of {self.max_rounds}"
+        name = self.cost.name
+        own = policy.mean_rounds if name == _ROUNDS else policy.costs.get(name)
+        full = self.full_costs.get(name)
+        paid = ""
+        if own is not None and full:
+            less = (
+                f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
+            )
+            paid = f"; {_short(own)} {self.cost.label} against {_short(full)} at the full budget: {less}"
+        known = policy.delta_full
+        label = self.metric.label
+        scored = (
+            "" if known is None else f"; {label} {points(known)} points against the full budget"
+        )
+        return f"{rounds}{paid}{scored}"
+
+    @property
+    def width(self) -> float | None:
+        """Half the mean width of the paired intervals, in shares of 1; smaller differences are not seen."""
+        intervals = [one.delta for one in self.policies if one.name != self.baseline]
+        widths = [one.high - one.low for one in intervals if one is not None]
+        return float(np.mean(widths)) / 2 if widths else None
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
         """The document of ``replay --json``: strict JSON, null where undefined."""
@@ -124,6 +208,10 @@ class ReplayResult(Tabular):
         spent = any(policy.costs.get("joules") is not None for policy in self.policies)
         return {
             **fields_as_json(self),
+            "metric": self.metric.name,
+            "frontier": None
+            if self.frontier is None
+            else fields_as_json(self.frontier, self.metric.names),
             "version": VERSION,
             "cost": self.cost.name,
             "charge": self.cost_model.charge,
@@ -135,17 +223,17 @@ class ReplayResult(Tabular):
     def tables(self) -> tuple[Table, ...]:
         """Whether looping pays, the policies side by side, and what the answer sets of some are worth.
 
-        Scores, ``F1 kept`` (of the full budget's F1) and differences are in percent. Where a line is
+        Scores, the score kept (of the full budget's) and differences are in percent. Where a line is
         too short for every column, the less important ones are left out and named.
         """
         giving = [policy for policy in self.policies if policy.sets is not None]
-        notes = [*self._explained(), *(f"Note: {note}" for note in self.notes)]
+        notes = [*self._explained(), *self._legend(), *(f"Note: {note}" for note in self.notes)]
         columns = self._columns()
         policies = Table(
             name="policies",
-            columns=[_POLICY, *columns],
+            columns=[_POLICY, *(_headed(column, self.metric) for column in columns)],
             rows=[
-                [policy.name, *(_value(self, policy, column) for column in columns)]
+                [policy.label, *(_value(self, policy, column) for column in columns)]
                 for policy in self.policies
             ],
             notes=notes,
@@ -159,61 +247,106 @@ class ReplayResult(Tabular):
         return Tabular.table(self, name or "policies")
 
     def _columns(self) -> list[Column]:
-        """The columns, among them that of the cost asked for, which goes after all others but F1."""
+        """The columns, among them that of the cost asked for, which goes after all others but the score."""
+        columns = [
+            replace(column, drop=0 if column.name == self.metric.score else _DROPPED[column.name])
+            if column.name in _DROPPED
+            else column
+            for column in _COLUMNS
+            if self.metric.gold or column.name != "retained"  # the full budget agrees with itself
+        ]
         if self.cost.name in (_CALLS, _ROUNDS):
-            return list(_COLUMNS)
-        if any(column.name == self.cost.name for column in _COLUMNS):
+            return columns
+        if any(column.name == self.cost.name for column in columns):
             return [
                 replace(column, drop=1) if column.name == self.cost.name else column
-                for column in _COLUMNS
+                for column in columns
             ]
         own = Column(
             name=self.cost.name, kind="number", head="\n".join(self.cost.head).strip(), drop=1
         )
-        after = [column.name for column in _COLUMNS].index(_CALLS) + 1
-        return [*_COLUMNS[:after], own, *_COLUMNS[after:]]
+        after = [column.name for column in columns].index(_CALLS) + 1
+        return [*columns[:after], own, *columns[after:]]
 
     def _explained(self) -> tuple[str, str]:
         split = "all splits" if self.split is None else f"split {self.split}"
         first = (
-            f"{self.questions} questions ({split}), {self.labelled} with gold answers, "
+            f"{self.questions} questions ({split}), {self.labelled} {self.metric.scored}, "
             f"at most {self.max_rounds} rounds."
         )
         if not self.labelled:
-            return first, "No question has gold answers, so scores and differences are unknown (-)."
+            return first, (
+                f"No question {self.metric.unscored}, so scores and differences are unknown (-)."
+            )
         named = any(self.cost.name in (column.name, _ROUNDS) for column in _COLUMNS)
         spent = "calls and tokens" if named else f"calls, {self.cost.label} and tokens"
-        baseline = shorten(self.baseline, _NAME_WIDTH, "...")
+        baseline = shorten(self.baseline_label, _NAME_WIDTH, "...")
+        label, head = self.metric.label, self.metric.head
+        kept = f", {label} kept (of the full budget's {label})" if self.metric.gold else ""
         return first, (
-            f"EM, F1 ({self.f1_kind}), Acc, F1 kept (of the full budget's F1) and differences in "
-            f"percent; rounds, {spent} are means per question. delta F1 is against "
+            f"{head('em')}, {head('f1')} ({self.f1_kind}), {head('acc')}{kept} and differences in "
+            f"percent; rounds, {spent} are means per question. delta {label} is against "
             f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
             f"intervals of {self.resamples} paired resamples of the questions (seed {self.seed})."
         )
 
+    def _legend(self) -> Iterator[str]:
+        """Of which kind and preset the policy files are."""
+        told = [
+            f"{policy.label} is {policy.kind}{', ' * bool(policy.preset)}{policy.preset or ''}"
+            for policy in self.policies
+            if policy.label != policy.name
+        ]
+        if told:
+            yield f"Policy files: {'; '.join(told)}."
+
+
+def _short(cost: float) -> str:
+    """A cost within a sentence."""
+    return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
+
 
 _POLICY = Column(name="policy", most=_NAME_WIDTH)
 _COLUMNS = (
-    Column(name="em", kind="percent", head="EM", drop=3),
+    Column(name="em", kind="percent", head="EM"),
     Column(name="f1", kind="percent", head="F1"),
-    Column(name="acc", kind="percent", head="Acc", drop=8),
+    Column(name="acc", kind="percent", head="Acc"),
     Column(name="mean_rounds", kind="number", digits=2, head="rounds", drop=2),
     Column(name=_CALLS, kind="number", digits=2, head="calls", drop=4),
     Column(name="prompt_tokens", kind="count", head="prompt\ntokens", drop=7),
     Column(name="completion_tokens", kind="count", head="compl.\ntokens", drop=10),
-    Column(name="delta_f1", kind="points", head="delta F1\n[95%]", interval=True, drop=5),
-    Column(name="retained_f1", kind="percent", head="F1\nkept", drop=9),
+    Column(name="delta", kind="points", head="delta {label}\n[95%]", interval=True, drop=5),
+    Column(name="retained", kind="percent", head="{label}\nkept", drop=9),
     Column(
         name="frontier_gain", kind="points", head="gain over\nfixed-k [95%]", interval=True, drop=6
     ),
 )
 
 
+_DROPPED = {"em": 3, "f1": 3, "acc": 8}
+"""The scores, and when those that policies are not compared by are left out of a narrow table."""
+
+
+def _headed(column: Column, metric: Metric) -> Column:
+    """The column as it is called beside this metric: its name in files, its head for people."""
+    if column.name in _DROPPED:
+        score = cast("ScoreName", column.name)
+        return replace(column, name=metric.key(score), head=metric.head(score).replace(" ", "\n"))
+    if column.name in ("delta", "retained"):
+        head = (column.head or "").format(label=metric.label)
+        return replace(column, name=f"{column.name}_{metric.name}", head=head)
+    return column
+
+
 def _value(result: ReplayResult, policy: PolicyResult, column: Column) -> Value:
-    if column.name == "delta_f1" and policy.name == result.baseline and policy.delta_f1 is not None:
-        return Cell(policy.delta_f1, "(baseline)")
-    if column.name == "f1" and policy.f1 is not None and policy.f1_interval is not None:
-        return replace(policy.f1_interval, estimate=policy.f1)
+    if column.name == "delta" and policy.name == result.baseline and policy.delta is not None:
+        return Cell(policy.delta, "(baseline)")
+    if (
+        column.name == result.metric.score
+        and policy.score is not None
+        and policy.interval is not None
+    ):
+        return replace(policy.interval, estimate=policy.score)
     if column.name in policy.costs:
         return policy.costs[column.name]
     return getattr(policy, column.name, None)
@@ -225,27 +358,39 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
     if not adaptive:
         return None
     costs = [name for name in EQUAL_COSTS if any(_against(policy, name) for policy in adaptive)]
+    metric = adaptive[0].metric
     columns = [_POLICY]
     for number, name in enumerate(costs, start=1):
         label = COSTS[name].label if COSTS[name].unit != "USD" else "USD"
-        gain = Column(name=name, kind="points", head=f"at equal\n{label}\nF1 [95%]", interval=True)
+        head = f"at equal\n{label}\n{metric.label} [95%]"
+        gain = Column(name=name, kind="points", head=head, interval=True)
         columns += [Column(name=f"{name}_fixed", head="over", drop=number), gain]
     rows: list[list[Value]] = []
     for policy in adaptive:
-        row: list[Value] = [policy.name]
+        row: list[Value] = [policy.label]
         for name in costs:
             against = _against(policy, name)
             row += [None, None] if against is None else [against.fixed, against.gain]
         rows.append(row)
     return Table(
         name="looping",
-        title=f"Does looping pay here? {looping_verdict(policies)}",
+        title=f"{_question(metric)} {looping_verdict(policies)}",
         columns=columns,
         rows=rows,
         notes=(
-            "F1 over the best fixed-k, each charged as it would be run, at the same mean cost; fixed-2/4 "
-            "is a random choice between two budgets. Each interval counts one comparison alone.",
+            f"{metric.label} over the best fixed-k, each charged as it would be run, at the same mean cost; "
+            "fixed-2/4 is a random choice between two budgets. Each interval counts one comparison alone.",
         ),
+    )
+
+
+def _question(metric: Metric) -> str:
+    """What the first table answers."""
+    if metric.gold:
+        return "Does looping pay here?"
+    return (
+        "Does looping pay here? Not known without gold answers. Does deciding by what is read keep more of "
+        "the full budget's answers?"
     )
 
 
@@ -256,14 +401,14 @@ def looping_verdict(policies: Sequence[PolicyResult]) -> str:
     below = [pair for pair in compared if pair[1].gain.high < 0]
     if above:
         named = "; ".join(
-            f"{policy.name} {points(against.gain)} at equal {COSTS[against.cost].label}"
+            f"{policy.label} {points(against.gain)} at equal {COSTS[against.cost].label}"
             for policy, against in above
         )
         return f"Shown for {named}." + (
             "" if len(above) == len(compared) else " Not for the others."
         )
     verdict = "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval"
-    worse = ", ".join(dict.fromkeys(policy.name for policy, _ in below))
+    worse = ", ".join(dict.fromkeys(policy.label for policy, _ in below))
     return f"{verdict}; below it: {worse}." if worse else f"{verdict}."
 
 
@@ -296,7 +441,7 @@ def _answer_sets(policies: Sequence[PolicyResult]) -> Table:
                 kept_shares = (kept.passages, kept.all, kept.shown, kept.questions)
             rows.append(
                 [
-                    *(policy.name, 1 - sets.alpha, sets.coverage, sets.set_size),
+                    *(policy.label, 1 - sets.alpha, sets.coverage, sets.set_size),
                     *(sets.answer_rate, sets.objective, policy.mean_rounds, *kept_shares),
                 ]
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label, labelled, short_name
@@ -17,6 +18,7 @@ from suffice.report.page.section import (
 )
 from suffice.results.formats import UNKNOWN, counted
 from suffice.results.markup import Html, element, shorten, visible
+from suffice.scoring import ScoreName
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
 _IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})
@@ -32,9 +34,10 @@ def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Show
         blocks=[
             *_looping(result, policies),
             plain(
-                "Scores are means over questions with gold answers, rounds, "
+                f"Scores are means over questions {result.metric.scored}, rounds, "
                 f"{''.join(f'{cost.label}, ' for cost in own)}calls and tokens are means per question. "
-                f"F1 over fixed-k is at equal {result.cost.label}. In brackets: 95% intervals.",
+                f"{result.metric.label} over fixed-k is at equal {result.cost.label}. In brackets: "
+                "95% intervals.",
             ),
             element("div", _table(result, policies), class_="comparison"),
             _identities(policies),
@@ -63,7 +66,7 @@ def _looping(result: ReplayResult, policies: Sequence[Marked]) -> list[Html]:
     if table is None:
         return []
     adaptive = [policy for policy in policies if policy.result.against_fixed]
-    caption = "F1 over the best fixed-k at equal cost"
+    caption = f"{result.metric.label} over the best fixed-k at equal cost"
     return [
         element("h3", table.title),
         element("div", labelled(table.headed(caption), adaptive), class_="comparison looping"),
@@ -71,25 +74,25 @@ def _looping(result: ReplayResult, policies: Sequence[Marked]) -> list[Html]:
 
 
 def _table(result: ReplayResult, policies: Sequence[Marked]) -> Html:
-    heads = _HEADS | {"delta_f1": f"F1 against\n{shorten(visible(result.baseline), 20)}"}
+    metric = result.metric
+    heads = {
+        **{metric.key(score): f"{metric.head(score)} %" for score in _SCORES},
+        "completion_tokens": "completion\ntokens",
+        f"retained_{metric.name}": f"{metric.label}\nkept %",
+        "frontier_gain": f"{metric.label} over\nfixed-k",
+        f"delta_{metric.name}": f"{metric.label} against\n{shorten(visible(result.baseline_label), 20)}",
+    }
     return labelled(result.table("policies").headed("Policies side by side", heads), policies)
 
 
-_HEADS = {
-    "em": "EM %",
-    "f1": "F1 %",
-    "acc": "Acc %",
-    "completion_tokens": "completion\ntokens",
-    "retained_f1": "F1\nkept %",
-    "frontier_gain": "F1 over\nfixed-k",
-}
+_SCORES: tuple[ScoreName, ...] = get_args(ScoreName)
 
 
 def _identities(policies: Sequence[Marked]) -> Html:
     table = columns(
         "What each policy is",
         policies,
-        ("policy", lambda policy: label(policy, policy.result.name)),
+        ("policy", lambda policy: label(policy, policy.result.label)),
         ("kind", lambda policy: policy.result.kind),
         ("preset", lambda policy: policy.result.preset or UNKNOWN),
         ("hash", lambda policy: element("code", policy.result.hash)),
@@ -105,15 +108,17 @@ def _identities(policies: Sequence[Marked]) -> Html:
 
 def _notes(result: ReplayResult) -> list[str]:
     notes = list(result.notes)
-    unlabelled = result.questions - result.labelled
+    unlabelled = result.questions - result.labelled if result.metric.gold else 0
     if not result.labelled:
-        notes.append("No question has gold answers: scores and differences are unknown (-).")
+        notes.append(
+            f"No question {result.metric.unscored}: scores and differences are unknown (-)."
+        )
     elif unlabelled:
         notes.append(
             f"{counted(unlabelled, 'question')} without gold answers: counted in costs, not in scores."
         )
     for name in _COSTS:
-        without = [policy.name for policy in result.policies if policy.costs.get(name) is None]
+        without = [policy.label for policy in result.policies if policy.costs.get(name) is None]
         if without:
             whom = "any policy" if len(without) == len(result.policies) else ", ".join(without)
             notes.append(f"{name} is not recorded for {whom}; unknown is shown as -.")

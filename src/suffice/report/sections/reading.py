@@ -19,7 +19,9 @@ _READING = element(
             (
                 "EM, F1, Acc",
                 "EM: the normalised answer equals a gold answer. F1: overlap of their words. "
-                "Acc: a gold answer stands somewhere in the answer.",
+                "Acc: a gold answer stands somewhere in the answer. Agreement (agr.): the same against the "
+                "answer of the full budget instead of gold answers; it says how much a stop changes, not "
+                "how much is right.",
             ),
             (
                 "F1 kept",

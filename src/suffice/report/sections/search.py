@@ -60,18 +60,18 @@ def _front(result: SearchResult, table: Table, *, naive: bool) -> Chart:
     front = list(zip(letters, pareto, strict=False))
     rules = result.rules[:_MOST_SPECKS]
     chart = Scatter(
-        title="F1 against cost of the rules searched",
+        title=f"{result.metric.label} against cost of the rules searched",
         description=f"{counted(len(rules), 'rule')} on eval, the Pareto front with intervals.",
         x_name=f"mean {result.cost.per_question}",
-        y_name="F1, %",
+        y_name=f"{result.metric.label}, %",
         points=[_point(mark, rule, naive=naive) for mark, rule in front],
-        specks=[(rule.cost, rule.f1) for rule in rules],
-        level=(result.baseline_f1, f"dashed: {shorten(visible(result.baseline), 24)}"),
+        specks=[(rule.cost, rule.score) for rule in rules],
+        level=(result.baseline_score, f"dashed: {shorten(visible(result.baseline), 24)}"),
     )
     first = f" The first {_MOST_SPECKS:,} are drawn." if len(rules) < len(result.rules) else ""
     thin = " Thin lines beside them look at one rule alone and hide the search." if naive else ""
     return Chart(
-        heading="Cost and F1 of the rules",
+        heading=f"Cost and {result.metric.label} of the rules",
         pictures=[scatter(chart)],
         caption=f"Small dots: every rule, on {result.settings.eval_split}.{first} Letters: the Pareto front "
         f"of {result.settings.tune_split}, with intervals that hold for all "
@@ -85,9 +85,9 @@ def _point(mark: str, rule: SearchedRule, *, naive: bool) -> Point:
         mark=mark,
         family="adaptive",
         x=rule.cost,
-        y=rule.f1,
+        y=rule.score,
         name=shorten(visible(rule.rule), 120),
-        said=f"F1 {percent(rule.f1)}%, {amount(rule.cost)}",
+        said=f"{rule.metric.label} {percent(rule.score)}%, {amount(rule.cost)}",
         interval=(rule.interval.low, rule.interval.high),
         narrow=(rule.naive.low, rule.naive.high) if naive else None,
     )
@@ -104,18 +104,18 @@ def _table(
         for column in table.columns
         if column.name not in ("rule", "number") and not (over_rounds and column.name == "cost")
     ]
-    heads = _HEADS | {"delta_f1": f"F1 against {shorten(visible(result.baseline), 20)}\n[95%, all]"}
+    metric = result.metric
+    label, baseline = metric.label, shorten(visible(result.baseline), 20)
+    heads = {
+        f"tune_{metric.name}": f"tune {label} %",
+        metric.name: f"{label} %\n[95%, all]",
+        "naive": f"{label} %\n[95%, alone]",
+        metric.key(metric.beside): f"{metric.head(metric.beside)} %",
+        f"delta_{metric.name}": f"{label} against {baseline}\n[95%, all]",
+    }
     shown = replace(table.headed(title, heads).picked("rule", *figures), names=1)
     dressed = shown.html({"rule": lambda number, _: _rule(*rules[number])})
     return element("div", dressed, class_="rules")
-
-
-_HEADS = {
-    "tune_f1": "tune F1 %",
-    "f1": "F1 %\n[95%, all]",
-    "naive": "F1 %\n[95%, alone]",
-    "em": "EM %",
-}
 
 
 def _rule(mark: str, rule: SearchedRule) -> Html:

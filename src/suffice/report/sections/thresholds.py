@@ -13,15 +13,15 @@ from suffice.results.markup import Html, element, join
 
 
 def thresholds_section(result: SweepResult) -> Shown:
-    """F1 and rounds over the threshold, with the chosen one and the knee."""
+    """The score and rounds over the threshold, with the chosen one and the knee."""
     chosen = next(point for point in result.points if point.threshold == result.chosen)
     return Shown(
-        finding=f"{result.chosen:g} chosen on {result.settings.tune_split}: F1 "
-        f"{percent(chosen.eval_f1)}% at {decimal(chosen.eval_rounds)} rounds on "
+        finding=f"{result.chosen:g} chosen on {result.settings.tune_split}: "
+        f"{result.metric.label} {percent(chosen.eval_score)}% at {decimal(chosen.eval_rounds)} rounds on "
         f"{result.settings.eval_split}; {_knee(result)}",
         blocks=[
             plain("The number written ? in ", element("code", result.settings.rule), "."),
-            _f1_chart(result),
+            _score_chart(result),
             _rounds_chart(result),
             listed(result.explained()),
         ],
@@ -42,18 +42,19 @@ def _knee(result: SweepResult) -> str:
     return f"knee at {result.knee.threshold:g}"
 
 
-def _f1_chart(result: SweepResult) -> Chart:
+def _score_chart(result: SweepResult) -> Chart:
     points = result.points
     chart = _lines(
         result,
-        "F1 over the threshold",
-        ([point.tune_f1 for point in points], [point.eval_f1 for point in points]),
-        lambda value: f"F1 {percent(value)}%",
+        f"{result.metric.label} over the threshold",
+        ([point.tune_score for point in points], [point.eval_score for point in points]),
+        lambda value: f"{result.metric.label} {percent(value)}%",
         shares=True,
     )
     caption = (
-        "Band: one standard error of tune F1, out of fold. Chosen: the cheapest within one standard error "
-        f"of the best. Knee, where more cost buys less from there on: {result.knee.in_words}"
+        f"Band: one standard error of tune {result.metric.label}, out of fold. Chosen: the cheapest "
+        "within one standard error of the best. Knee, where more cost buys less from there on: "
+        f"{result.knee.in_words}"
     )
     return _chart(chart, result, caption, _table(result))
 
@@ -67,7 +68,7 @@ def _rounds_chart(result: SweepResult) -> Chart:
         lambda value: f"{decimal(value)} rounds",
         shares=False,
     )
-    rounds = result.table().headed("Mean rounds at every threshold", _HEADS)
+    rounds = result.table().headed("Mean rounds at every threshold", _heads(result))
     table = rounds.picked("threshold", "tune_rounds", "eval_rounds")
     return _chart(chart, result, "Down is cheaper.", table.html())
 
@@ -88,10 +89,10 @@ def _lines(
     *,
     shares: bool,
 ) -> Lines:
-    """Tune and eval over the thresholds; ``shares``: F1, which has its standard error on tune."""
+    """Tune and eval over the thresholds; ``shares``: the score, which has its standard error on tune."""
     at = [point.threshold for point in result.points]
     errors = [
-        (point.tune_f1 - point.tune_error, point.tune_f1 + point.tune_error)
+        (point.tune_score - point.tune_error, point.tune_score + point.tune_error)
         for point in result.points
     ]
     tune, held = (
@@ -102,7 +103,7 @@ def _lines(
         title=title,
         description=f"{len(at)} thresholds, tune and eval.",
         x_name="threshold",
-        y_name="F1, %" if shares else "mean rounds",
+        y_name=f"{result.metric.label}, %" if shares else "mean rounds",
         lines=[
             Line(
                 colour="fixed",
@@ -129,19 +130,21 @@ def _marked(result: SweepResult) -> list[tuple[float, str]]:
 
 
 def _table(result: SweepResult) -> Html:
-    heads = {
+    heads = _heads(result) | {
         f"{split}_cost": f"{split} {' '.join(result.cost.head).strip()}"
         for split in ("tune", "eval")
     }
-    return result.table().headed("Every threshold on both splits", _HEADS | heads).html()
+    return result.table().headed("Every threshold on both splits", heads).html()
 
 
-_HEADS = {
-    "tune_f1": "tune F1 %",
-    "tune_rounds": "tune rounds",
-    "gain_per_round": "F1 per round",
-    "eval_f1": "eval F1 %",
-    "eval_em": "eval EM %",
-    "eval_rounds": "eval rounds",
-    "choice": "choice",
-}
+def _heads(result: SweepResult) -> dict[str, str]:
+    metric = result.metric
+    return {
+        f"tune_{metric.name}": f"tune {metric.label} %",
+        "tune_rounds": "tune rounds",
+        "gain_per_round": f"{metric.label} per round",
+        f"eval_{metric.name}": f"eval {metric.label} %",
+        f"eval_{metric.key(metric.beside)}": f"eval {metric.head(metric.beside)} %",
+        "eval_rounds": "eval rounds",
+        "choice": "choice",
+    }

@@ -10,7 +10,8 @@ import hashlib
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -213,6 +214,9 @@ class Round:
         The raw generation the answer was parsed from.
     tokens
         Generated tokens with their alternatives; ``None`` when the server gives no log-probabilities.
+    answer_starts
+        Number of the token, from 0, at which the answer starts, which blanks may precede: 0 where the
+        tokens are the answer. ``None``: after ``Answer:``, or the tokens spell the answer.
     samples
         Further stochastic answers at this round, parsed; ``None``: none were drawn.
     sample_clusters
@@ -240,6 +244,7 @@ class Round:
     action: str | None = None
     response: str | None = None
     tokens: tuple[Token, ...] | None = None
+    answer_starts: int | None = None
     samples: tuple[str, ...] | None = None
     sample_clusters: tuple[int, ...] | None = None
     verbalized_confidence: float | None = None
@@ -257,6 +262,9 @@ class Round:
             )
         for name, kind in _SEQUENCES.items():
             object.__setattr__(self, name, items(getattr(self, name), kind, name))
+        if self.answer_starts is not None:
+            starts = whole(self.answer_starts, MOST_INT16, "answer_starts")
+            object.__setattr__(self, "answer_starts", starts)
         if self.sample_clusters is not None:
             clusters = _clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)
@@ -344,6 +352,72 @@ class LoopView:
     def previous(self) -> Round | None:
         """Round t - 1, or ``None`` at t = 1."""
         return self.rounds[-2] if len(self.rounds) > 1 else None
+
+
+# --- as JSON -------------------------------------------------------------------------------------
+_PARTS: Mapping[str, type] = {
+    "passages": Passage,
+    "refound": Passage,
+    "tokens": Token,
+    "top": TopToken,
+    "usage": Usage,
+}
+_NUMBERS = frozenset(
+    {"score", "rerank_score", "logprob", "verbalized_confidence", "candidate_scores", *_SECONDS}
+)
+
+
+def as_document(value: Any) -> Any:
+    """A record as strict JSON: fields at their default left out, NaN and infinities as text.
+
+    >>> as_document(Round(answer="Oslo", tokens=(Token("Oslo", -math.inf),), signals={"own": 0.5}))
+    {'answer': 'Oslo', 'tokens': [{'token': 'Oslo', 'logprob': '-inf'}], 'signals': {'own': 0.5}}
+    """
+    if is_dataclass(value):
+        return {
+            part.name: as_document(held)
+            for part in fields(value)
+            if (held := getattr(value, part.name)) != _default(part)
+        }
+    if isinstance(value, Mapping):
+        return {name: as_document(inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return [as_document(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _default(part: Field[Any]) -> Any:
+    return part.default if part.default_factory is MISSING else part.default_factory()
+
+
+def round_of_document(document: Any) -> Round:
+    """The round of which :func:`as_document` gave this, bit for bit.
+
+    Raises
+    ------
+    DataError
+        For anything else.
+    """
+    try:
+        built: Round = _built(Round, document)
+    except DataError:
+        raise
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"not a round: {error}", column="rounds") from error
+    return built
+
+
+def _built(kind: type, document: Any) -> Any:
+    def part(name: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return tuple(part(name, item) for item in value)
+        if name in _NUMBERS and value in ("nan", "inf", "-inf"):
+            return float(value)
+        return _built(_PARTS[name], value) if name in _PARTS and value is not None else value
+
+    return kind(**{name: part(name, value) for name, value in document.items()})
 
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:

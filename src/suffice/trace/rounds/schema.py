@@ -74,6 +74,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(Round, "answer", TEXT, "the answer if the loop stopped here", required=True),
     Column(Round, "response", TEXT, "the raw generation"),
     Column(Round, "tokens", _TOKENS, "generated tokens with top alternatives"),
+    Column(Round, "answer_starts", INT16, "the token at which the answer starts, from 0"),
     Column(Round, "samples", TEXTS, "stochastic answers, parsed"),
     Column(Round, "sample_clusters", _CLUSTERS, "which samples mean the same"),
     Column(Round, "verbalized_confidence", FLOAT32, "the model's own 1-5"),

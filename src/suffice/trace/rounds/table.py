@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ class TraceSetOrigin:
     source
         The path read, for messages and reports.
     run
-        The ``suffice.run`` document of the files.
+        The ``suffice.run`` document of the files: the entries on which all of them agree.
     skipped
         Problems that ``skip_invalid`` passed over.
     failures
@@ -149,7 +151,8 @@ class TraceSet:
             start += len(chunk)
         return self.dense(values), self.dense(stored) == 1.0
 
-    def _first_rows(self, column: str) -> list[Any]:
+    def of_questions(self, column: str) -> list[Any]:
+        """A column's value in round 1 of every question; ``None`` where it is null or not there."""
         if column not in self.table.column_names:
             return [None] * self.n_questions
         values: list[Any] = self.table.column(column).take(pa.array(self._starts[:-1])).to_pylist()
@@ -160,9 +163,9 @@ class TraceSet:
         """The questions, label-free."""
         fields = zip(
             self.question_ids,
-            self._first_rows("question"),
-            self._first_rows("question_type"),
-            self._first_rows("split"),
+            self.of_questions("question"),
+            self.of_questions("question_type"),
+            self.of_questions("split"),
             strict=True,
         )
         return tuple(
@@ -173,7 +176,7 @@ class TraceSet:
     def gold(self) -> tuple[Gold, ...]:
         """Gold answers and passages, one a question; only fitting and scoring may read it."""
         pairs = zip(
-            self._first_rows("gold_answers"), self._first_rows("gold_passage_ids"), strict=True
+            self.of_questions("gold_answers"), self.of_questions("gold_passage_ids"), strict=True
         )
         return tuple(
             Gold(
@@ -229,6 +232,21 @@ class TraceSet:
             closed_book = closed_book.filter(kept)
         return replace(self, table=self.table.filter(rows), closed_book=closed_book)
 
+    def labelled_by_full_budget(self) -> TraceSet:
+        """The same rounds, each question's last recorded answer standing for its gold answers.
+
+        A question whose last answer is blank has none.
+        """
+        answers = self.table.column("answer").take(pa.array(self._starts[1:] - 1)).to_pylist()
+        gold = [[answer] if answer.strip() else [] for answer in answers]
+        by_row = [gold[question] for question in self._cells[0].tolist()]
+        none = [None] * self.closed_book.num_rows
+        return replace(
+            self,
+            table=with_column(self.table, "gold_answers", by_row),
+            closed_book=with_column(self.closed_book, "gold_answers", none),
+        )
+
     def closed_book_rounds(self) -> TraceSet:
         """Round 0 of every question that has one, as its only round, under the question's own gold."""
         rows = self.closed_book
@@ -267,6 +285,12 @@ class TraceSet:
                 rounds=tuple(round_from_row(row) for row in rows),
                 closed_book=None if row_0 is None else round_from_row(row_0),
             )
+
+
+def how_to_split(source: str, shares: str = "tune=0.4,eval=0.6") -> str:
+    """The command that draws splits for the record at ``source``, to end a refusal with."""
+    where = shlex.quote(source) if Path(source).exists() else "TRACES"
+    return f"draw splits with: suffice traces split {where} --splits {shares} --out NEW"
 
 
 def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:

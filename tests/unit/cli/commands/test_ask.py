@@ -83,6 +83,15 @@ def test_the_pipeline_goes_by_the_policy(
     assert (chosen["rounds"], len(chosen["passages"])) == (3, 4)
 
 
+def test_a_reply_that_is_the_answer_alone_has_a_margin(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = ("--policy", "answer_token_margin > 1", "--pipeline", "budgeted", "--prompt", "bare")
+    found = ask(capsys, "--corpus", corpus, *rule)
+    assert (found["stopped_by"], found["rounds"]) == ("policy", 1)
+    assert found["reasons"][-1]["values"]["answer_token_margin"] > 1
+
+
 def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,7 +272,7 @@ def test_the_index_is_kept_and_refused_when_it_is_another(
         (["--start", "3"], ["--pipeline budgeted"]),
         (["--policy", "ab-rag-corrected"], ["suffice fit ab-rag"]),
         (
-            ["--policy", "answer_token_margin > 1", "--pipeline", "budgeted"],
+            ["--policy", "verbalized_confidence > 1", "--pipeline", "budgeted"],
             ["--prompt answer-first"],
         ),
     ],

@@ -401,7 +401,7 @@ def test_fewer_questions_than_folds(
 ) -> None:
     path = write(folder, "few.parquet", lambda _: {}, count=7)
     if command[1:2] == ["certified"]:
-        said = "at least 4 labelled questions in split 'tune'"
+        said = "at least 4 questions with gold answers in split 'tune'"
         refused(capsys, said, "fit", "certified", path, "--out", str(tmp_path / "p.json"))
         return
     _, printed = run(capsys, command, path, tmp_path)

@@ -1,4 +1,4 @@
-"""``suffice traces validate`` says which kind of trace it found and what is wrong with it."""
+"""``suffice traces`` checks records, says what is in them, splits, joins and narrows them."""
 
 from __future__ import annotations
 
@@ -75,3 +75,27 @@ def test_validate_knows_an_unstated_plan_trace(
     captured = capsys.readouterr()
     assert "plan trace: 2 valid plans, 6 steps" in captured.out
     assert "does not state suffice.plan_schema" in captured.err
+
+
+def test_a_record_is_looked_into_split_narrowed_and_joined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*words: str) -> Any:
+        assert main(["traces", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    raw, halved = str(tmp_path / "raw.parquet"), str(tmp_path / "halved")
+    write_traces(
+        [make_record(f"q{n}", ["Oslo", "Rome"]) for n in range(4)], raw, run={"model": "m"}
+    )
+    assert "draw splits with: suffice traces split" in told("info", raw)["notes"][0]
+    written = told("split", raw, "--splits", "a=0.5,b=0.5", "--seed", "1", "--out", halved)
+    assert (written["questions"], written["splits"]) == (4, {"a": 2, "b": 2})
+    parts = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    told("filter", halved, "--split", "a", "--model", "m", "--max-rounds", "1", "--out", parts[0])
+    told("filter", halved, "--without", parts[0], "--out", parts[1])
+    joined = told("merge", *parts, "--out", str(tmp_path / "joined.parquet"))
+    assert (joined["questions"], joined["rounds"], joined["splits"]) == (4, 6, {"a": 2, "b": 2})
+    assert main(["traces", "validate", str(tmp_path / "joined.parquet")]) == 0
+    assert main(["traces", "split", raw, "--out", halved]) == 2
+    assert "exists already; choose another --out" in capsys.readouterr().err

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.pipelines.live.ask import choose_policy
 from suffice.pipelines.live.controller import Controller
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.trace.rounds.records import Passage, Round
+from suffice.signals.spec import SignalSpec
+from suffice.trace.rounds.records import LoopView, Passage, Round
 
 STABLE = RulePolicy(rule="answer_stable")
 
@@ -63,12 +64,15 @@ def test_a_budget_of_one_and_none() -> None:
 
 
 @pytest.mark.parametrize("max_rounds", [None, 1])
-def test_observing_after_the_stop_is_refused(max_rounds: int | None) -> None:
+def test_after_the_stop_the_decision_stands(max_rounds: int | None) -> None:
     controller = Controller(FixedPolicy(1), max_rounds=max_rounds)
-    controller.observe(Round(answer="a"))
-    with pytest.raises(UsageError, match=r"call start\(\)"):
-        controller.observe(Round(answer="b"))
+    last = Round(answer="a")
+    decision = controller.observe(last)
+    assert controller.observe(last) is decision  # a framework that repeats a step
+    with pytest.warns(SufficeWarning, match=r"told to stop after round 1 and went on.*start\("):
+        assert controller.observe(Round(answer="b")) is decision
     assert len(controller.rounds) == 1
+    assert controller.start("next").observe(last) is not decision
 
 
 @pytest.mark.parametrize("wrong", ["x", None, {"answer": "x"}])
@@ -77,6 +81,31 @@ def test_what_is_no_round_is_refused_and_not_kept(wrong: object) -> None:
     with pytest.raises(DataError, match=r"takes a suffice\.Round"):
         controller.observe(wrong)  # type: ignore[arg-type]
     assert controller.rounds == ()
+
+
+def test_a_round_that_could_not_be_decided_about_was_not_observed() -> None:
+    def fails(view: LoopView) -> float:
+        if view.current.answer == "bad":
+            raise DataError("cannot be read")
+        return 0.0
+
+    class Fails(FixedPolicy):
+        __slots__ = ()
+        specs = (
+            RulePolicy(rule="overlap > 0.5").specs[0],
+            SignalSpec(name="own", summary="", compute=fails),
+        )
+
+    controller = Controller(Fails(2))
+    for _ in range(2):
+        with pytest.raises(DataError, match="cannot be read"):
+            controller.observe(Round(answer="bad"))
+    assert not controller.observe(Round(answer="a")).stop
+    assert {name: len(values) for name, values in controller.signals.items()} == {
+        "overlap": 1,
+        "own": 1,
+    }
+    assert controller.observe(Round(answer="b")).stop
 
 
 def test_start_forgets_everything() -> None:

@@ -47,7 +47,6 @@ VOTING = BudgetedSettings(certainty="self_consistency", samples=3)
         ("rerank_top_score > 0", CumulativeSettings(), {}, ("--reranker PATH",)),
         ("evidence_entailment > 0.5", BUDGETED, {"encoder": True}, ("entailment",)),
         ("verbalized_confidence > 3", BUDGETED, {}, ("--prompt answer-first",)),
-        ("answer_token_margin > 1", BUDGETED, {}, ("--prompt answer-first or no-confidence",)),
         (
             "verbalized_confidence > 3",
             CumulativeSettings(prompt="no-confidence"),
@@ -76,6 +75,7 @@ def test_a_policy_is_refused_before_the_first_call(
             CumulativeSettings(samples=3),
         ),
         ("token_probability > 0.5 and answer_stable", BUDGETED),
+        ("answer_token_margin > 1", BUDGETED),
         ("self_consistency > 0.5 and normalized_entropy < 0.5", VOTING),
         (
             "answer_token_margin > 1 and verbalized_confidence > 2",

@@ -32,6 +32,7 @@ from suffice.policies.stop_rag.text_model import TextModel
 from suffice.protocols import Signal
 from suffice.signals.registry import resolve
 from suffice.signals.table import signal_table
+from suffice.testing.conformance import check_checkpoints
 from suffice.testing.stop_rag_traces import stop_rag_records
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
@@ -150,6 +151,7 @@ def test_what_was_replayed_is_what_runs(make: Any, tiny: Path, tmp_path: Path) -
     loaded = load_policy(save_policy(policy, tmp_path / "p", max_rounds=5)).policy
     assert isinstance(loaded, StopRAGPolicy)
     assert policy_hash(loaded) == policy_hash(policy)
+    check_checkpoints(policy, RECORDS[:1])
     again = loaded.values(signal_table(traces, loaded.specs))
     np.testing.assert_array_equal(again, (stop, cont))  # to the bit
 

@@ -19,7 +19,7 @@ from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_erro
 from suffice.replay.run.engine import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.records import Gold, QuestionRecord, Token
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -172,7 +172,7 @@ def test_the_sweep_scores_what_a_loop_over_questions_scores() -> None:
             rounds.append(stop)
         mean = sum(values) / 17
         variance = sum((each - mean) ** 2 for each in values) / 16
-        assert score.f1 == pytest.approx(mean)
+        assert score.score == pytest.approx(mean)
         assert score.mean_rounds == pytest.approx(sum(rounds) / 17)
         assert score.standard_error == pytest.approx(math.sqrt(variance / 17))
 
@@ -206,7 +206,7 @@ def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
     assert fit_tasr(mixed, "published").calibrators == fit_tasr(alone, "published").calibrators
     assert mixed.base_rates == alone.base_rates
     assert all(
-        np.isfinite(each.f1)
+        np.isfinite(each.score)
         for each in sweep(
             fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["corrected"])
         )
@@ -215,9 +215,10 @@ def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
 
 # --- a record that does not give what the rule reads ------------------------------------------------
 def without_marker(record: QuestionRecord) -> QuestionRecord:
-    """As the bare prompt leaves it: tokens of the answer alone."""
+    """As a free reply leaves it: the answer in a sentence."""
     rounds = tuple(
-        dataclasses.replace(made, tokens=made.tokens and made.tokens[2:]) for made in record.rounds
+        dataclasses.replace(made, tokens=made.tokens and (Token("It is", 0.0), *made.tokens[2:]))
+        for made in record.rounds
     )
     return dataclasses.replace(record, rounds=rounds)
 
@@ -266,6 +267,26 @@ def test_a_repeated_answer_is_warned_of_where_rounds_add_nothing() -> None:
     ]
     with pytest.warns(SufficeWarning, match="'answer_stable', which is undefined in 100.0%"):
         fitted("corrected", to_trace_set(same))
+
+
+def test_a_rule_that_can_hold_in_next_to_no_round_is_warned_of() -> None:
+    halves = [
+        [without_marker(record) for record in tune_records(24)],
+        [
+            dataclasses.replace(
+                record,
+                rounds=tuple(
+                    dataclasses.replace(made, passages=record.rounds[0].passages)
+                    for made in record.rounds
+                ),
+            )
+            for record in tune_records(49)[24:]
+        ],
+    ]
+    some = to_trace_set([*halves[0], *halves[1], *tune_records(50)[49:]])
+    with pytest.warns(SufficeWarning, match="can hold in 2.0% of them only") as told:
+        fitted("corrected", some)
+    assert "reads 'answer_stable', which is undefined in 50.0%" in str(told[0].message)
 
 
 @pytest.mark.filterwarnings("error::suffice.errors.SufficeWarning")

@@ -325,7 +325,9 @@ def test_four_labelled_questions_are_the_fewest() -> None:
     found = fitted(kept_traces(count=4), family={"family": "fixed"})
     assert found.outcome.fell_back
     assert found.policy.rule == "round >= 4"
-    with pytest.raises(UsageError, match=r"at least 4 labelled questions in split 'tune'.*found 3"):
+    with pytest.raises(
+        UsageError, match=r"at least 4 questions with gold answers in split 'tune'.*found 3"
+    ):
         fitted(kept_traces(count=3), family={"family": "fixed"})
 
 

@@ -241,7 +241,7 @@ def test_falling_back_says_why() -> None:
     assert outcome.fell_back
     assert outcome.chosen == full
     assert outcome.questions_needed is not None
-    assert f"with 80 labelled questions; about {outcome.questions_needed}" in outcome.reason
+    assert f"with 80 questions; about {outcome.questions_needed}" in outcome.reason
     told = describe(outcome)
     assert told["p_value"] is None
     assert told["certified"] == 0

@@ -126,7 +126,7 @@ def thresholds(tune: Twin, settings: SearchSettings) -> dict[str, float | None]:
             cost = tune.cost(stops, {name})
             if settings.max_cost is not None and cost > settings.max_cost:
                 continue
-            score = round(tune.objective(settings.objective, stops, cost), 12)
+            score = round(tune.objective(settings.objective or "f1", stops, cost), 12)
             if best is None or score > best[0]:
                 best = (score, threshold)
         chosen[name] = None if best is None or nothing_passes(name, best[1]) else best[1]
@@ -171,7 +171,7 @@ def check_rule(each: SearchedRule, sides: tuple[Twin, Twin], conditions: Any) ->
     assert each.em == pytest.approx(scored.mean(scored.em, stops), abs=1e-12)
     assert each.mean_rounds == pytest.approx(sum(stops) / len(stops), abs=1e-12)
     on_tune, _ = evaluated(tune, each.rule, conditions)
-    assert each.tune_f1 == pytest.approx(tune.mean(tune.f1, on_tune), abs=1e-12)
+    assert each.tune_score == pytest.approx(tune.mean(tune.f1, on_tune), abs=1e-12)
     assert each.tune_cost == pytest.approx(tune.cost(on_tune, names), abs=1e-12)
 
 
@@ -332,8 +332,8 @@ def test_the_baseline_file_keeps_its_budget(tmp_path: Any) -> None:
     settings = SearchSettings(signals=("own",), resamples=5)
     ended = search(made(1), dataclasses.replace(settings, baseline=str(file)))
     two = search(made(1), dataclasses.replace(settings, baseline="fixed-2"))
-    assert ended.baseline_f1 == two.baseline_f1
-    assert ended.baseline_f1 != search(made(1), settings).baseline_f1
+    assert ended.baseline_score == two.baseline_score
+    assert ended.baseline_score != search(made(1), settings).baseline_score
 
 
 def test_the_family_is_everything_looked_at() -> None:
@@ -346,7 +346,7 @@ def test_the_family_is_everything_looked_at() -> None:
     assert result.evaluated == 7
     assert result.family == 87
     one = search(made(1), SearchSettings(signals=("answer_stable",), resamples=50))
-    assert result.critical_f1 > one.critical_f1
+    assert result.critical_score > one.critical_score
     assert all(each.interval.low <= each.f1 <= each.interval.high for each in result.rules)
 
 
@@ -401,19 +401,22 @@ def front_by_hand(result: SearchResult) -> set[tuple[float, float]]:
     for each in result.rules:
         beaten = any(
             other.tune_cost <= each.tune_cost + 1e-12
-            and other.tune_f1 >= each.tune_f1 - 1e-12
-            and (other.tune_cost < each.tune_cost - 1e-12 or other.tune_f1 > each.tune_f1 + 1e-12)
+            and other.tune_score >= each.tune_score - 1e-12
+            and (
+                other.tune_cost < each.tune_cost - 1e-12
+                or other.tune_score > each.tune_score + 1e-12
+            )
             for other in result.rules
         )
         if not beaten:
-            kept.add((round(each.tune_cost, 10), round(each.tune_f1, 10)))
+            kept.add((round(each.tune_cost, 10), round(each.tune_score, 10)))
     return kept
 
 
 def test_the_front_is_of_tune() -> None:
     result = search(made(11), SearchSettings(signals=NAMES, form="dnf", resamples=5))
     front = [each for each in result.rules if each.pareto]
-    points = {(round(each.tune_cost, 10), round(each.tune_f1, 10)) for each in front}
+    points = {(round(each.tune_cost, 10), round(each.tune_score, 10)) for each in front}
     assert points == front_by_hand(result)
     assert len(points) == len(front)  # of equal ones the first
 

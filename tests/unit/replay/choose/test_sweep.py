@@ -65,7 +65,7 @@ def test_points_are_what_sweeping_and_replaying_give() -> None:
     tune = sweep_rule(RULE, data, GRID)
     held = given.only_split("eval")
     for point, expected in zip(result.points, tune, strict=True):
-        assert (point.tune_f1, point.tune_rounds) == (expected.f1, expected.mean_rounds)
+        assert (point.tune_score, point.tune_rounds) == (expected.score, expected.mean_rounds)
         stops = stop_rounds(fitted_rule(fill(RULE, point.threshold), data), held)
         assert point.eval_rounds == stops.mean()
     assert result.chosen == cheapest_within_one_error(tune).threshold
@@ -89,11 +89,11 @@ def test_cross_validation_is_a_loop_over_folds() -> None:
         for record, stop in zip(inside.records(), stops, strict=True):
             scores[record.question.id] = float(record.rounds[stop - 1].answer == "right")
     assert list(result.fold_choices) == choices
-    assert result.held_out_f1 == pytest.approx(np.mean(list(scores.values())))
-    chosen_f1 = next(each.tune_f1 for each in result.points if each.threshold == result.chosen)
-    assert result.selection_gap.estimate == pytest.approx(chosen_f1 - result.held_out_f1)
-    eval_f1 = next(each.eval_f1 for each in result.points if each.threshold == result.chosen)
-    assert result.split_gap.estimate == pytest.approx(eval_f1 - result.held_out_f1)
+    assert result.held_out_score == pytest.approx(np.mean(list(scores.values())))
+    chosen_f1 = next(each.tune_score for each in result.points if each.threshold == result.chosen)
+    assert result.selection_gap.estimate == pytest.approx(chosen_f1 - result.held_out_score)
+    eval_f1 = next(each.eval_score for each in result.points if each.threshold == result.chosen)
+    assert result.split_gap.estimate == pytest.approx(eval_f1 - result.held_out_score)
 
 
 def relabelled(made: list[QuestionRecord], ids: set[str]) -> TraceSet:
@@ -136,7 +136,7 @@ def test_labelled_questions_of_one_fold_alone_are_divided_again() -> None:
         for each in made
     ]
     result = run(to_trace_set(unlabelled), rule="answer_stable and overlap > ?", thresholds=(0.1,))
-    assert np.isfinite(result.held_out_f1)
+    assert np.isfinite(result.held_out_score)
     json.dumps(result.to_json(), allow_nan=False)
 
 
@@ -176,7 +176,7 @@ def test_a_number_that_was_not_typed_is_written_short() -> None:
         next(point for point in result.points if point.threshold == result.chosen)
         for result in (chosen, typed)
     )
-    assert (at.tune_f1, at.tune_rounds) == (typed_at.tune_f1, typed_at.tune_rounds)
+    assert (at.tune_score, at.tune_rounds) == (typed_at.tune_score, typed_at.tune_rounds)
     assert len(str(chosen.chosen)) <= len(str(typed.chosen))
     policy = fitted_rule(chosen.chosen_rule, fit_data(given, ["answer_stable", MARGIN]))
     assert stop_rounds(policy, given.only_split("eval")).mean() == at.eval_rounds
@@ -191,8 +191,8 @@ def test_gain_is_per_extra_round_over_the_next_cheaper() -> None:
     result = run(telling_traces(), rule="round >= ?", thresholds=(1.0, 2.0, 4.0))
     first, second, third = result.points
     assert first.gain is None
-    assert second.gain == pytest.approx(second.tune_f1 - first.tune_f1)
-    assert third.gain == pytest.approx((third.tune_f1 - second.tune_f1) / 2)
+    assert second.gain == pytest.approx(second.tune_score - first.tune_score)
+    assert third.gain == pytest.approx((third.tune_score - second.tune_score) / 2)
 
 
 # --- the knee ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from suffice._version import VERSION
 from suffice.errors import DataError, UsageError
-from suffice.policies.file import save_policy
+from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
@@ -69,8 +70,8 @@ def test_order_is_that_given_then_the_baseline() -> None:
     )
     assert names(found) == ["fixed-2", "oracle-em", "answer_stable", "overlap > 0", "fixed-3"]
     assert found.baseline == "fixed-3"
-    assert found.policies[-1].delta_f1 is not None
-    assert found.policies[-1].delta_f1.estimate == 0.0
+    assert found.policies[-1].delta is not None
+    assert found.policies[-1].delta.estimate == 0.0
 
 
 def test_the_document_of_a_comparison_is_that_of_its_replay() -> None:
@@ -156,18 +157,105 @@ def test_bare_method_names_are_fitted_on_tune() -> None:
     assert compared(split_traces("tune", "eval"), rules=(rule,)).policies[0].kind == "rule"
 
 
-@pytest.mark.parametrize(
-    ("policy", "rules", "says"),
-    [
-        ("tasr", (), "suffice fit tasr OTHER_TRACES --out policy.json"),
-        ("fixed-1", ("base_rate() > 0.1",), r"record with --splits tune=0\.4,eval=0\.6"),
-    ],
-)
-def test_what_must_be_fitted_needs_a_tune_split(
-    policy: str, rules: tuple[str, ...], says: str
-) -> None:
+NEEDING_TUNE = [
+    ("tasr", "suffice fit tasr OTHER_TRACES --out policy.json"),
+    ("base_rate() > 0.1", r"record with --splits tune=0\.4,eval=0\.6"),
+]
+
+
+@pytest.mark.parametrize(("name", "says"), NEEDING_TUNE)
+def test_what_must_be_fitted_needs_a_tune_split(name: str, says: str) -> None:
+    policies, rules = ((name,), ()) if name == "tasr" else ((), (name,))
     with pytest.raises(UsageError, match=says):
-        compared(split_traces("eval"), policy, rules=rules)
+        compared(split_traces("eval"), *policies, rules=rules)
+    with pytest.raises(UsageError, match=says):
+        compared(split_traces("eval"), "fixed-1", *policies, rules=rules, strict=True)
+    found = compared(split_traces("eval"), "fixed-1", *policies, rules=rules)
+    assert names(found) == ["fixed-1", "fixed-3"]
+    assert re.search(says, found.left_out[name])
+    assert any(re.search(f"^left out {re.escape(name)}: .*{says}", note) for note in found.notes)
+    assert found.to_json()["left_out"] == dict(found.left_out)
+
+
+def test_all_that_cannot_run_is_said_at_once() -> None:
+    """What is missing for the fit, for the signals and for the reference, of each policy and all of it."""
+    with pytest.raises(
+        UsageError, match=r"4 policies cannot run on memory: \(1\) tasr: "
+    ) as raised:
+        compared(
+            split_traces("eval"),
+            "tasr",
+            "closed-book",
+            rules=("llm_stop", "judge_support > 3 or q_stop"),
+        )
+    said = str(raised.value)
+    assert "(2) closed-book: policy 'closed-book' needs round 0" in said
+    assert "(3) llm_stop: signal 'llm_stop' needs a recorded value" in said
+    assert "signal 'judge_support' needs a recorded value" in said
+    assert "signal 'q_stop' needs a recorded value" in said
+
+
+def test_a_policy_left_out_is_no_baseline() -> None:
+    with pytest.raises(UsageError, match="suffice fit tasr"):
+        compared(split_traces("eval"), "fixed-1", "tasr", baseline="tasr")
+
+
+def test_nothing_named_compares_the_usual() -> None:
+    usual = [
+        *(f"fixed-{k}" for k in (1, 2, 3, 4)),
+        "tasr",
+        "tasr-corrected",
+        "oracle-em",
+        "oracle-f1",
+    ]
+    assert names(compare(split_traces("tune", "eval")).result) == usual
+    found = compare(split_traces("eval")).result
+    assert names(found) == [name for name in usual if "tasr" not in name]
+    said = [note for note in found.notes if note.startswith("left out tasr, tasr-corrected: ")]
+    assert len(said) == 1
+
+
+def test_what_python_passes_is_taken_for_what_it_is(tmp_path: Path) -> None:
+    """A path is read, a policy is one, and a single text is no list of letters."""
+    path = tmp_path / "t.parquet"
+    write_traces(split_records("tune", "eval"), path)
+    file = save_policy(RulePolicy(rule="answer_stable"), tmp_path / "p.json", max_rounds=2)
+    given = (FixedPolicy(2), RulePolicy(rule="overlap > 0.5"), file, load_policy(file))
+    found = compare(path, ComparisonSettings(policies=given, resamples=5)).result
+    assert names(found) == ["fixed", "rule", "rule#2", "rule#3", "fixed-3"]
+    assert found.policies[2].stops.tolist() == found.policies[3].stops.tolist()
+    one = ComparisonSettings(policies="fixed-2", rules="answer_stable", resamples=5)  # type: ignore[arg-type]
+    assert names(compare(str(path), one).result) == ["fixed-2", "answer_stable", "fixed-3"]
+    with pytest.raises(UsageError, match=r"such as suffice\.FixedPolicy"):
+        compare(path, ComparisonSettings(policies=(3,)))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="the path of a Parquet file or directory, found int"):
+        compare(3)  # type: ignore[arg-type]
+
+
+def test_a_policy_file_keeps_its_name_in_tables(tmp_path: Path) -> None:
+    whole = split_traces("tune", "eval")
+    tasr = fit_method("tasr", whole, "corrected", "tune")
+    files = [str(save_policy(tasr, tmp_path / folder / "mine.json")) for folder in ("a", "b")]
+    rule = str(save_policy(RulePolicy(rule="answer_stable"), tmp_path / "stable.json"))
+    found = compared(whole, files[0], rule, rule, baseline=rule)
+    assert [policy.label for policy in found.policies] == [
+        "mine.json",
+        "stable.json",
+        "stable.json#2",
+    ]
+    assert names(found) == ["tasr-corrected", "rule", "rule#2"]
+    shown = found.text()
+    assert "Policy files: mine.json is tasr, corrected; stable.json is rule;" in shown
+    assert "delta F1 is against stable.json" in " ".join(shown.split())
+    both = compared(whole, *files)
+    assert [policy.label for policy in both.policies[:2]] == files
+
+
+def test_a_bare_method_says_which_preset_it_is() -> None:
+    (said,) = [
+        note for note in compared(split_traces("tune", "eval"), "tasr").notes if "preset" in note
+    ]
+    assert said.startswith("tasr is its published preset; suffice fit tasr writes tasr-corrected")
 
 
 @pytest.mark.parametrize(
@@ -183,8 +271,6 @@ def test_impossible_names_are_refused() -> None:
         compared(split_traces("eval"), "fixed-0")
     with pytest.raises(DataError, match="no such policy file"):
         compared(split_traces("eval"), "missing.json")
-    with pytest.raises(UsageError, match="name at least one"):
-        compared(split_traces("eval"))
 
 
 # --- splits -----------------------------------------------------------------------------------------
@@ -261,7 +347,10 @@ def test_json_per_question() -> None:
 
 def test_json_without_labels_is_null_not_nan() -> None:
     found = compared(
-        to_trace_set([make_record("a", ["x", "y"])]), "fixed-1", rules=("answer_stable",)
+        to_trace_set([make_record("a", ["x", "y"])]),
+        "fixed-1",
+        rules=("answer_stable",),
+        metric="f1",
     )
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     for entry in document["policies"]:
@@ -299,7 +388,7 @@ def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -
     for split in ("tune", None):
         notes = compare(traces, ComparisonSettings(policies=(str(file),), split=split)).result.notes
         assert any(
-            note.startswith("tasr was fitted on questions it is scored on") for note in notes
+            note.startswith("p.json was fitted on questions it is scored on") for note in notes
         )
     notes = compare(traces, ComparisonSettings(policies=("fixed-2",), split="tune")).result.notes
     assert not any("fitted" in note for note in notes)
@@ -314,3 +403,56 @@ def test_a_method_fitted_for_a_replay_is_fitted_by_the_f1_that_is_scored() -> No
         fitted = compare(traces, settings).result.policies[0].policy
         assert fitted is not None
         assert fitted.facts.fitted_on["f1_kind"] == kind
+
+
+class TestMetric:
+    """What policies are compared by."""
+
+    def test_another_score_has_its_own_differences_and_keys(self) -> None:
+        made = [
+            make_record("a", ["x y", "x"], gold=["x"]),
+            make_record("b", ["z", "z"], gold=["z"]),
+        ]
+        found = compared(to_trace_set(made), "fixed-1", metric="em")
+        first = found.policies[0]
+        assert first.score == first.em == 0.5
+        assert first.f1 == pytest.approx(5 / 6)
+        assert first.delta is not None
+        assert first.delta.estimate == -0.5
+        entry = found.to_json()["policies"][0]
+        assert {"em", "f1", "acc", "em_interval", "delta_em", "retained_em"} <= set(entry)
+        assert "delta_f1" not in entry
+        assert found.to_json()["metric"] == "em"
+        assert found.to_json()["frontier"]["em"] == [0.5, 1.0]
+        assert "delta EM" in found.text(120)
+
+    def test_agreement_is_said_in_tables_and_json(self) -> None:
+        record = [make_record("a", ["x", "y"]), make_record("b", ["z", "z"])]
+        found = compared(to_trace_set(record), "fixed-1", rules=("answer_stable",))
+        document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+        entry = document["policies"][0]
+        assert (entry["agreement"], entry["agreement_em"], entry["f1"], entry["em"]) == (
+            0.5,
+            0.5,
+            None,
+            None,
+        )
+        assert entry["delta_agreement"]["estimate"] == -0.5
+        assert document["metric"] == "agreement"
+        assert any("not with the truth" in note for note in document["notes"])
+        shown = " ".join(found.text(120).split())
+        assert "Not known without gold answers" in shown
+        assert "agr. F1" in shown
+        assert "No question has gold answers. Scores are agreement" in shown
+
+    def test_what_needs_gold_answers_says_so(self) -> None:
+        given = split_traces("tune", "eval")
+        with pytest.raises(UsageError, match=r"oracle-em.* reads gold answers"):
+            compared(given, "oracle-em", metric="agreement")
+        with pytest.raises(UsageError, match="micp is fitted on gold answers only"):
+            compared(given, "micp", metric="agreement")
+        found = compared(given, "tasr", metric="agreement")
+        assert found.policies[0].confidence is not None
+        assert found.policies[0].auroc is None
+        assert "AUROC needs gold answers: tasr" in found.notes
+        assert any("fitted on agreement" in note and "tasr" in note for note in found.notes)

@@ -261,7 +261,7 @@ def check_intervals(result: ReplayResult, built: Any, records: list[QuestionReco
     assert result.labelled == len(labelled)
     if not labelled:
         assert result.frontier is None
-        assert all(each.delta_f1 is None and each.retained_f1 is None for each in result.policies)
+        assert all(each.delta is None and each.retained is None for each in result.policies)
         return
 
     def f1_at(stops: list[int]) -> list[float]:
@@ -275,16 +275,16 @@ def check_intervals(result: ReplayResult, built: Any, records: list[QuestionReco
     for found in result.policies:
         own = np.array(f1_at(found.stops.tolist()))
         resampled = (own - base)[draws].mean(axis=1)
-        assert found.delta_f1 is not None
-        assert found.delta_f1.estimate == pytest.approx((own - base).mean(), abs=1e-12)
-        ends = (found.delta_f1.low, found.delta_f1.high)
+        assert found.delta is not None
+        assert found.delta.estimate == pytest.approx((own - base).mean(), abs=1e-12)
+        ends = (found.delta.low, found.delta.high)
         assert ends == pytest.approx(np.percentile(resampled, [2.5, 97.5]).tolist(), abs=1e-9)
         if full:
-            assert found.retained_f1 == pytest.approx(own.mean() / full)
+            assert found.retained == pytest.approx(own.mean() / full)
         else:
-            assert found.retained_f1 is None
+            assert found.retained is None
     assert result.frontier is not None
-    assert result.frontier.f1 == pytest.approx(
+    assert result.frontier.scores == pytest.approx(
         [
             sum(f1_at([min(k, len(r.rounds)) for r in records])) / len(labelled)
             for k in range(1, budget + 1)
@@ -301,12 +301,12 @@ def test_the_frontier_gain_by_hand() -> None:
     oracle = result.policies[1]
     assert result.frontier is not None
     assert (result.frontier.cost_name, result.frontier.costs) == ("llm_calls", (1.0, 2.0, 3.0))
-    assert result.frontier.f1 == (0.5, 1.0, 1.0)
+    assert result.frontier.scores == (0.5, 1.0, 1.0)
     assert oracle.mean_rounds == 1.5
     assert oracle.frontier_gain is not None
     assert oracle.frontier_gain.estimate == pytest.approx(1.0 - 0.75)
-    assert oracle.delta_f1 is not None
-    assert oracle.delta_f1.estimate == 0.5
+    assert oracle.delta is not None
+    assert oracle.delta.estimate == 0.5
 
 
 def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
@@ -511,7 +511,7 @@ def test_unlabelled_questions_are_replayed_but_not_scored() -> None:
     assert Counter(result.policies[1].stops.tolist()) == {2: 3}
     _, unlabelled = run(to_trace_set(made[1:2]), ("fixed-1",), ("answer_stable",))
     only = unlabelled.policies[1]
-    assert (only.em, only.f1, only.acc, only.delta_f1, only.retained_f1) == (None,) * 5
+    assert (only.em, only.f1, only.acc, only.delta, only.retained) == (None,) * 5
     assert only.mean_rounds == 2.0
 
 

@@ -40,25 +40,25 @@ def test_every_set_counts_the_same() -> None:
     result = macro_means(sets)
     for number, policy in enumerate(result.policies):
         each = [comparison.result.policies[number] for comparison in sets]
-        assert policy.f1.estimate == pytest.approx(np.mean([one.f1 for one in each]))
-        assert policy.em == pytest.approx(np.mean([one.em for one in each]))
+        assert policy.score.estimate == pytest.approx(np.mean([one.f1 for one in each]))
+        assert policy.other == pytest.approx(np.mean([one.em for one in each]))
         assert policy.mean_rounds == pytest.approx(np.mean([one.mean_rounds for one in each]))
-        assert policy.set_f1 == pytest.approx([one.f1 for one in each])
+        assert policy.by_set == pytest.approx([one.f1 for one in each])
     assert result.shared == 0
-    assert result.policies[1].delta_f1.low == result.policies[1].delta_f1.high == 0.0
+    assert result.policies[1].delta.low == result.policies[1].delta.high == 0.0
 
 
 def test_shared_questions_are_one_observation() -> None:
     """The same answers twice say no more than once; other questions do."""
     first = coin_traces("a", seed=1)
     again = macro_means(replayed(first, first))
-    alone = compare(first, SETTINGS).result.policies[0].f1_interval
+    alone = compare(first, SETTINGS).result.policies[0].interval
     assert alone is not None
     assert again.shared == 40
-    width = again.policies[0].f1.high - again.policies[0].f1.low
+    width = again.policies[0].score.high - again.policies[0].score.low
     assert width == pytest.approx(alone.high - alone.low, rel=0.15)
     apart = macro_means(replayed(first, coin_traces("b", seed=1)))
-    narrower = apart.policies[0].f1.high - apart.policies[0].f1.low
+    narrower = apart.policies[0].score.high - apart.policies[0].score.low
     assert narrower == pytest.approx(width / np.sqrt(2), rel=0.2)
 
 
@@ -78,7 +78,7 @@ def test_sets_linked_through_a_third_are_one_group() -> None:
     sets = replayed(to_trace_set(a), to_trace_set(b), to_trace_set([*a[:20], *b[:20]]))
     result = macro_means(sets)
     assert result.shared == 40
-    assert [len(each.set_f1) for each in result.policies] == [3, 3]
+    assert [len(each.by_set) for each in result.policies] == [3, 3]
 
 
 def test_refusals() -> None:
@@ -91,8 +91,11 @@ def test_refusals() -> None:
     with pytest.raises(UsageError, match="same policies"):
         macro_means([one, other])
     unlabelled = to_trace_set([make_record("z", ["x", "y"])])
-    with pytest.raises(UsageError, match="has gold answers"):
+    with pytest.raises(UsageError, match=r"by different metrics.*--metric agreement"):
         macro_means([one, compare(unlabelled, SETTINGS)])
+    by_gold = dataclasses.replace(SETTINGS, metric="f1")
+    with pytest.raises(UsageError, match="has gold answers"):
+        macro_means([one, compare(unlabelled, by_gold)])
 
 
 def test_json_is_plain() -> None:

@@ -91,7 +91,7 @@ def test_it_can_be_the_baseline_and_come_twice() -> None:
     found = to_trace_set([remembered_record("a", "Oslo"), remembered_record("b", "no")])
     result = compared(found, "closed-book", "closed-book", "fixed-3", baseline="closed-book").result
     assert [each.name for each in result.policies] == ["closed-book", "closed-book#2", "fixed-3"]
-    delta = result.policies[2].delta_f1
+    delta = result.policies[2].delta
     assert delta is not None
     assert delta.estimate == pytest.approx(0.5)
     assert result.policies[0].hash != result.policies[2].hash

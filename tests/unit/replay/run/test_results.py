@@ -32,15 +32,15 @@ def test_every_figure_is_the_results() -> None:
         assert each.em is not None
         assert each.f1 is not None
         assert each.acc is not None
-        assert each.delta_f1 is not None
+        assert each.delta is not None
         assert each.frontier_gain is not None
-        assert each.retained_f1 is not None
-        delta, gain = each.delta_f1, each.frontier_gain
+        assert each.retained is not None
+        delta, gain = each.delta, each.frontier_gain
         expected = [f"{100 * value:.1f}" for value in (each.em, each.f1, each.acc)]
         expected += [f"{each.mean_rounds:.2f}", f"{each.costs['llm_calls']:.2f}"]
         expected += [f"{each.costs['prompt_tokens']:,.0f}", "-"]
         expected += [f"{100 * delta.estimate:+.1f}", f"[{100 * delta.low:.1f},"]
-        expected += [f"{100 * delta.high:.1f}]", f"{100 * each.retained_f1:.1f}"]
+        expected += [f"{100 * delta.high:.1f}]", f"{100 * each.retained:.1f}"]
         expected += [
             f"{100 * gain.estimate:+.1f}",
             f"[{100 * gain.low:.1f},",

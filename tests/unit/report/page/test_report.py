@@ -99,7 +99,7 @@ def test_charts_have_names_and_their_numbers_in_tables(
     frontier = data.result.frontier
     assert frontier is not None
     drawn = page.tables["F1 and cost of every policy"][-3:]
-    assert [row[2] for row in drawn] == [f"{100 * value:.1f}" for value in frontier.f1]
+    assert [row[2] for row in drawn] == [f"{100 * value:.1f}" for value in frontier.scores]
     calibrated = page.tables["Reliability of calibrated(answer_token_margin)"][1:]
     buckets = [bucket for each in data.reliability["tasr"] for bucket in each.buckets]
     assert [row[1:3] + row[4:] for row in calibrated] == [
@@ -110,7 +110,7 @@ def test_charts_have_names_and_their_numbers_in_tables(
 
 def test_hostile_texts_stay_texts(records: list[QuestionRecord], build_report: Build) -> None:
     data = build_report([hostile(records[0]), *records[1:]], notes=[HOSTILE])
-    named = replace(data.result.policies[0], name=HOSTILE)
+    named = replace(data.result.policies[0], name=HOSTILE, label=HOSTILE)
     result = replace(
         data.result,
         policies=(named, *data.result.policies[1:]),

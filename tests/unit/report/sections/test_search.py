@@ -23,12 +23,12 @@ def test_every_rule_shown_has_the_searchs_numbers(gathered: Any) -> None:
     for number, (each, row) in enumerate(zip(found.listed[:15], tables[TABLE][1:], strict=True), 1):
         assert row[0] == f"{number}{each.rule}{' front' if each.pareto else ''}"
         assert row[1:] == [
-            percent(each.tune_f1),
+            percent(each.tune_score),
             f"{percent(each.f1)} {bracket(each.interval)}",
             percent(each.em),
             decimal(each.mean_rounds),
             decimal(each.cost),
-            f"{signed(each.delta_f1.estimate)} {bracket(each.delta_f1)}",
+            f"{signed(each.delta.estimate)} {bracket(each.delta)}",
             p_value(each.p_holm),
             str(each.ways),
         ]

@@ -20,13 +20,13 @@ def test_every_threshold_stands_in_the_table(gathered: Any) -> None:
         assert row[0] == f"{each.threshold:g}"
         assert ("chosen" in row[-1]) == (each.threshold == sweep.chosen)
         assert row[1:-1] == [
-            percent(each.tune_f1),
+            percent(each.tune_score),
             percent(each.tune_error),
             decimal(each.tune_rounds),
             decimal(each.tune_cost),
             signed(each.gain),
-            percent(each.eval_f1),
-            percent(each.eval_em),
+            percent(each.eval_score),
+            percent(each.eval_other),
             decimal(each.eval_rounds),
             decimal(each.eval_cost),
         ]
@@ -39,7 +39,7 @@ def test_gaps_and_choice_are_stated(gathered: Any) -> None:
         assert points(gap) in section.html()
     chosen = next(each for each in sweep.points if each.threshold == sweep.chosen)
     assert str(section.finding).startswith(
-        f"{sweep.chosen:g} chosen on tune: F1 {percent(chosen.eval_f1)}% at {decimal(chosen.eval_rounds)}"
+        f"{sweep.chosen:g} chosen on tune: F1 {percent(chosen.eval_score)}% at {decimal(chosen.eval_rounds)}"
     )
 
 

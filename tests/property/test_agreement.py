@@ -1,0 +1,122 @@
+"""Agreement is the same scoring with the full budget's answer as the single gold answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from suffice.costs.usage import CostModel
+from suffice.measures.measures import Measures
+from suffice.replay.choose.certified import CertifiedSettings, fit_certified
+from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.learn_then_test import CertifySettings
+from suffice.replay.choose.search import search
+from suffice.replay.choose.sweep import sweep
+from suffice.replay.run.compare import compare
+from suffice.replay.run.engine import ReplaySettings, replay
+from suffice.replay.run.named_policies import named_policies
+from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
+from suffice.testing.traces import question_records, random_records, to_trace_set
+from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.table import TraceSet
+
+RULES = ("answer_stable", "not abstained", "answer_stable or round >= 3")
+
+
+def of_full_budget(records: Sequence[QuestionRecord]) -> TraceSet:
+    """The records with each one's last answer as its only gold answer."""
+    return to_trace_set(
+        [
+            replace(record, gold=replace(record.gold, answers=(record.rounds[-1].answer,)))
+            for record in records
+        ]
+    )
+
+
+def unlabelled(records: Sequence[QuestionRecord]) -> TraceSet:
+    return to_trace_set([replace(record, gold=Gold()) for record in records])
+
+
+@settings(max_examples=15, deadline=None)
+@given(records=question_records())
+def test_on_gold_answers_of_the_full_budget_agreement_is_em_and_f1(
+    records: list[QuestionRecord],
+) -> None:
+    """For every policy, with blank, abstaining and repeated answers and records of any length."""
+    how = ReplaySettings(baseline="fixed-1", resamples=20, cost="rounds")
+    results = []
+    for traces, metric in ((to_trace_set(records), "agreement"), (of_full_budget(records), "f1")):
+        measures = Measures(traces).by(metric)  # type: ignore[arg-type]
+        built = named_policies(measures, ("fixed-1", "fixed-2", "fixed-4"), RULES)
+        results.append(replay(measures, built, how))
+    by_agreement, by_gold = results
+    assert by_agreement.labelled == by_gold.labelled
+    for agreeing, right in zip(by_agreement.policies, by_gold.policies, strict=True):
+        assert (agreeing.em, agreeing.f1, agreeing.acc) == (right.em, right.f1, right.acc)
+        assert (agreeing.interval, agreeing.delta) == (right.interval, right.delta)
+        assert (agreeing.retained, agreeing.frontier_gain) == (right.retained, right.frontier_gain)
+        assert agreeing.stops.tolist() == right.stops.tolist()
+    assert by_agreement.frontier == by_gold.frontier
+
+
+@pytest.fixture(scope="module")
+def records() -> list[QuestionRecord]:
+    return random_records(60, seed=4)
+
+
+def _searched(traces: TraceSet, metric: Any) -> Any:
+    wanted = SearchSettings(
+        signals=("answer_stable", "calibrated(answer_token_margin)"),
+        form="and",
+        grid=8,
+        metric=metric,
+        resamples=20,
+    )
+    return [(rule.rule, rule.f1, rule.em, rule.delta) for rule in search(traces, wanted).rules]
+
+
+def _swept(traces: TraceSet, metric: Any) -> Any:
+    wanted = SweepSettings(
+        rule="calibrated(answer_token_margin) > ?",
+        thresholds=(0.3, 0.5, 0.7),
+        metric=metric,
+        resamples=20,
+    )
+    result = sweep(traces, wanted)
+    return result.points, result.chosen, result.held_out_score
+
+
+def _certified(traces: TraceSet, metric: Any) -> Any:
+    wanted = CertifiedSettings(
+        promise=CertifySettings(max_loss=0.4, confidence=0.6, loss="wrong-stop"),
+        family=FamilySettings(signals=("answer_stable", "answer_token_margin"), levels=3),
+        metric=metric,
+        cost="rounds",
+    )
+    policy = fit_certified(traces, wanted).policy
+    return policy.rule, {**policy.guarantee, "metric": None}
+
+
+def _compared(traces: TraceSet, metric: Any) -> Any:
+    wanted = ComparisonSettings(
+        policies=("fixed-1", "tasr", "tasr-corrected", "margin-alone"),
+        rules=("calibrated(answer_token_margin) > 0.5",),
+        metric=metric,
+        resamples=20,
+        cost_model=CostModel(),
+    )
+    policies = compare(traces, wanted).result.policies
+    return [(one.name, one.stops.tolist(), one.em, one.f1, one.delta) for one in policies]
+
+
+@pytest.mark.parametrize("outcome", [_compared, _searched, _swept, _certified])
+def test_no_gold_answer_is_read(outcome: Any, records: list[QuestionRecord]) -> None:
+    """Asked for on a labelled record, by itself on an unlabelled one, and with such gold: all one."""
+    asked = outcome(to_trace_set(records), "agreement")
+    assert asked == outcome(unlabelled(records), None)
+    assert asked == outcome(of_full_budget(records), "f1")
+    assert asked != outcome(to_trace_set(records), "f1")
