@@ -18,7 +18,7 @@ from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.derive import ATTRIBUTES, Source
 from suffice.trace.rounds.reader import blank_answers, inspect_traces
 from suffice.trace.rounds.schema import COLUMNS
-from suffice.trace.rounds.table import TraceSet, how_to_split
+from suffice.trace.rounds.table import TraceSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +99,9 @@ class Contents(Tabular):
     notes: tuple[str, ...]
 
     def tables(self) -> Sequence[Table]:
-        """The record, its groups, its columns and its signals."""
-        return (self._record(), self._groups(), self._columns(), self._signals(), self._lacking())
+        """The record, its groups, its columns and its signals, as far as there are any."""
+        parts = (self._groups(), self._columns(), self._signals(), self._lacking())
+        return (self._record(), *(table for table in parts if table.rows))
 
     def _record(self) -> Table:
         ends = ", ".join(f"{count:,} at round {last}" for last, count in self.ending.items())
@@ -210,7 +211,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
             if name not in given and (why := lack(spec, traces)) is not None
         },
         run=traces.origin.run,
-        notes=(*inspection.remarks, *_notes(source, traces)),
+        notes=(*inspection.remarks, *_notes(traces)),
     )
 
 
@@ -266,12 +267,12 @@ def _signals(traces: TraceSet, names: Sequence[str]) -> Iterator[HeldSignal]:
         )
 
 
-def _notes(source: Source, traces: TraceSet) -> Iterator[str]:
+def _notes(traces: TraceSet) -> Iterator[str]:
     skipped = traces.origin.skipped
     if skipped:
         yield f"{len(skipped)} invalid parts were skipped, the first: {skipped[0]}"
     yield from blank_answers(traces)
     if not traces.splits:
-        yield f"no question has a split; {how_to_split(source.name)}"
+        yield f"no question has a split; {traces.how_to_split()}"
     if not any(gold.answers for gold in traces.gold):
         yield "no question has gold answers, so nothing can be scored or fitted that reads them"

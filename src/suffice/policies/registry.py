@@ -14,7 +14,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import UsageError, first_line
+from suffice.errors import UsageError, first_line, unknown_name
 from suffice.policies.kind import PolicyKind
 from suffice.protocols import StopPolicy
 
@@ -153,7 +153,7 @@ def fit_method(
 
     method = find_method(name)
     if method is None:
-        raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(method_names()))}")
+        raise UsageError(unknown_name("method", name, sorted(method_names())))
     stated = {option: value for option, value in options.items() if value is not None}
     names = {
         version: [field.name for field in fields(method.settings(version))]

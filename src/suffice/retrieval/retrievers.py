@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.protocols import Encoder, Reranker, Retriever
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
 from suffice.retrieval.indexes import IndexKind, IndexMaker
@@ -68,7 +68,7 @@ def retriever_name(text: str) -> RetrieverName:
     for name in RETRIEVERS:
         if name == text:
             return name
-    raise UsageError(f"unknown retriever {text!r}; known: {', '.join(RETRIEVERS)}")
+    raise UsageError(unknown_name("retriever", text, RETRIEVERS))
 
 
 def reranks(name: str) -> bool:

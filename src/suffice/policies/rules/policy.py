@@ -116,12 +116,12 @@ class RulePolicy:
         if unfitted:
             raise UsageError(
                 f"rule {self.rule!r} uses calibrated({unfitted[0]}), which was not fitted; "
-                "fit it on traces with a tune split"
+                "fit it on traces with a tune split (suffice traces split TRACES --out NEW draws one)"
             )
         if needs.base_rate and not self.base_rates:
             raise UsageError(
                 f"rule {self.rule!r} uses base_rate(), which was not fitted; "
-                "fit it on traces with a tune split"
+                "fit it on traces with a tune split (suffice traces split TRACES --out NEW draws one)"
             )
 
     @cached_property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
 from suffice.measures.measures import Measures, Traces
 from suffice.options import Option
@@ -65,7 +65,7 @@ class CertifiedSettings:
 
     def __post_init__(self) -> None:
         if self.metric is not None and self.metric not in METRICS:
-            raise UsageError(f"unknown metric {self.metric!r}; known: {', '.join(METRICS)}")
+            raise UsageError(unknown_name("metric", self.metric, METRICS))
         if self.promise.loss == "wrong-stop" and self.metric == "acc":
             raise UsageError("the loss wrong-stop is about exact match; leave out --metric acc")
 

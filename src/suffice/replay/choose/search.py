@@ -69,7 +69,10 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     on_eval = measures.only_split(settings.eval_split)
     data = fit_data(measures, names, split=settings.tune_split, f1_kind=settings.f1_kind)
     if not any(gold.answers for gold in on_eval.traces.gold):
-        raise UsageError(f"no question of split {settings.eval_split!r} {measures.metric.unscored}")
+        raise UsageError(
+            f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
+            f"suffice traces info {on_eval.traces.at}"
+        )
     books = [part.costs(settings.cost_model) for part in (on_tune, on_eval)]
     axis = shared_axis(
         books,

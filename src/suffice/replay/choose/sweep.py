@@ -238,7 +238,10 @@ def sweep(traces: Traces, settings: SweepSettings) -> SweepResult:
     on_tune = swept.scores(thresholds)
     scored = evaluated.scores(settings.f1_kind)
     if not scored.labelled.any():
-        raise UsageError(f"no question of split {settings.eval_split!r} {measures.metric.unscored}")
+        raise UsageError(
+            f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
+            f"suffice traces info {evaluated.traces.at}"
+        )
     on_eval = _on_eval(settings, thresholds, data, evaluated, costs[1])
     choices, held_out = _cross_validate(settings, data, grid, costs[0])
     scores = _scores_at(data.outcomes, chosen.stops)

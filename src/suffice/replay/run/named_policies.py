@@ -10,7 +10,7 @@ from pathlib import Path
 
 from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
-from suffice.policies.defaults import FIT_SPLIT, USUAL_METHODS
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, USUAL_METHODS
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fitting import fit_rule
 from suffice.policies.method import FitRun, Method, Preset
@@ -322,10 +322,15 @@ def _require_splits(traces: TraceSet, method: Method) -> None:
         splits = " or ".join(
             " and ".join(map(repr, sorted(splits_read))) for splits_read in method.reads
         )
+        first = sorted(method.reads[0])
+        shares = ",".join(
+            [*(f"{name}={0.4 / len(first):g}" for name in first), f"{EVAL_SPLIT}=0.6"]
+        )
         raise UsageError(
             f"it must be fitted, and {traces.origin.source} has no questions in split "
-            f"{splits}; fit it on traces that have one with: --fit-on OTHER_TRACES, or "
-            f"suffice fit {method.name} OTHER_TRACES --out policy.json, and pass --policy policy.json"
+            f"{splits}; {traces.how_to_split(shares)}, fit it on traces that have one with: "
+            f"--fit-on OTHER_TRACES, or suffice fit {method.name} OTHER_TRACES --out "
+            "policy.json, and pass --policy policy.json"
         )
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError
+from suffice.errors import DataError, did_you_mean
 from suffice.trace.rounds.records import (
     Gold,
     LoopView,
@@ -203,12 +203,26 @@ class TraceSet:
         chosen = np.array([question.split == name for question in self.questions], bool)
         if not chosen.any():
             splits = ", ".join(self.splits) or "none"
+            shares = f"{'tune' if name == 'eval' else name}=0.4,eval=0.6"
             raise DataError(
-                f"no question lies in split {name!r}; splits found: {splits}",
+                f"no question lies in split {name!r}; splits found: {splits}"
+                f"{did_you_mean(name, self.splits)}; {self.how_to_split(shares)}",
                 file=self.origin.source,
                 column="split",
             )
         return self.take(chosen)
+
+    def how_to_split(self, shares: str = "tune=0.4,eval=0.6") -> str:
+        """The command that draws splits for this record, to end a refusal with."""
+        draw = "draw others" if self.splits else "draw splits"
+        again = " --replace" if self.splits else ""
+        return f"{draw} with: suffice traces split {self.at} --splits {shares}{again} --out NEW"
+
+    @property
+    def at(self) -> str:
+        """Where the record stands, as a command is told it; ``TRACES`` where no file is it."""
+        source = self.origin.source
+        return shlex.quote(source) if Path(source).exists() else "TRACES"
 
     def only_questions(self, ids: Iterable[str]) -> TraceSet:
         """The questions with these ids, as far as they are recorded."""
@@ -285,12 +299,6 @@ class TraceSet:
                 rounds=tuple(round_from_row(row) for row in rows),
                 closed_book=None if row_0 is None else round_from_row(row_0),
             )
-
-
-def how_to_split(source: str, shares: str = "tune=0.4,eval=0.6") -> str:
-    """The command that draws splits for the record at ``source``, to end a refusal with."""
-    where = shlex.quote(source) if Path(source).exists() else "TRACES"
-    return f"draw splits with: suffice traces split {where} --splits {shares} --out NEW"
 
 
 def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
 from suffice.trace.plans.file import plan_writer
 from suffice.trace.plans.schema import PLANS, plan_to_rows
+from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 
 
@@ -99,3 +102,33 @@ def test_a_record_is_looked_into_split_narrowed_and_joined(
     assert main(["traces", "validate", str(tmp_path / "joined.parquet")]) == 0
     assert main(["traces", "split", raw, "--out", halved]) == 2
     assert "exists already; choose another --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "--policy", "tasr"),
+        ("replay", "--stop-when", "calibrated(overlap) > 0.5"),
+        ("replay", "--policy", "fixed-1", "--split", "eval"),
+        ("fit", "micp", "--out", "p.json"),
+        ("search", "--signals", "answer_token_margin"),
+        ("sweep", "--rule", "answer_token_margin > ?"),
+    ],
+    ids=" ".join,
+)
+def test_a_refusal_for_want_of_splits_ends_with_a_command_that_draws_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    raw, new = str(tmp_path / "my traces.parquet"), str(tmp_path / "new.parquet")
+    records = [
+        make_record(f"q{n}", ["Oslo", "Rome"], gold=["Rome"], margins=[n, n + 1.0])
+        for n in range(8)
+    ]
+    write_traces(records, raw)
+    command, *options = words
+    at = 1 if command == "fit" else 0
+    assert main([command, *options[:at], raw, *options[at:]]) == 2
+    said = capsys.readouterr().err
+    (typed,) = re.findall(r"suffice (traces split .* --out NEW)", said)
+    assert main(shlex.split(typed.replace("NEW", new))) == 0
+    assert {"tune", "optimize"} & set(read_traces(new).splits)

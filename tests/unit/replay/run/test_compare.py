@@ -159,7 +159,10 @@ def test_bare_method_names_are_fitted_on_tune() -> None:
 
 NEEDING_TUNE = [
     ("tasr", "suffice fit tasr OTHER_TRACES --out policy.json"),
-    ("base_rate() > 0.1", r"record with --splits tune=0\.4,eval=0\.6"),
+    (
+        "base_rate() > 0.1",
+        r"draw others with: suffice traces split TRACES --splits tune=0\.4,eval=0\.6",
+    ),
 ]
 
 
