@@ -105,7 +105,7 @@ def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(
     assert fixed["usage"]["judge_calls"] == 0
     assert ask(capsys, *agent, "--policy", "answer_stable and malformed_actions < 1")["rounds"] <= 3
     said = refused(capsys, "--corpus", corpus, "--policy", "llm_stop")
-    assert "the policy reads 'llm_stop'" in said
+    assert "signal 'llm_stop' needs a recorded value, which this loop does not hold" in said
     assert "--pipeline react" in said
 
 
