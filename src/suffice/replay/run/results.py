@@ -26,7 +26,7 @@ from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
 _CALLS = "llm_calls"
-_NAME_WIDTH = 24
+_NAME_WIDTH = 20
 _MOST_WITH_DECIMALS = 100
 
 
