@@ -139,7 +139,6 @@ def compare(
     settings = ComparisonSettings() if settings is None else settings
     measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
-    notes = [*blank_answers(chosen.traces), *notes]
     names = settings.policies
     if not names and not settings.rules:
         names = usual_names(chosen.traces.n_rounds, oracles=measures.metric.gold)
@@ -176,6 +175,7 @@ def compare(
             resamples=settings.resamples,
             seed=settings.seed,
             notes=tuple(notes),
+            banners=blank_answers(chosen.traces),
             cost=settings.cost,
             cost_model=settings.cost_model,
         ),

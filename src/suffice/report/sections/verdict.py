@@ -34,6 +34,7 @@ def _banners(material: Material) -> Iterator[Html]:
 
 
 def _warnings(result: ReplayResult) -> Iterator[str]:
+    yield from result.banners
     if not result.metric.gold:
         yield (
             "Scores are agreement with the full budget's own answer: no gold answer was read, and nothing "
