@@ -12,6 +12,7 @@ from suffice.pipelines.live.answering import Answered, Answering, WhichAnswer, a
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.requirements import (
+    LoopOutput,
     check_confidence,
     check_policy,
     cluster_cosine,
@@ -225,10 +226,12 @@ class LiveLoop:
         loop = replace(self.loop, cluster_cosine=cosine)
         check_policy(
             self.policy,
-            loop,
-            logprobs=self._logprobs,
-            encoder=encoder is not None,
-            reranker=retrieval is None or retrieval.reranks,
+            LoopOutput(
+                settings=loop,
+                logprobs=self._logprobs,
+                encoder=encoder is not None,
+                reranker=retrieval is None or retrieval.reranks,
+            ),
         )
         here = {**asdict(loop), "model": self.model.name, "pipeline": loop.pipeline}
         if retrieval is not None:

@@ -101,7 +101,8 @@ def diagnosis(traces: Traces, settings: DiagnosisSettings | None = None) -> Diag
             seed=settings.signals.seed,
         ),
     )
-    notes = [*signals.notes, *comparison.result.notes]
+    result = comparison.result
+    notes = [*result.banners, *signals.notes, *result.notes]
     named = len(settings.policies) + len(settings.rules) > 0
     confident = {result.policy for result in selective}
     if named and comparison.result.labelled and settings.confidence is None:

@@ -140,7 +140,6 @@ def compare(
     settings = settings_of(ComparisonSettings, settings)
     measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
-    notes = [*blank_answers(chosen.traces), *notes]
     names = settings.policies
     if not names and not settings.rules:
         names = usual_names(chosen.traces.n_rounds, oracles=measures.metric.gold)
@@ -177,6 +176,7 @@ def compare(
             resamples=settings.resamples,
             seed=settings.seed,
             notes=tuple(notes),
+            banners=blank_answers(chosen.traces),
             cost=settings.cost,
             cost_model=settings.cost_model,
         ),

@@ -125,7 +125,8 @@ class ReplayResult(Tabular):
     ones, in-sample scores, prices. ``metric`` is what they are compared by and what scores are taken
     against: the gold answers, or the full budget's own answer. ``cost`` is what policies are compared
     at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
-    ``left_out`` says by name why a policy could not run on this record.
+    ``left_out`` says by name why a policy could not run on this record; ``banners`` what makes all figures
+    worth less than they look.
     """
 
     questions: int
@@ -146,6 +147,7 @@ class ReplayResult(Tabular):
     notes: tuple[str, ...] = field(default=())
     full_costs: Mapping[str, float | None] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    banners: tuple[str, ...] = ()
 
     @property
     def labels(self) -> dict[str, str]:
@@ -221,7 +223,7 @@ class ReplayResult(Tabular):
         }
 
     def tables(self) -> tuple[Table, ...]:
-        """Whether looping pays, the policies side by side, and what the answer sets of some are worth.
+        """Banners, whether looping pays, the policies side by side, what the answer sets of some are worth.
 
         Scores, the score kept (of the full budget's) and differences are in percent. Where a line is
         too short for every column, the less important ones are left out and named.
@@ -238,9 +240,10 @@ class ReplayResult(Tabular):
             ],
             notes=notes,
         )
+        banners = Table(name="banners", title="\n".join(self.banners)) if self.banners else None
         looping = looping_table(self.policies)
         sets = _answer_sets(giving) if giving else None
-        return tuple(table for table in (looping, policies, sets) if table is not None)
+        return tuple(table for table in (banners, looping, policies, sets) if table is not None)
 
     def table(self, name: str | None = None) -> Table:
         """The table of this name, or the policies."""

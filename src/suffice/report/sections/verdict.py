@@ -24,16 +24,17 @@ def first_screen(material: Material) -> Html:
         ("What is promised", _promised(material)),
     )
     blocks = (element("div", element("h2", name), content) for name, content in parts)
-    return join([*_banners(result), element("div", *blocks, class_="verdict")])
+    return join([*_banners(material), element("div", *blocks, class_="verdict")])
 
 
-def _banners(result: ReplayResult) -> Iterator[Html]:
+def _banners(material: Material) -> Iterator[Html]:
     """What makes the figures worth less than they look."""
-    for text in _warnings(result):
+    for text in (*material.data.warnings, *_warnings(material.data.result)):
         yield element("p", text, class_="banner", role="note")
 
 
 def _warnings(result: ReplayResult) -> Iterator[str]:
+    yield from result.banners
     if not result.labelled:
         against = (
             ""
