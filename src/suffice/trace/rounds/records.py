@@ -340,7 +340,7 @@ class QuestionRecord:
     """A question run to its full budget: ``rounds[t - 1]`` is round t; ``closed_book`` is round 0."""
 
     question: Question
-    gold: Gold
+    gold: Gold = field(default_factory=Gold)
     rounds: tuple[Round, ...]
     closed_book: Round | None = None
 
