@@ -171,7 +171,10 @@ def __getattr__(name: str) -> object:
 
         return VERSION
     if name not in _HOMES:
-        raise AttributeError(f"module 'suffice' has no attribute {name!r}")
+        from suffice.errors import did_you_mean
+
+        near = "" if name.startswith("_") else did_you_mean(name, _HOMES)
+        raise AttributeError(f"module 'suffice' has no attribute {name!r}{near}")
     return getattr(importlib.import_module(f"suffice.{_HOMES[name]}"), name)
 
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "ask": "answer a question over your own files",
     "record": "record full-budget rounds of a data set",
     "traces": "what is in a record; check, split, join, narrow it",
+    "policies": "list every policy: what it does and needs",
     "signals": "compute signals and store them in the trace",
     "diagnose": "what signals say about right and wrong answers",
     "fit": "calibrate, train or certify a policy on the tune split",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices
 from suffice.costs.tariff import Tariff
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:  # the names of costs are read without pyarrow
     from suffice.trace.rounds.table import TraceSet
@@ -388,7 +388,8 @@ def _usd(ledger: _Ledger) -> _Array:
     if prices is None:
         raise UnknownCostError(
             "no prices were given; type --price-model MODEL, or "
-            "--prices input=0.15,output=0.60 (USD per million tokens)"
+            "--prices input=0.15,output=0.60 (USD per million tokens), in Python "
+            "cost_model=suffice.CostModel(prices=suffice.prices_of(MODEL))"
         )
     (_, base), *tiers = prices.tariffs
     paid = _charged(ledger, base)
@@ -538,7 +539,7 @@ def find_cost(name: str) -> Cost:
         For an unknown name, listing the known ones.
     """
     if name not in COSTS:
-        raise UsageError(f"unknown cost {name!r}; known: {', '.join(COSTS)}")
+        raise UsageError(unknown_name("cost", name, COSTS))
     return COSTS[name]
 
 

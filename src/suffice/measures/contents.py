@@ -99,8 +99,9 @@ class Contents(Tabular):
     notes: tuple[str, ...]
 
     def tables(self) -> Sequence[Table]:
-        """The record, its groups, its columns and its signals."""
-        return (self._record(), self._groups(), self._columns(), self._signals(), self._lacking())
+        """The record, its groups, its columns and its signals, as far as there are any."""
+        parts = (self._groups(), self._columns(), self._signals(), self._lacking())
+        return (self._record(), *(table for table in parts if table.rows))
 
     def _record(self) -> Table:
         ends = ", ".join(f"{count:,} at round {last}" for last, count in self.ending.items())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
@@ -225,7 +225,7 @@ def fit_calibrator(
         right, or all wrong: with what that does to rules.
     """
     if kind not in CALIBRATORS:
-        raise UsageError(f"unknown calibrator {kind!r}; known: {', '.join(CALIBRATORS)}")
+        raise UsageError(unknown_name("calibrator", kind, CALIBRATORS))
     values, em = data.table.signal(signal), data.outcomes.em
     if rows is not None:
         return CALIBRATORS[kind](values[rows], em[rows], undefined)
@@ -317,7 +317,7 @@ def fit_rule(
         raise UsageError(
             f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
             f"{source} does not have; {fitting.traces.how_to_split()}, "
-            "or fit on traces that have it with: --fit-on OTHER_TRACES"
+            "or fit on traces that have it with: --fit-on OTHER_TRACES (in Python fit_on=)"
         )
     unknown = [name for name in own if name not in fitting.traces.signal_names]
     if unknown:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
 from suffice.replay.choose.formulas import FORMS
@@ -238,9 +238,7 @@ class SearchSettings:
     def __post_init__(self) -> None:
         settle(self, signals=_names(self.signals))
         if self.objective is not None and self.objective not in OBJECTIVES:
-            raise UsageError(
-                f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}"
-            )
+            raise UsageError(unknown_name("objective", self.objective, OBJECTIVES))
         if self.grid != "quantiles" and self.grid < 1:
             raise UsageError(f"the grid needs at least 1 threshold, found {self.grid}")
         if self.resamples < 2 or self.seed < 0:

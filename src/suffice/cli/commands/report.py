@@ -15,6 +15,7 @@ from suffice.cli.options import (
     out_path,
 )
 from suffice.cli.output import fit_progress, print_json, say, waiting
+from suffice.errors import unknown_name
 from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun
 from suffice.replay.choose.formulas import FORMS
@@ -85,9 +86,7 @@ def _parts(text: str) -> tuple[str, ...]:
     wanted = () if text == "none" else names(text)
     unknown = [part for part in wanted if part not in PARTS]
     if unknown:
-        raise argparse.ArgumentTypeError(
-            f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}, or none"
-        )
+        raise argparse.ArgumentTypeError(unknown_name("part", unknown[0], (*PARTS, "none")))
     return wanted
 
 

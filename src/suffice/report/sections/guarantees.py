@@ -78,8 +78,8 @@ def _allowed(guarantee: Guarantee) -> str:
     """The loss allowed, in words."""
     if guarantee.metric == METRICS["agreement"].key("em"):
         return (
-            f"at most {percent(guarantee.max_loss)}% of questions answered otherwise than by the full budget "
-            "(which of the two answers is right is not known)"
+            f"at most {percent(guarantee.max_loss)}% of questions answered otherwise than by the full "
+            "budget, so EM and F1 fall by no more; no gold answer was read,"
         )
     if guarantee.loss == "wrong-stop":
         return f"at most {percent(guarantee.max_loss)}% of questions wrong though the full budget is right"

@@ -353,10 +353,19 @@ def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gold:
-    """Accepted answers and supporting passages; only fitting and scoring read it."""
+    """Accepted answers and supporting passages; only fitting and scoring read it.
+
+    A single text is one of them, not its letters.
+    """
 
     answers: tuple[str, ...] = ()
     passage_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.answers, str):
+            object.__setattr__(self, "answers", (self.answers,))
+        if isinstance(self.passage_ids, str):
+            object.__setattr__(self, "passage_ids", (self.passage_ids,))
 
 
 StoppedBy = Literal["policy", "budget", "end", "error", "gold", "user"]
@@ -390,7 +399,7 @@ class QuestionRecord:
     """
 
     question: Question
-    gold: Gold
+    gold: Gold = field(default_factory=Gold)
     rounds: tuple[Round, ...]
     closed_book: Round | None = None
     scores: Mapping[int, float] = field(default_factory=dict)
