@@ -56,23 +56,28 @@ class ChosenPolicy:
 
 
 def choose_policy(
-    wanted: StopPolicy | str | Path | None, *, pipeline: str | None = None
+    wanted: StopPolicy | str | Path | None,
+    *,
+    pipeline: str | None = None,
+    abstention: tuple[str, ...] | None = None,
 ) -> ChosenPolicy:
     """The policy meant: itself, or a policy file, ``fixed-K``, a method that runs unfitted, or a rule.
 
-    ``None`` is the default rule of the ``pipeline`` named, which needs no fitting.
+    ``None`` is the default rule of the ``pipeline`` named, which needs no fitting. ``abstention`` are the
+    phrases by which a rule takes an answer for an abstention; ``None``: the usual ones.
 
     Raises
     ------
     UsageError
-        For a method that must be fitted first, an oracle, a rule with fitted parts, or a policy that
-        stops no loop, with what to type instead.
+        For phrases beside what is no rule's text and may state its own; a method that must be fitted
+        first, an oracle, a rule with fitted parts, or a policy that stops no loop, with what to type
+        instead.
     """
     if wanted is None:
         loop = LoopSettings if pipeline is None else LOOPS[pipeline]
-        return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule))
+        return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule, abstention=abstention))
     if isinstance(wanted, str | Path):
-        return _named(str(wanted))
+        return _named(str(wanted), abstention)
     return _checked(ChosenPolicy(policy=wanted, max_rounds=wanted.facts.max_rounds))
 
 
@@ -83,7 +88,24 @@ def _checked(chosen: ChosenPolicy) -> ChosenPolicy:
     return chosen
 
 
-def _named(name: str) -> ChosenPolicy:
+def _named(name: str, abstention: tuple[str, ...] | None) -> ChosenPolicy:
+    ready = _ready(name)
+    if ready is None:
+        if rule_needs(name).fitting:
+            raise UsageError(
+                f"rule {name!r} has parts that must be fitted on traces; fit a policy file instead"
+            )
+        return ChosenPolicy(policy=RulePolicy(rule=name, abstention=abstention))
+    if abstention is not None:
+        raise UsageError(
+            f"--abstention goes with a rule's text, and {name!r} is none: what abstains is settled where a "
+            "policy is fitted; type suffice fit METHOD TRACES --abstention FILE"
+        )
+    return ready
+
+
+def _ready(name: str) -> ChosenPolicy | None:
+    """What is named and needs no making; ``None``: a rule's text, perhaps."""
     ready = unfitted_policy(name)
     if ready is not None:
         return ChosenPolicy(policy=ready, max_rounds=ready.facts.max_rounds)
@@ -106,11 +128,7 @@ def _named(name: str) -> ChosenPolicy:
     if names_policy_file(name):
         file = load_policy(name)
         return _checked(ChosenPolicy(policy=file.policy, max_rounds=file.max_rounds))
-    if rule_needs(name).fitting:
-        raise UsageError(
-            f"rule {name!r} has parts that must be fitted on traces; fit a policy file instead"
-        )
-    return ChosenPolicy(policy=RulePolicy(rule=name))
+    return None
 
 
 # --- which loop -------------------------------------------------------------------------------------
