@@ -781,6 +781,21 @@ def record_reading_cases() -> Iterator[Case]:
         "traces validate in/empty",
         "traces validate in",
     )
+    for record in ("example", "rich", "unlabelled", "mixed", "plans"):
+        place = "in/mixed" if record == "mixed" else f"in/{record}.parquet"
+        yield both(f"traces/info-{record}", f"traces info {place}")
+    yield case(
+        "traces/derived",
+        "traces split in/example.parquet --out halved --replace --json",
+        "traces split in/example.parquet --out halved",
+        "traces filter halved --split tune --max-rounds 2 --out tune.parquet",
+        "traces filter halved --without tune.parquet --sample 9 --out rest.parquet",
+        "traces filter halved --split tun --out none",
+        "traces merge tune.parquet rest.parquet in/random.parquet --out joined.parquet",
+        "traces merge tune.parquet halved --out twice",
+        "traces info joined.parquet",
+        drop=HEAVY,
+    )
     for record in TRACES:
         yield both(f"traces/{record}", f"traces validate in/{record}.parquet", needs=("data",))
     for record in ("example", "rich", "sampled", "stoprag", "abrag"):
@@ -1359,7 +1374,8 @@ def help_cases() -> Iterator[Case]:
         yield case(f"help/{name}", f"{name} --help")
     for name in ("retrieval", "micp", "ab-rag", "stop-rag", "hidden-constraints"):
         yield case(f"help/bench-{name}", f"bench {name} --help")
-    yield case("help/traces-validate", "traces validate --help")
+    for name in "info validate split merge filter".split():
+        yield case(f"help/traces-{name}", f"traces {name} --help")
 
 
 def api_cases() -> Iterator[Case]:

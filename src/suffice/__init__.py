@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from suffice.errors import SufficeError as SufficeError
     from suffice.errors import SufficeWarning as SufficeWarning
     from suffice.errors import UsageError as UsageError
+    from suffice.measures.contents import traces_info as traces_info
     from suffice.monitor.alarms import CoverageMonitor as CoverageMonitor
     from suffice.monitor.alarms import ExchangeabilityMonitor as ExchangeabilityMonitor
     from suffice.pipelines.live.answering import Answered as Answered
@@ -81,6 +82,10 @@ if TYPE_CHECKING:
     from suffice.replay.settings import SweepSettings as SweepSettings
     from suffice.trace.plans.file import read_plans as read_plans
     from suffice.trace.plans.records import PlanTask as PlanTask
+    from suffice.trace.rounds.derive import TraceFilter as TraceFilter
+    from suffice.trace.rounds.derive import filter_traces as filter_traces
+    from suffice.trace.rounds.derive import merge_traces as merge_traces
+    from suffice.trace.rounds.derive import split_traces as split_traces
     from suffice.trace.rounds.reader import read_traces as read_traces
     from suffice.trace.rounds.records import Gold as Gold
     from suffice.trace.rounds.records import Passage as Passage
@@ -134,23 +139,28 @@ _HOMES = {
     "SweepSettings": "replay.settings",
     "Token": "trace.rounds.records",
     "TopToken": "trace.rounds.records",
+    "TraceFilter": "trace.rounds.derive",
     "TraceSet": "trace.rounds.table",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
     "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
+    "filter_traces": "trace.rounds.derive",
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
     "fit_rule": "policies.fitting",
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",
+    "merge_traces": "trace.rounds.derive",
     "prices_of": "costs.prices",
     "read_plans": "trace.plans.file",
     "read_traces": "trace.rounds.reader",
     "save_policy": "policies.file",
     "search": "replay.choose.search",
+    "split_traces": "trace.rounds.derive",
     "sweep": "replay.choose.sweep",
+    "traces_info": "measures.contents",
     "write_traces": "trace.rounds.writer",
 }
 
@@ -161,7 +171,10 @@ def __getattr__(name: str) -> object:
 
         return VERSION
     if name not in _HOMES:
-        raise AttributeError(f"module 'suffice' has no attribute {name!r}")
+        from suffice.errors import did_you_mean
+
+        near = "" if name.startswith("_") else did_you_mean(name, _HOMES)
+        raise AttributeError(f"module 'suffice' has no attribute {name!r}{near}")
     return getattr(importlib.import_module(f"suffice.{_HOMES[name]}"), name)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, TypeVar
 
 
 class SufficeError(Exception):
@@ -111,6 +111,9 @@ def _folded(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
+_FEW_NAMES = 15
+
+
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """``"; did you mean 'x' or 'y'?"`` to end a refusal with; empty where no name is near.
 
@@ -119,6 +122,20 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     """
     near = near_misses(word, names)
     return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
+
+
+def unknown_name(what: str, word: object, names: Iterable[str]) -> str:
+    """A refusal of a name that is none of the known ones, with the one that it may be a slip for.
+
+    Where there is such a one, the others are told only where they are few.
+
+    >>> unknown_name("form", "andd", ["or", "and"])
+    "unknown form 'andd'; known: or, and; did you mean 'and'?"
+    """
+    known = list(names)
+    near = did_you_mean(str(word), known)
+    told = f"; known: {', '.join(known)}" if not near or len(known) <= _FEW_NAMES else ""
+    return f"unknown {what} {word!r}{told}{near}"
 
 
 Found = TypeVar("Found")
@@ -130,3 +147,18 @@ def attempt(compute: Callable[[], Found]) -> tuple[Found | None, str | None]:
         return compute(), None
     except (UsageError, DataError) as error:
         return None, " ".join(str(error).split())
+
+
+def all_of(*computes: Callable[[], Any]) -> list[Any]:
+    """What each of them gives; where some refuse, all that they say as one refusal.
+
+    Raises
+    ------
+    UsageError
+        Joining the reasons.
+    """
+    attempts = [attempt(compute) for compute in computes]
+    reasons = dict.fromkeys(reason for _, reason in attempts if reason is not None)
+    if reasons:
+        raise UsageError("; also, ".join(reasons))
+    return [found for found, _ in attempts]

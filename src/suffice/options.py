@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,22 @@ class Option:
 
 
 _MOST_THRESHOLDS = 10_000
+
+
+def as_tuple(given: Any) -> tuple[Any, ...]:
+    """Several as a tuple; a single text, path or object is one, and no text is taken letter by letter.
+
+    >>> as_tuple("tasr"), as_tuple(["tasr", "fixed-2"])
+    (('tasr',), ('tasr', 'fixed-2'))
+    """
+    several = isinstance(given, Iterable) and not isinstance(given, str | os.PathLike)
+    return tuple(given) if several else (given,)
+
+
+def settle(settings: Any, **fields: Any) -> None:
+    """Set fields of frozen settings, while they are built."""
+    for name, value in fields.items():
+        object.__setattr__(settings, name, value)
 
 
 def read_names(text: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 
 F1Kind = Literal["hotpotqa", "squad"]
 F1_KINDS: tuple[F1Kind, ...] = get_args(F1Kind)
@@ -102,7 +102,7 @@ def f1_score(prediction: str, gold_answers: Iterable[str], kind: F1Kind = "hotpo
     (0.0, 0.6666666666666666)
     """
     if kind not in F1_KINDS:
-        raise UsageError(f"unknown F1 {kind!r}; known: {', '.join(F1_KINDS)}")
+        raise UsageError(unknown_name("F1", kind, F1_KINDS))
     return _best(prediction, gold_answers, _hotpotqa_f1 if kind == "hotpotqa" else token_f1)
 
 

@@ -123,8 +123,11 @@ def test_report_of_unlabelled_tune_questions_leaves_out_what_cannot_be_fitted(
     ]
     write_traces(records, tmp_path / "t.parquet")
     out = tmp_path / "report.html"
-    assert run_json("report", tmp_path / "t.parquet", "--out", out)["questions"] == 1
-    assert "tasr" not in out.read_text(encoding="utf-8").lower().split("<script")[0]
+    told = run_json("report", tmp_path / "t.parquet", "--out", out)
+    assert told["questions"] == 1
+    assert set(told["replay"]["left_out"]) == {"tasr", "tasr-corrected"}
+    assert not any("tasr" in policy["name"] for policy in told["replay"]["policies"])
+    assert "left out tasr, tasr-corrected: no question" in out.read_text(encoding="utf-8")
 
 
 def test_ask_over_a_folder(tmp_path: Path) -> None:
@@ -148,7 +151,6 @@ def test_ask_over_a_folder(tmp_path: Path) -> None:
     ("arguments", "parts"),
     [
         (["replay", "nowhere.parquet", "--policy", "fixed-1"], ["nowhere.parquet", "no such file"]),
-        (["replay", "TRACES"], ["--policy", "--stop-when"]),
         (["replay", "TRACES", "--policy", "nonsense"], ["unknown policy 'nonsense'", "fixed-K"]),
         (["replay", "TRACES", "--policy", "fixed-0"], ["fixed-K needs K from 1"]),
         (["replay", "TRACES", "--stop-when", "(answer_stable"], ["expected ')'", "unclosed ("]),

@@ -16,6 +16,7 @@ import pytest
 
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
+from suffice.integrations.own_retrievers import connect_own
 from suffice.pipelines.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.testing.conformance import check_retriever
 from suffice.testing.models import ScriptedModel
@@ -100,6 +101,14 @@ def test_a_loop_runs_on_it(notes: ElasticsearchRetriever) -> None:
     rounds = list(pipeline.rounds(Question(id="q", text="green boat?"), notes))
     shown = [each.passages[0].id for each in rounds if each.passages]
     assert shown == [each.id for each in notes.retrieve("green boat?", 3)]
+
+
+def test_it_is_made_of_what_is_typed(url: str, notes: ElasticsearchRetriever) -> None:
+    """Credentials reach the client, which this server does not ask for, and no message or record."""
+    place = f"{url.removeprefix('http://')}/notes?text_field=body.text"
+    own = connect_own(f"opensearch:http://ann:secret@{place}")
+    assert own.name == f"opensearch:http://{place}"
+    assert own.retriever.retrieve("green boat", 10) == notes.retrieve("green boat", 10)
 
 
 def test_the_snippet_of_the_docs_runs(run_snippet: Callable[..., dict[str, Any]], url: str) -> None:

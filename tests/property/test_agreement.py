@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -41,7 +42,7 @@ def unlabelled(records: Sequence[QuestionRecord]) -> TraceSet:
     return to_trace_set([replace(record, gold=Gold()) for record in records])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(records=question_records())
 def test_on_gold_answers_of_the_full_budget_agreement_is_em_and_f1(
     records: list[QuestionRecord],
@@ -120,3 +121,39 @@ def test_no_gold_answer_is_read(outcome: Any, records: list[QuestionRecord]) -> 
     assert asked == outcome(unlabelled(records), None)
     assert asked == outcome(of_full_budget(records), "f1")
     assert asked != outcome(to_trace_set(records), "f1")
+
+
+@settings(max_examples=10, deadline=None)
+@given(records=question_records())
+def test_no_score_falls_by_more_than_the_share_of_answers_changed(
+    records: list[QuestionRecord],
+) -> None:
+    """What a bound on changed answers says of the truth, at every stop of every question."""
+    measures = Measures(to_trace_set(records))
+    true, agreeing = measures.scores(), measures.by("agreement").scores()
+    both = true.labelled & agreeing.labelled
+    last = measures.traces.last_rounds[both] - 1
+    changed = 1.0 - agreeing.em[both]
+    for scores in (true.em[both], true.f1[both], true.acc[both]):
+        lost = scores[np.arange(len(last)), last][:, None] - scores
+        assert (lost <= changed + 1e-12)[np.isfinite(lost)].all()
+
+
+def test_a_certified_bound_counts_changed_answers(records: list[QuestionRecord]) -> None:
+    """The loss on the testing half is the share of its answers that are others than the last one's."""
+    measures = Measures(unlabelled(records))
+    wanted = CertifiedSettings(
+        promise=CertifySettings(max_loss=0.9, confidence=0.5),
+        family=FamilySettings(family="fixed"),
+        split="tune",
+        cost="rounds",
+    )
+    found = fit_certified(measures, wanted)
+    assert found.policy.guarantee["metric"] == "agreement_em"
+    assert found.policy.fitted_on["labels"] == "agreement"
+    assert found.notes[0].startswith("No question has gold answers. Scores are agreement")
+    assert found.policy.rule == "round >= 1"
+    halves = found.outcome.learned_loss[0], found.outcome.tested_loss[0]
+    tune = [record for record in records if record.question.split == "tune"]
+    changed = np.mean([record.rounds[0].answer != record.rounds[-1].answer for record in tune])
+    assert np.mean(halves) == pytest.approx(changed)

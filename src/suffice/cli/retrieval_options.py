@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from suffice.cli.options import number, positive
-from suffice.cli.output import waiting
-from suffice.errors import UsageError
+from suffice.cli.output import say, waiting
+from suffice.errors import UsageError, did_you_mean
+from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.models import connect_encoder, connect_reranker, reranker_name
 from suffice.protocols import Encoder
-from suffice.retrieval.retrievers import RETRIEVERS, Retrieval, check_reranking, kinds_of
+from suffice.retrieval.corpus import CorpusReading
+from suffice.retrieval.retrievers import (
+    RETRIEVERS,
+    Retrieval,
+    check_reranking,
+    first_stage,
+    kinds_of,
+)
 from suffice.signals.asking.meaning_clusters import DEFAULT_COSINE
 
+SEARCHED = (
+    f"--corpus PATH, a folder or file of txt, md and jsonl, or --retriever X of {', '.join(FORMS)}"
+)
+"""What to type where nothing is said to be searched."""
 _NO_ENCODER = "none"
 
 
@@ -22,10 +35,12 @@ def add_retrieval(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("retrieval")
     group.add_argument(
         "--retriever",
-        choices=RETRIEVERS,
+        type=_retriever,
         default="bm25",
-        help="what ranks passages (default: bm25); hybrid fuses bm25 and dense, X+rerank reranks what X "
-        "finds first",
+        metavar="X",
+        help=f"what ranks passages (default: bm25): {', '.join(RETRIEVERS)}; hybrid fuses bm25 and dense, "
+        "X+rerank reranks what X finds first. Or what finds passages of its own: "
+        f"{', '.join(FORMS)}, these also with +rerank",
     )
     group.add_argument(
         "--encoder",
@@ -34,6 +49,12 @@ def add_retrieval(parser: argparse.ArgumentParser) -> None:
         "URL of a server with embeddings, a model of sentence-transformers by folder or name, or none",
     )
     group.add_argument("--encoder-model", metavar="M", help="the embedding server's model name")
+    group.add_argument(
+        "--query-prefix",
+        metavar="TEXT",
+        help="what the encoder puts before a query, for models trained with one, as in 'query: ' (default: "
+        "what the model brings)",
+    )
     group.add_argument(
         "--reranker",
         metavar="PATH",
@@ -67,6 +88,38 @@ def add_clustering(group: argparse._ActionsContainer) -> None:
     )
 
 
+def _retriever(text: str) -> str:
+    """The argparse type of ``--retriever``."""
+    if text in RETRIEVERS or is_own(text):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"unknown retriever {text!r}; known: {', '.join((*RETRIEVERS, *FORMS))}"
+        f"{did_you_mean(text, RETRIEVERS)}"
+    )
+
+
+def finds_its_own(arguments: argparse.Namespace) -> bool:
+    """Whether the retriever searches a place of its own, and no corpus given here."""
+    return is_own(arguments.retriever)
+
+
+def check_finds_its_own(arguments: argparse.Namespace, others: Sequence[str]) -> None:
+    """Refuse the options ``others``, which say what another retriever searches."""
+    for name in others:
+        value = getattr(arguments, name)
+        if value is not None:
+            raise UsageError(
+                f"--retriever {arguments.retriever} finds passages of its own; drop --{name} {value}, or "
+                "--retriever"
+            )
+
+
+def tell_skipped(corpus: CorpusReading) -> None:
+    """Say which of the user's files were left out, and why."""
+    for file in corpus.skipped:
+        say(f"skipped {file.path}: {file.reason}")
+
+
 def connect_retrieval(
     arguments: argparse.Namespace, *, encode: bool
 ) -> tuple[Retrieval, Encoder | None]:
@@ -78,17 +131,22 @@ def connect_retrieval(
     name, wanted = arguments.retriever, arguments.encoder
     _check(arguments)
     vectors = "dense" in kinds_of(name)
+    own = connect_own(first_stage(name)) if is_own(name) else None
     encoder = None
     if wanted != _NO_ENCODER and (wanted is not None or encode or vectors):
         with waiting(f"loading the encoder {wanted or 'minilm'}"):
-            encoder = connect_encoder(wanted or "minilm", arguments.encoder_model)
+            encoder = connect_encoder(
+                wanted or "minilm", arguments.encoder_model, arguments.query_prefix
+            )
     reranker = None
     if arguments.reranker is not None:
         with waiting(f"loading the reranker {arguments.reranker}"):
             reranker = connect_reranker(arguments.reranker)
     retrieval = Retrieval(
-        name=name,
+        name=name if own is None else name.replace(first_stage(name), own.name),
+        source=None if own is None else own.retriever,
         encoder=encoder if vectors else None,
+        query_prefix=arguments.query_prefix,
         reranker=reranker,
         reranker_name=None if arguments.reranker is None else reranker_name(arguments.reranker),
         pool=arguments.pool,
@@ -103,3 +161,8 @@ def _check(arguments: argparse.Namespace) -> None:
     served = encoder is not None and encoder.startswith(("http://", "https://"))
     if arguments.encoder_model is not None and not served:
         raise UsageError("--encoder-model goes with the URL of a server: --encoder URL")
+    if arguments.query_prefix is not None and "dense" not in kinds_of(name):
+        raise UsageError(
+            f"--query-prefix is for a retriever with vectors, not for {name!r}; type --retriever dense or "
+            "--retriever hybrid"
+        )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices
 from suffice.costs.tariff import Tariff
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:  # the names of costs are read without pyarrow
     from suffice.trace.rounds.table import TraceSet
@@ -525,7 +525,7 @@ def find_cost(name: str) -> Cost:
         For an unknown name, listing the known ones.
     """
     if name not in COSTS:
-        raise UsageError(f"unknown cost {name!r}; known: {', '.join(COSTS)}")
+        raise UsageError(unknown_name("cost", name, COSTS))
     return COSTS[name]
 
 

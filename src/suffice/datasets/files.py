@@ -1,12 +1,15 @@
-"""Reading data files: plain or gzip, JSON or JSON lines, and checked access to fields."""
+"""Reading data files: JSON, JSON lines, CSV, plain or gzip, or Parquet, and checked access to fields."""
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +20,12 @@ from suffice.errors import DataError, SufficeWarning
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question of a file, with where it stands."""
+    """One question of a file, with where it stands; ``untyped``: every value is text, as in CSV."""
 
     file: str
     number: int
     values: Mapping[str, Any]
+    untyped: bool = False
 
     def error(self, message: str, column: str | None = None) -> DataError:
         """An error that names file, row and column."""
@@ -89,12 +93,14 @@ def _row(value: Any, path: Path, number: int) -> Row:
     return Row(str(path), number, value)
 
 
-def json_rows(path: Path) -> Iterator[Row]:
-    """Rows of a JSON file that holds one list of objects."""
+def json_rows(path: Path, *, under: str | None = None) -> Iterator[Row]:
+    """Rows of a JSON file that holds one list of objects, perhaps ``under`` a name."""
     text = _content(path)
     if not text.strip():
         raise DataError("the file is empty", file=str(path))
     values = _parse(text, path, None)
+    if isinstance(values, dict) and under in values:
+        values = values[under]
     if not isinstance(values, list):
         raise DataError(f"must hold one list of questions, found {_shown(values)}", file=str(path))
     for number, value in enumerate(values):
@@ -111,6 +117,114 @@ def json_lines(path: Path) -> Iterator[Row]:
             number += 1
 
 
+# --- tables -----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class FileTable:
+    """A file of rows with named columns; ``rows`` reads some of them."""
+
+    file: str
+    names: tuple[str, ...]
+    rows: Callable[[Collection[str]], Iterator[Row]]
+
+
+def plain_suffix(path: Path) -> str:
+    """A file's ending in small letters, that before ``.gz``.
+
+    >>> plain_suffix(Path("questions.CSV.gz"))
+    '.csv'
+    """
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
+
+
+def open_table(path: Path) -> FileTable:
+    """The rows and columns of a file, by its ending.
+
+    Raises
+    ------
+    DataError
+        When it is of no such kind, or not what its ending says.
+    """
+    opener = _OPENERS.get(plain_suffix(path))
+    if opener is None:
+        raise DataError(
+            f"is no file of rows; it must end in {', '.join(TABLE_SUFFIXES)}", file=str(path)
+        )
+    return opener(path)
+
+
+def _objects(path: Path) -> FileTable:
+    rows = list(json_rows(path) if plain_suffix(path) == ".json" else json_lines(path))
+    names = tuple(dict.fromkeys(name for row in rows for name in row.values))
+    if not names:
+        raise DataError("holds no question", file=str(path))
+    return FileTable(str(path), names, lambda _: iter(rows))
+
+
+def _separated(path: Path) -> FileTable:
+    """Every cell is text: ``007`` stays an id."""
+    between = "\t" if plain_suffix(path) == ".tsv" else ","
+    try:
+        lines = list(
+            csv.reader(io.StringIO(_content(path), newline=""), delimiter=between, strict=True)
+        )
+    except csv.Error as error:
+        raise DataError(f"not CSV ({error})", file=str(path)) from error
+    header, *cells = [line for line in lines if line] or [[]]
+    names = [name.strip() for name in header]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if not names or repeated:
+        found = f"found {repeated[0]!r} twice" if repeated else "found nothing"
+        raise DataError(f"its first line must name the columns, each once; {found}", file=str(path))
+
+    def rows(_: Collection[str]) -> Iterator[Row]:
+        for number, line in enumerate(cells):
+            if len(line) != len(names):
+                raise DataError(
+                    f"{len(line)} cells under {len(names)} columns ({', '.join(names)}); put quotes around "
+                    f"text that holds a {between!r}",
+                    file=str(path),
+                    row=number,
+                )
+            yield Row(str(path), number, dict(zip(names, line, strict=True)), untyped=True)
+
+    return FileTable(str(path), tuple(names), rows)
+
+
+def _parquet(path: Path) -> FileTable:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError as error:
+        raise DataError("does not exist", file=str(path)) from error
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"not a readable Parquet file ({error})", file=str(path)) from error
+
+    def rows(columns: Collection[str]) -> Iterator[Row]:
+        try:
+            values = file.read(columns=list(columns)).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"not a readable Parquet file ({error})", file=str(path)) from error
+        for number, value in enumerate(values):
+            yield Row(str(path), number, value)
+
+    return FileTable(str(path), tuple(file.schema_arrow.names), rows)
+
+
+_OPENERS: Mapping[str, Callable[[Path], FileTable]] = {
+    ".jsonl": _objects,
+    ".json": _objects,
+    ".csv": _separated,
+    ".tsv": _separated,
+    ".parquet": _parquet,
+}
+TABLE_SUFFIXES: tuple[str, ...] = tuple(_OPENERS)
+"""Endings of the files that :func:`open_table` reads; but ``.parquet`` also with ``.gz`` behind."""
+
+
+# --- examples ---------------------------------------------------------------------------------------
 def unique_ids(names: Iterable[str]) -> list[str]:
     """The names with ``#2``, ``#3``, ... at repeats.
 
@@ -143,7 +257,12 @@ def drop_empty(answers: Iterable[str], row: Row) -> tuple[str, ...]:
 
 
 def read_rows(
-    rows: Iterable[Row], build: Callable[[Row], Example | None], path: Path, limit: int | None
+    rows: Iterable[Row],
+    build: Callable[[Row], Example | None],
+    path: Path,
+    limit: int | None,
+    *,
+    id_column: str = "id",
 ) -> tuple[Example, ...]:
     """Build examples until ``limit``; ``build`` returns ``None`` for a row to pass over.
 
@@ -164,7 +283,10 @@ def read_rows(
             continue
         own = example.question.id
         if own in seen:
-            raise row.error(f"the question id {own!r} was already used in row {seen[own]}", "id")
+            raise row.error(
+                f"the question id {own!r} was already used in row {seen[own]}; every question needs its own",
+                id_column,
+            )
         seen[own] = row.number
         examples.append(example)
     if passed_over:

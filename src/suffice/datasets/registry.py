@@ -3,55 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from suffice.datasets.example import Example
+from suffice.datasets.files import TABLE_SUFFIXES, plain_suffix
 from suffice.datasets.generated import generate
 from suffice.datasets.hotpotqa import read_hotpotqa, read_wikimultihop
 from suffice.datasets.musique import read_musique
-from suffice.errors import UsageError
+from suffice.datasets.question_files import NQ_OPEN, Columns, read_questions
+from suffice.datasets.triviaqa import read_triviaqa
+from suffice.errors import UsageError, did_you_mean
 
 _READERS: dict[str, Callable[..., tuple[Example, ...]]] = {
     "hotpotqa": read_hotpotqa,
     "2wikimultihopqa": read_wikimultihop,
     "musique": read_musique,
+    "nq-open": partial(read_questions, columns=NQ_OPEN),
+    "triviaqa": read_triviaqa,
 }
 _GENERATED_SIZE = 200
 
+WITH_PASSAGES: tuple[str, ...] = ("generated", "hotpotqa", "2wikimultihopqa", "musique")
+"""Data sets whose questions bring paragraphs, the gold ones among them."""
 DATASETS: tuple[str, ...] = ("generated", *_READERS)
 """Every name :func:`load` knows."""
 
 
+def is_question_file(name: str) -> bool:
+    """Whether a name is that of a file of questions, and no data set's."""
+    path = Path(name)
+    return name not in DATASETS and (plain_suffix(path) in TABLE_SUFFIXES or path.exists())
+
+
+def dataset_name(name: str) -> str:
+    """A data set's name, or a question file as it was named.
+
+    Raises
+    ------
+    UsageError
+        For what is neither.
+    """
+    if name in DATASETS or is_question_file(name):
+        return name
+    raise UsageError(
+        f"no data set {name!r}; allowed: {', '.join(DATASETS)}, or a file of questions that ends in "
+        f"{', '.join(TABLE_SUFFIXES)}{did_you_mean(name, DATASETS)}"
+    )
+
+
 def load(
-    name: str, path: str | Path | None = None, *, limit: int | None = None, seed: int = 42
+    name: str,
+    path: str | Path | None = None,
+    *,
+    limit: int | None = None,
+    seed: int = 42,
+    columns: Columns | None = None,
 ) -> tuple[Example, ...]:
     """Read or generate a data set.
 
     Parameters
     ----------
     name
-        One of :data:`DATASETS`.
+        One of :data:`DATASETS`, or a file of questions as
+        :func:`suffice.datasets.question_files.read_questions` reads it.
     path
-        The data file, plain or ``.gz``, in the format its authors publish; none for ``generated``.
+        The data file, plain or ``.gz``, in the format its authors publish; none for ``generated`` and for a
+        file of questions.
     limit
         The first so many questions; ``None``: all of a file, 200 generated ones.
     seed
         The world of ``generated``; files are read in their own order whatever it is.
+    columns
+        Which columns of a file of questions hold what.
 
     Raises
     ------
     UsageError
-        When the name is unknown, a path is missing or too much, or the limit is below 1.
+        When the name is unknown, a path or columns are missing or too much, or the limit is below 1.
     DataError
         When the file is not what it must be.
 
     >>> [example.question.type for example in load("generated", limit=3, seed=7)]
     ['3hop', '1hop', '1hop']
     """
-    if name not in DATASETS:
-        raise UsageError(f"no data set {name!r}; allowed: {', '.join(DATASETS)}")
+    dataset_name(name)
     if limit is not None and limit < 1:
         raise UsageError(f"limit must be at least 1, found {limit}")
+    if is_question_file(name):
+        if path is not None:
+            raise UsageError(
+                f"the questions are read from {name}; drop --data {path}, which goes with the name of a data "
+                f"set ({', '.join(_READERS)})"
+            )
+        return read_questions(name, columns, limit=limit)
+    if columns is not None:
+        raise UsageError(
+            f"the columns of {name} are known; --columns goes with a file of your own: --dataset FILE"
+        )
     if name == "generated":
         if path is not None:
             raise UsageError(f"the data set 'generated' is made from a seed; drop the path {path}")

@@ -136,7 +136,7 @@ def _scores(
             raise UsageError(
                 f"{source} ranks a document with score {before:g} before one with {after:g}; scores must "
                 "fall along the ranking. For distances, or an order made otherwise, take the order "
-                "alone: AdapterSettings(scores='rank')"
+                "alone: no scores, or AdapterSettings(scores='rank')"
             )
     return known
 

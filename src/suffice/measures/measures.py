@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostModel
-from suffice.errors import InternalError
+from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
 from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
 from suffice.measures.scores import Outcomes, agreement, score_rounds
@@ -32,6 +33,7 @@ from suffice.scoring import (
     f1_score,
 )
 from suffice.signals.table import SignalTable, signal_columns, specs_for
+from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
@@ -101,18 +103,41 @@ class Measures:
         self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
         self._closed_book: Measures | None = None
         self._metric = metric
+        self._recorded: TraceSet | None = None  # None: the traces
         self._by: dict[MetricName, Measures] = {}
 
     @classmethod
-    def of(cls, traces: TraceSet | Measures) -> Measures:
-        """The measures of a trace set; measures are handed on as they are."""
-        return traces if isinstance(traces, Measures) else cls(traces)
+    def of(cls, traces: Traces) -> Measures:
+        """The measures of a trace set, or of the traces at a path; measures are handed on as they are.
+
+        Raises
+        ------
+        UsageError
+            For anything else.
+        DataError
+            For traces that cannot be read.
+        """
+        if isinstance(traces, Measures):
+            return traces
+        if isinstance(traces, str | Path):
+            traces = read_traces(traces)
+        if not isinstance(traces, TraceSet):
+            raise UsageError(
+                "traces are a TraceSet, Measures of one or the path of a Parquet file or directory, found "
+                f"{type(traces).__name__}"
+            )
+        return cls(traces)
 
     # --- what scores are compared by -------------------------------------------------------------
     @property
     def metric(self) -> Metric:
         """What policies are compared by, and what every score is taken against."""
         return self._metric or METRICS["f1"]
+
+    @property
+    def recorded(self) -> TraceSet:
+        """The questions with the gold answers they were recorded with, whatever scores go by."""
+        return self._recorded or self.traces
 
     def by(self, name: MetricName | None) -> Measures:
         """The measures under which policies are compared by this metric; parts keep it.
@@ -145,7 +170,9 @@ class Measures:
             measures = Measures(self.traces, metric)
             measures._whole, measures._rows = self._whole, self._rows
             return measures
-        return Measures(self.traces.labelled_by_full_budget(), metric)
+        measures = Measures(self.traces.labelled_by_full_budget(), metric)
+        measures._recorded = self.traces
+        return measures
 
     def notes(self, asked: MetricName | None) -> list[str]:
         """What a reader of these questions' scores must know of what they are taken against.
@@ -203,6 +230,8 @@ class Measures:
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
         part = Measures(traces, self._metric)
         part._whole, part._rows = self._whole, self._rows[chosen]
+        if self._recorded is not None:
+            part._recorded = self._recorded.take(chosen)
         return part
 
     # --- local to a question -------------------------------------------------------------------
@@ -297,6 +326,10 @@ class Measures:
     def stop_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:
         """The same, clamped to each question's last recorded round, (n_questions,)."""
         return np.minimum(self.wanted_rounds(policy), self.traces.last_rounds)
+
+
+Traces = TraceSet | Measures | str | Path
+"""A record as whoever compares, searches or fits is given it: read, measured, or where it lies."""
 
 
 def _score(name: ScoreName, f1_kind: F1Kind) -> Score:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.llm.embedded_reranker import EmbeddedReranker
-from suffice.llm.embedding_endpoint import EndpointEncoder
+from suffice.llm.embedding_endpoint import EndpointEncoder, EndpointSettings
 from suffice.protocols import ContradictionDetector, Encoder, Reranker
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
@@ -25,7 +25,9 @@ from suffice.trace.rounds.records import Passage
 _RERANKER_FILES = (".bin", ".gguf", ".json", ".safetensors", ".txt")
 
 
-def connect_encoder(name: str, model: str | None = None) -> Encoder:
+def connect_encoder(
+    name: str, model: str | None = None, query_prompt: str | None = None
+) -> Encoder:
     """The encoder a name stands for.
 
     Parameters
@@ -35,6 +37,8 @@ def connect_encoder(name: str, model: str | None = None) -> Encoder:
         or a model that sentence-transformers loads, by folder or name.
     model
         The server's name of its model.
+    query_prompt
+        Put before every query; ``None``: what the model brings.
 
     Raises
     ------
@@ -42,12 +46,14 @@ def connect_encoder(name: str, model: str | None = None) -> Encoder:
         For a server without a model's name, and as the chosen kind raises it.
     """
     if name == "minilm":
-        return OnnxEncoder.load()
+        return OnnxEncoder.load(query_prompt=query_prompt)
     if name.startswith(("http://", "https://")):
         if model is None:
             raise UsageError(f"which model of {name} embeds? Name it: --encoder-model M")
-        return EndpointEncoder(name, model)
-    return SentenceEncoder.load(name)
+        return EndpointEncoder(
+            name, model, settings=EndpointSettings(query_prompt=query_prompt or "")
+        )
+    return SentenceEncoder.load(name, query_prompt=query_prompt)
 
 
 def connect_reranker(path: str) -> Reranker:

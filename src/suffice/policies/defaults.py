@@ -6,6 +6,7 @@ from typing import Literal
 
 FIT_SPLIT = "tune"
 EVAL_SPLIT = "eval"  # the default of whatever scores
+USUAL_METHODS = ("tasr", "tasr-corrected")  # compared where nothing is named
 CalibratorKind = Literal["isotonic", "isotonic-global", "platt", "shrunken", "venn-abers"]
 MARGIN = "answer_token_margin"
 TEMPLATE = f"answer_stable and not abstained and calibrated({MARGIN}) > ?"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, unknown_name
 from suffice.policies.kind import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
 from suffice.protocols import FilteringPolicy, StatedFilter, StopPolicy
@@ -117,7 +117,7 @@ def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
     kind = find_kind(named) if isinstance(named, str) else None
     if kind is None:
         raise DataError(
-            f"unknown policy kind {named!r}; known: {', '.join(kind_names())}",
+            unknown_name("policy kind", named, kind_names()),
             file=str(file),
             column="kind",
         )

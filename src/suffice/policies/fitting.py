@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import SufficeWarning, UsageError
-from suffice.measures.measures import Measures
+from suffice.errors import SufficeWarning, UsageError, unknown_name
+from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
 from suffice.numbers.maps.per_round import PerRoundCalibrator
@@ -21,7 +21,7 @@ from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
-from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
 from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1Kind, answer_form
 from suffice.signals.abstained import (
@@ -95,7 +95,7 @@ def fit_data(
         instead = "" if not scored.metric.gold else ", or --metric agreement, which needs no label"
         raise UsageError(
             f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
-            f"fitting needs labelled questions{instead}"
+            f"fitting needs labelled questions{instead}; which are: suffice traces info {record.at}"
         )
     provenance = {
         "source": record.origin.source,
@@ -244,7 +244,7 @@ def fit_calibrator(
         right, or all wrong: with what that does to rules.
     """
     if kind not in CALIBRATORS:
-        raise UsageError(f"unknown calibrator {kind!r}; known: {', '.join(CALIBRATORS)}")
+        raise UsageError(unknown_name("calibrator", kind, CALIBRATORS))
     values, em = data.table.signal(signal), data.outcomes.em
     if rows is not None:
         return CALIBRATORS[kind](values[rows], em[rows], undefined)
@@ -294,11 +294,11 @@ def _consequence(signal: str, values: NDArray[np.float64], calibrator: PerRoundC
 
 def fit_rule(
     rule: str,
-    traces: TraceSet | Measures,
+    traces: Traces,
     *,
     split: str = FIT_SPLIT,
     calibrator: CalibratorKind = "isotonic",
-    fit_on: TraceSet | Measures | None = None,
+    fit_on: Traces | None = None,
 ) -> RulePolicy:
     """A rule with its ``calibrated(...)`` and ``base_rate()`` fitted on the questions of a split.
 
@@ -324,17 +324,19 @@ def fit_rule(
         something must be fitted.
     """
     needs = rule_needs(rule)
-    record = Measures.of(traces).traces
+    measures = Measures.of(traces)
+    record = measures.traces
     recorded, abstention = record.signal_names, stated_phrases(record.origin.run)
+    check_rule(rule, recorded)
     own = tuple(name for name in needs.signals if name in recorded and name not in SIGNALS)
     if not needs.fitting:
         return fitted_rule(rule, None, own_signals=own, abstention=abstention)
-    fitting = Measures.of(traces if fit_on is None else fit_on)
+    fitting = measures if fit_on is None else Measures.of(fit_on)
     source = fitting.traces.origin.source
     if split not in fitting.traces.splits:
         raise UsageError(
             f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
-            f"{source} does not have; record with --splits {FIT_SPLIT}=0.4,eval=0.6, "
+            f"{source} does not have; {fitting.traces.how_to_split()}, "
             "or fit on traces that have it with: --fit-on OTHER_TRACES"
         )
     unknown = [name for name in own if name not in fitting.traces.signal_names]

@@ -6,21 +6,21 @@ method's, its value the ``module:object`` of a :class:`suffice.policies.method.M
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Collection, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, fields
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import UsageError, first_line
+from suffice.errors import UsageError, first_line, unknown_name
 from suffice.policies.kind import PolicyKind
 from suffice.protocols import StopPolicy
 
 if TYPE_CHECKING:
-    from suffice.measures.measures import Measures
+    from suffice.measures.measures import Traces
     from suffice.policies.method import FitRun, Method, Preset
-    from suffice.trace.rounds.table import TraceSet
 
 ENTRY_POINTS = "suffice.methods"
 _CONTROLS: Mapping[str, str] = MappingProxyType(
@@ -57,6 +57,17 @@ _KINDS: Mapping[str, str] = MappingProxyType(
 def method_names() -> tuple[str, ...]:
     """Every method, those of other packages last; nothing is imported."""
     return (*_METHODS, *_entries())
+
+
+def nameable_methods() -> tuple[str, ...]:
+    """Methods whose name alone says a policy: those whose settings all have a default."""
+    named = []
+    for name in method_names():
+        with contextlib.suppress(UsageError):  # somebody else's that cannot be loaded
+            method = find_method(name)
+            if method is not None and not _needed(method.settings(method.presets[0])):
+                named.append(name)
+    return tuple(named)
 
 
 def kind_names() -> tuple[str, ...]:
@@ -114,7 +125,7 @@ def unfitted_policy(name: str) -> StopPolicy | None:
 # --- fitting -------------------------------------------------------------------------------------
 def fit_method(
     name: str,
-    traces: TraceSet | Measures,
+    traces: Traces,
     preset: Preset,
     split: str,
     *,
@@ -142,7 +153,7 @@ def fit_method(
 
     method = find_method(name)
     if method is None:
-        raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(method_names()))}")
+        raise UsageError(unknown_name("method", name, sorted(method_names())))
     stated = {option: value for option, value in options.items() if value is not None}
     names = {
         version: [field.name for field in fields(method.settings(version))]
@@ -150,7 +161,7 @@ def fit_method(
     }
     refuse_options(name, preset, stated, names)
     kind = method.settings(preset)
-    needed = [field.name for field in fields(kind) if _required(field) and field.name not in stated]
+    needed = [option for option in _needed(kind) if option not in stated]
     if needed:
         words = " ".join(name.upper() for name in needed)
         raise UsageError(
@@ -161,8 +172,13 @@ def fit_method(
     return method.fit(Measures.of(traces), preset, settings, split, run)
 
 
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
+def _needed(settings: type[Any]) -> list[str]:
+    """Fields without a default."""
+    return [
+        field.name
+        for field in fields(settings)
+        if field.default is MISSING and field.default_factory is MISSING
+    ]
 
 
 def refuse_options(

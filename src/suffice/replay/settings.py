@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
-from suffice.errors import UsageError
-from suffice.options import Option, read_grid
+from suffice.errors import UsageError, unknown_name
+from suffice.options import Option, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
 from suffice.replay.choose.formulas import FORMS
 from suffice.scoring import F1Kind, MetricName
 
 if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.measures.measures import Traces
+    from suffice.replay.run.named_policies import Wanted
 
 GAIN_AT_COST = "gain-at-cost"
 OBJECTIVES = ("f1", "em", GAIN_AT_COST)
@@ -30,6 +31,16 @@ def threshold_grid(text: str) -> int | Literal["quantiles"]:
         return int(text)
     except ValueError:
         raise UsageError(f"must be a whole number, found {text!r}") from None
+
+
+def _names(given: object) -> tuple[str, ...]:
+    """Signals by name; a single text may hold several, separated by commas."""
+    if not isinstance(given, str):
+        return as_tuple(given)
+    try:
+        return read_names(given)
+    except ValueError as error:
+        raise UsageError(f"signals {error}") from error
 
 
 TuneSplit = Annotated[str, Option(metavar="S", help="where things are fitted and chosen")]
@@ -60,11 +71,12 @@ CostName = Annotated[
     ),
 ]
 Policies = Annotated[
-    tuple[str, ...],
+    tuple["Wanted", ...],
     Option(
         name="policy",
         metavar="P",
         repeats=True,
+        parse=str,
         help="fixed-K, oracle-em, oracle-f1, closed-book (round 0), a method's name (tasr: published; "
         "tasr-corrected) or a policy file; may be given several times",
     ),
@@ -97,6 +109,9 @@ class ComparisonSettings:
     calls, dollars, evaluated tokens and rounds that is known and that fixed budgets differ in;
     ``cost_model`` says what is charged, and holds prices and energy constants. ``fit_on`` is another trace
     set, on whose split tune methods and rules are fitted instead; the result's notes say which were.
+    ``policies`` are names, paths of policy files or policies; where neither policies nor rules are named,
+    every fixed-K, the usual methods and the oracles are compared. ``strict`` refuses where a policy
+    cannot run, which else is left out.
     """
 
     policies: Policies = ()
@@ -114,7 +129,16 @@ class ComparisonSettings:
     seed: Seed = 42
     cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)
-    fit_on: TraceSet | None = None
+    fit_on: Traces | None = None
+    strict: Annotated[
+        bool,
+        Option(
+            help="refuse where a policy cannot run on this record; else it is left out, with the reason"
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,10 +236,9 @@ class SearchSettings:
     seed: Seed = 42
 
     def __post_init__(self) -> None:
+        settle(self, signals=_names(self.signals))
         if self.objective is not None and self.objective not in OBJECTIVES:
-            raise UsageError(
-                f"unknown objective {self.objective!r}; known: {', '.join(OBJECTIVES)}"
-            )
+            raise UsageError(unknown_name("objective", self.objective, OBJECTIVES))
         if self.grid != "quantiles" and self.grid < 1:
             raise UsageError(f"the grid needs at least 1 threshold, found {self.grid}")
         if self.resamples < 2 or self.seed < 0:
@@ -277,6 +300,8 @@ class DiagnosticsSettings:
     seed: Seed = 42
 
     def __post_init__(self) -> None:
+        if self.signals is not None:
+            settle(self, signals=_names(self.signals))
         if self.resamples < 1 or self.seed < 0:
             raise UsageError(
                 f"resamples must be at least 1 and the seed at least 0, found {self.resamples} and "
@@ -300,11 +325,12 @@ class DiagnosisSettings:
 
     signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
     policies: Annotated[
-        tuple[str, ...],
+        tuple[Wanted, ...],
         Option(
             name="policy",
             metavar="P",
             repeats=True,
+            parse=str,
             help="a policy to break down by type and confidence, as for replay (default: every "
             "fixed-K); may be given several times",
         ),
@@ -326,3 +352,6 @@ class DiagnosisSettings:
         ),
     ] = None
     f1_kind: F1 = "hotpotqa"
+
+    def __post_init__(self) -> None:
+        settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))

@@ -150,8 +150,9 @@ class Table:
     def text(self, width: int | None = WIDTH, paint: Paint | None = None) -> str:
         """Title, aligned columns and notes, in lines of at most ``width`` (``None``: as long as needed).
 
-        Where the columns do not fit, those that may be are left out and named, long texts are wrapped,
-        the columns are set in several blocks below each other, and at last every row is set as a list.
+        Where the columns do not fit, their heads are broken, those that may be are left out and named, long
+        texts are wrapped, the columns are set in several blocks below each other, and at last every row is
+        set as a list.
         Columns that are empty throughout are not shown. ``paint`` gives a terminal its colours: an
         interval of ``points`` above 0 is good, one below it bad.
         """
@@ -463,10 +464,21 @@ def _in_full(short: str, text: str, width: int | None) -> list[str]:
     return [*_wrapped(f"{short} is in full:", width), *(f"  {part}" for part in lines)]
 
 
+def _broken_head(column: _Shown) -> list[str]:
+    """The heading in lines that are no wider than the cells, where its words allow it."""
+    cells = max((_cells_wide(line) for cell in column.cells for line in cell), default=0)
+    words = max((_cells_wide(word) for line in column.head for word in line.split()), default=0)
+    room = max(cells, words, 1)
+    return [part for line in column.head for part in _wrapped(line, room) or [""]]
+
+
 def _kept(columns: list[_Shown], width: int) -> tuple[list[_Shown], _Shown | None]:
     """The columns that have room or may not be left out, and the one to copy if it has to stand below."""
     kept = list(columns)
     below = None
+    if _total(kept, 2) > width:
+        for column in kept:
+            column.head = _broken_head(column)
     if kept[-1].column.whole and len(kept) > 1 and _total(kept, 1) > width:
         below = kept.pop()
     while _total(kept, 1) > width and any(column.column.drop for column in kept):
@@ -485,13 +497,8 @@ def _fitting(
     for gap in (2, 1):
         if _total(columns, gap) <= width:
             return _aligned(columns, gap, paint, below)
-    long = max((column for column in columns if column.wraps), key=lambda c: c.width, default=None)
-    if long is not None:
-        room = width - (_total(columns, 2) - long.width)
-        if room >= _LEAST_WRAPPED:
-            long.cells = [_wrapped(cell[0], room) or [""] for cell in long.cells]
-            long.head = [line for head in long.head for line in _wrapped(head, room) or [""]]
-            return _aligned(columns, 2, paint, below)
+    if _wrap_texts(columns, width):
+        return _aligned(columns, 2, paint, below)
     blocks: list[list[_Shown]] = []
     for column in columns[names:]:
         if blocks and _total([*blocks[-1], column], 2) <= width:
@@ -507,6 +514,26 @@ def _fitting(
         for line in (*_aligned(block, 2, paint, below if number == last else None), "")
     ]
     return lines[:-1]
+
+
+def _wrap_texts(columns: Sequence[_Shown], width: int) -> bool:
+    """Wrap the longest texts, as many as it takes, to equal shares of the room; whether that was enough."""
+    longest = sorted(
+        (column for column in columns if column.wraps), key=lambda c: c.width, reverse=True
+    )
+    others = _total(columns, 2)
+    chosen, room = 0, 0
+    for number, column in enumerate(longest, start=1):
+        others -= column.width
+        share = (width - others) // number
+        if share >= _LEAST_WRAPPED:
+            chosen, room = number, share
+            if number == len(longest) or longest[number].width <= share:
+                break
+    for column in longest[:chosen]:
+        column.cells = [_wrapped(cell[0], room) or [""] for cell in column.cells]
+        column.head = [line for head in column.head for line in _wrapped(head, room) or [""]]
+    return chosen > 0
 
 
 def _total(columns: Sequence[_Shown], gap: int) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.protocols import Encoder, Reranker, Retriever
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
 from suffice.retrieval.indexes import IndexKind, IndexMaker
@@ -68,7 +68,7 @@ def retriever_name(text: str) -> RetrieverName:
     for name in RETRIEVERS:
         if name == text:
             return name
-    raise UsageError(f"unknown retriever {text!r}; known: {', '.join(RETRIEVERS)}")
+    raise UsageError(unknown_name("retriever", text, RETRIEVERS))
 
 
 def reranks(name: str) -> bool:
@@ -76,9 +76,14 @@ def reranks(name: str) -> bool:
     return name.endswith(_RERANKED)
 
 
-def kinds_of(name: RetrieverName) -> tuple[IndexKind, ...]:
-    """The indexes that a retriever searches."""
-    return _PARTS[name.removesuffix(_RERANKED)]
+def first_stage(name: str) -> str:
+    """``X`` of ``X+rerank``, and of ``X``."""
+    return name.removesuffix(_RERANKED)
+
+
+def kinds_of(name: str) -> tuple[IndexKind, ...]:
+    """The indexes that a retriever searches; none for a retriever of the user's own."""
+    return _PARTS.get(first_stage(name), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +94,13 @@ class Retrieval:
     ----------
     name
         ``hybrid``: the first of BM25 and the first of dense, fused by reciprocal rank. ``X+rerank``:
-        what ``X`` finds first, reranked.
+        what ``X`` finds first, reranked. With a ``source`` what a recording calls it.
+    source
+        Finds passages in the place of an index: a server or a function of the user's own.
     encoder
         For every one with dense vectors.
+    query_prefix
+        What a recording says that the encoder puts before a query; ``None``: what its model brings.
     reranker, reranker_name
         For ``X+rerank``, and what a recording calls it.
     candidates
@@ -106,15 +115,18 @@ class Retrieval:
         For an unknown name, or one whose models are missing.
     """
 
-    name: RetrieverName = "bm25"
+    name: str = "bm25"
+    source: Retriever | None = None
     encoder: Encoder | None = None
+    query_prefix: str | None = None
     reranker: Reranker | None = None
     reranker_name: str | None = None
     candidates: int = 20
     pool: int | None = None
 
     def __post_init__(self) -> None:
-        retriever_name(self.name)
+        if self.source is None:
+            retriever_name(self.name)
         for field_name in ("candidates", "pool"):
             count = getattr(self, field_name)
             if count is not None and count < 1:
@@ -126,8 +138,8 @@ class Retrieval:
 
     @property
     def kinds(self) -> tuple[IndexKind, ...]:
-        """The indexes it searches."""
-        return kinds_of(self.name)
+        """The indexes it searches; none where it has a source."""
+        return () if self.source is not None else kinds_of(self.name)
 
     @property
     def reranks(self) -> bool:
@@ -149,6 +161,8 @@ class Retrieval:
             stated["reranker"] = self.reranker_name
         if self.pool is not None:
             stated["pool"] = self.pool
+        if self.query_prefix is not None:
+            stated["query_prefix"] = self.query_prefix
         return stated
 
     def reaching(self, passages: int) -> Retrieval:
@@ -158,7 +172,7 @@ class Retrieval:
     def over(self, indexes: Sequence[Retriever]) -> Retriever:
         """The retriever over its indexes, in the order of :attr:`kinds`."""
         # not deeper, however many passages are asked for: the pool is a matter of the method
-        first = indexes[0]
+        first = indexes[0] if self.source is None else self.source
         if len(indexes) > 1:
             each = max(self.candidates, math.ceil((self.pool or 0) / len(indexes)))
             first = HybridRetriever(indexes, candidates=each, deepen=False)

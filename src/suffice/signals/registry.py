@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.protocols import Signal
 from suffice.signals.spec import SignalSpec
 
@@ -105,5 +105,4 @@ def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
     own = sorted(set(also))
     if name in own:
         return SignalSpec(name=name, summary="recorded by the user")
-    listed = ", ".join([*sorted(SIGNALS), *own])
-    raise UsageError(f"unknown signal {name!r}; known: {listed}")
+    raise UsageError(unknown_name("signal", name, dict.fromkeys([*sorted(SIGNALS), *own])))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,64 @@ def replace_file(path: Path, content: bytes) -> None:
             "make room or choose another --out and run the same command again"
         ) from error
     _sync_directory(path.parent)
+
+
+def check_free(target: Path) -> None:
+    """Refuse a place where something stands; an empty directory may.
+
+    Raises
+    ------
+    UsageError
+        Naming it.
+    """
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise UsageError(f"{target} exists already; choose another --out")
+
+
+@contextmanager
+def written_aside(target: Path) -> Iterator[Path]:
+    """A place beside ``target`` for a new file or directory, which takes its name when all is written.
+
+    Whatever ends the block before, nothing stands at ``target``. What a killed run left aside is removed.
+
+    Raises
+    ------
+    UsageError
+        When something stands at ``target``, see :func:`check_free`.
+    BackendError
+        When the disk is full or refuses.
+    """
+    check_free(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        _remove(leftover)
+    aside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        yield aside
+        for file in aside.iterdir() if aside.is_dir() else [aside]:
+            with file.open("rb+") as stream:
+                os.fsync(stream.fileno())
+        if aside.is_dir():
+            _sync_directory(aside)
+            if target.exists():
+                target.rmdir()
+        aside.rename(target)
+    except OSError as error:
+        raise BackendError(
+            f"cannot write {target}: {error.strerror or error}; nothing was written, make room or choose "
+            "another --out"
+        ) from error
+    finally:
+        _remove(aside)
+    _sync_directory(target.parent)
+
+
+def _remove(leftover: Path) -> None:
+    """What was written aside and is not needed."""
+    if leftover.is_dir():
+        shutil.rmtree(leftover, ignore_errors=True)
+    else:
+        leftover.unlink(missing_ok=True)
 
 
 def _sync_directory(folder: Path) -> None:
@@ -222,6 +282,13 @@ class FailureFile:
             "attempts": attempts,
         }
         self._write()
+
+    def take_over(self, other: FailureFile, finished: Container[tuple[Any, ...]]) -> None:
+        """Add what failed elsewhere, but for what was ``finished``."""
+        new = {key: entry for key, entry in other._lines.items() if key not in finished}
+        if new:
+            self._lines = new | self._lines
+            self._write()
 
     def clear(self, keys: Iterable[tuple[Any, ...]]) -> None:
         """Forget those that were finished after all."""

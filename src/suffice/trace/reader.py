@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def schema_of(path: str | Path) -> TableSchema:
     return QUESTIONS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileRead:
     """One file of a trace set.
 
@@ -75,11 +75,14 @@ class FileRead:
         Its run document.
     misspelt
         What it holds that is not read and was likely meant to be, with what it was taken for.
+    stored
+        Its columns and its metadata as they stand in the file.
     """
 
     table: pa.Table
     run: dict[str, Any]
     misspelt: tuple[str, ...]
+    stored: pa.Schema
 
 
 def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRead:
@@ -92,18 +95,23 @@ def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRe
     """
     try:
         with pq.ParquetFile(file) as parquet:
-            metadata = parquet.schema_arrow.metadata or {}
+            stored = parquet.schema_arrow
+            metadata = stored.metadata or {}
             _check_version(metadata, file, schema)
-            _check_required(parquet.schema_arrow.names, str(file), schema)
-            misspelt = tuple(_misspelt(parquet.schema_arrow, schema))
-            present = [name for name in parquet.schema_arrow.names if name in wanted]
+            _check_required(stored.names, str(file), schema)
+            present = [name for name in stored.names if name in wanted]
             table = parquet.read(columns=present, use_threads=True)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
         ) from error
-    return FileRead(coerce_table(table, str(file), schema), _run_document(metadata), misspelt)
+    return FileRead(
+        table=coerce_table(table, str(file), schema),
+        run=_run_document(metadata),
+        misspelt=tuple(_misspelt(stored, schema)),
+        stored=stored,
+    )
 
 
 _SURELY_MEANT = 0.85  # likeness from which a column of the user's own is taken for a slip
@@ -184,6 +192,18 @@ def _run_document(metadata: dict[bytes, bytes]) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
+def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The entries on which all documents agree."""
+    if not documents:
+        return {}
+    first, *others = documents
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in other and other[name] == value for other in others)
+    }
+
+
 def count_failures(root: Path) -> int:
     """How many questions, or runs, a recorder could not finish."""
     file = failures_file(root)
@@ -232,7 +252,7 @@ def coerce_table(table: pa.Table, file: str, schema: TableSchema = QUESTIONS) ->
             continue
         cells = table.column(column.name)
         try:
-            arrays[column.name] = _coerce(cells, column.type)
+            arrays[column.name] = coerce_column(cells, column.type)
         except _REFUSALS as error:
             row = _first_bad_row(cells, column.type)
             message = f"found type {cells.type}, the schema wants {column.type} ({error})"
@@ -262,7 +282,7 @@ def _first_bad_row(cells: pa.ChunkedArray, target: pa.DataType) -> int | None:
 
     def fails(rows: int) -> bool:
         try:
-            _coerce(cells.slice(0, rows), target)
+            coerce_column(cells.slice(0, rows), target)
         except _REFUSALS:
             return True
         return False
@@ -272,8 +292,14 @@ def _first_bad_row(cells: pa.ChunkedArray, target: pa.DataType) -> int | None:
     return bisect_left(range(1, len(cells) + 1), True, key=fails)
 
 
-def _coerce(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """The column in the schema's type, its content checked: damaged files hold broken text."""
+def coerce_column(cells: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """The column in the schema's type, its content checked: damaged files hold broken text.
+
+    Raises
+    ------
+    pyarrow.ArrowException
+        Where the type cannot be converted or would lose information.
+    """
     cells.validate(full=True)
     if cells.type == target:
         return cells

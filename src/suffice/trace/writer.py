@@ -245,6 +245,28 @@ class Recorded:
     keys: frozenset[RecordKey]
 
 
+def recorded_before(
+    root: Path,
+    recorded: Callable[[Path], Recorded],
+    *,
+    run: Mapping[str, Any],
+    may_differ: frozenset[str],
+) -> Recorded | None:
+    """What ``recorded`` finds at ``root``; ``None``: nothing stands there.
+
+    Raises
+    ------
+    UsageError
+        When it was recorded with other settings than ``run`` states.
+    """
+    if not (root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet"))):
+        return None
+    before = recorded(root)
+    # through JSON, since that is what the files hold: tuples come back as lists
+    check_same_run(before.run, json.loads(json.dumps(run)), root, may_differ=may_differ)
+    return before
+
+
 class TraceWriter(Generic[_Record]):
     """Adds finished records to a trace set; a context manager that keeps a second writer out.
 
@@ -291,9 +313,8 @@ class TraceWriter(Generic[_Record]):
         done: frozenset[RecordKey] = frozenset()
         with ExitStack() as stack:
             stack.enter_context(locked(root))
-            if root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet")):
-                before = recorded(root)
-                check_same_run(before.run, self._run, root, may_differ=may_differ)
+            before = recorded_before(root, recorded, run=self._run, may_differ=may_differ)
+            if before is not None:
                 done = before.keys
             self._shards = _Shards(
                 root, kind.stamped(self._run), kind.key, shard_records=shard_records

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from suffice.datasets.registry import DATASETS, load
+from suffice.datasets.registry import DATASETS, WITH_PASSAGES, load
 from suffice.errors import UsageError
 
 
 def test_an_unknown_name_lists_the_allowed_ones() -> None:
     with pytest.raises(UsageError, match="generated, hotpotqa, 2wikimultihopqa, musique"):
         load("squad")
-    assert DATASETS == ("generated", "hotpotqa", "2wikimultihopqa", "musique")
+    assert WITH_PASSAGES == ("generated", "hotpotqa", "2wikimultihopqa", "musique")
+    assert (*WITH_PASSAGES, "nq-open", "triviaqa") == DATASETS
 
 
 def test_paths_are_needed_or_refused(tmp_path: Path) -> None:

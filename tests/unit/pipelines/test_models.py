@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
+from suffice.llm.embedding_endpoint import EndpointSettings
 from suffice.pipelines import models
 from suffice.pipelines.models import (
     connect_detector,
@@ -42,13 +43,15 @@ ENCODER = HashingEncoder()
 
 def test_models_are_told_by_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, object]] = []
+    told: list[object] = []
 
     class Fake:
         def __init__(self, kind: str) -> None:
             self._kind = kind
 
-        def load(self, *given: object) -> str:
+        def load(self, *given: object, **options: object) -> str:
             asked.append((self._kind, given))
+            told.append(next(iter(options.values()), None))
             return self._kind
 
         __call__ = load
@@ -61,6 +64,11 @@ def test_models_are_told_by_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> No
     connect_encoder("minilm")
     connect_encoder("some/model")
     connect_encoder("http://localhost:1/v1", "embedder")
+    for name in ("minilm", "some/model", "http://localhost:1/v1"):
+        connect_encoder(name, "embedder", "query: ")
+    prefixed = EndpointSettings(query_prompt="query: ")
+    assert told == [None, None, EndpointSettings(), "query: ", "query: ", prefixed]
+    del asked[3:]
     connect_reranker("owner/name")
     connect_reranker("model.GGUF")
     assert asked == [

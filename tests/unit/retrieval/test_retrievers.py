@@ -190,7 +190,7 @@ def test_what_is_missing_is_named_with_what_to_type() -> None:
     with pytest.raises(UsageError, match="pool must be at least 1, found 0"):
         Retrieval(name="bm25+rerank", reranker=ByLength(), pool=0)
     with pytest.raises(UsageError, match="unknown retriever 'x'; known: bm25"):
-        Retrieval(name="x")  # type: ignore[arg-type]
+        Retrieval(name="x")
     with pytest.raises(UsageError, match="candidates must be at least 1"):
         Retrieval(candidates=0)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from suffice.bench.ab_rag.results import ABRagStudy, SignalForm, SignalWorth, SweptTau
 from suffice.bench.study import Options, Request, Study
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
 from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
@@ -86,7 +87,7 @@ def ab_rag_study(traces: TraceSet, settings: ABRagStudySettings | None = None) -
     """
     settings = ABRagStudySettings() if settings is None else settings
     wanted = settings.comparison
-    fitting = traces if wanted.fit_on is None else wanted.fit_on
+    fitting = traces if wanted.fit_on is None else Measures.of(wanted.fit_on).traces
     presets = [_METHOD, *([f"{_METHOD}-corrected"] if FIT_SPLIT in fitting.splits else [])]
     fixed = [f"fixed-{k}" for k in range(1, traces.n_rounds + 1)]
     names = dict.fromkeys([*presets, *fixed, *wanted.policies])

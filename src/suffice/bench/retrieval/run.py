@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suffice.bench.retrieval.results import DEPTHS, RetrievalStudy, RetrieverRecall
 from suffice.bench.study import Options, Request, Study
 from suffice.datasets.example import Example
-from suffice.datasets.registry import DATASETS, load
+from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.options import Option, read_names
@@ -95,7 +95,7 @@ class RetrievalSettings:
 class RetrievalOptions:
     """Which questions a command asks, and what it asks with."""
 
-    dataset: Annotated[str, Option(choices=tuple(sorted(DATASETS)), help="which data set")]
+    dataset: Annotated[str, Option(choices=tuple(sorted(WITH_PASSAGES)), help="which data set")]
     data: Annotated[
         str | None, Option(metavar="PATH", help="its file, plain or .gz (generated: none)")
     ] = None

@@ -21,7 +21,7 @@ from suffice._version import VERSION
 from suffice.bench.training.command import NumberOption, run_training, training_parser
 from suffice.bench.training.rankings import METRICS, compare_rankings
 from suffice.datasets.example import Example
-from suffice.datasets.registry import DATASETS, load
+from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import DataError, UsageError
 from suffice.results.as_json import as_json
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
@@ -308,7 +308,7 @@ def _parser() -> argparse.ArgumentParser:
             NumberOption("seed", int, "of split, order and draws"),
         ),
     )
-    parser.add_argument("--dataset", required=True, choices=DATASETS, help="which data set")
+    parser.add_argument("--dataset", required=True, choices=WITH_PASSAGES, help="which data set")
     parser.add_argument("--data", metavar="PATH", help="its file; none for 'generated'")
     parser.add_argument("--out", required=True, metavar="DIR", help="where the reranker is written")
     parser.add_argument("--limit", type=int, metavar="N", help="the first N questions only")

@@ -21,9 +21,13 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import ProgressLine, print_json, say, waiting
 from suffice.cli.retrieval_options import (
+    SEARCHED,
     add_pipeline,
     add_retrieval,
+    check_finds_its_own,
     connect_retrieval,
+    finds_its_own,
+    tell_skipped,
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.errors import UsageError
@@ -57,7 +61,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "confident the policy is."
     )
     parser.add_argument("question", metavar="QUESTION", help="the question")
-    parser.add_argument("--corpus", required=True, metavar="PATH", help="a folder or file to read")
+    parser.add_argument(
+        "--corpus",
+        metavar="PATH",
+        help="a folder or file to read; none with a --retriever that finds its own",
+    )
     parser.add_argument(
         "--policy",
         metavar="P",
@@ -160,10 +168,7 @@ def run(arguments: argparse.Namespace) -> int:
         decline_below=arguments.decline_below,
     )
     settings = _with_loop_options(arguments, settings, chosen)
-    with waiting(f"reading {arguments.corpus}"):
-        corpus = read_corpus(Path(arguments.corpus))
-    for file in corpus.skipped:
-        say(f"skipped {file.path}: {file.reason}")
+    passages = _passages(arguments)
     model = connect_model(arguments)
     with waiting(f"asking {arguments.llm} what it gives"):
         live = LiveLoop.of(chosen, model, settings, say)
@@ -171,7 +176,7 @@ def run(arguments: argparse.Namespace) -> int:
     with waiting(f"asking {arguments.llm} what it gives"):
         live = live.with_models(encoder, retrieval, say)
     with waiting("indexing"):
-        retriever = _retriever(arguments, corpus.passages, live.reaching(retrieval))
+        retriever = _retriever(arguments, passages, live.reaching(retrieval))
     with waiting(f"answering with {arguments.llm}"):
         answered = live.answer(arguments.question, retriever)
     if arguments.json:
@@ -193,9 +198,24 @@ def _with_loop_options(
     return replace(settings, loop={name: own[name] for name in own if name not in _STATED})
 
 
+def _passages(arguments: argparse.Namespace) -> tuple[Passage, ...]:
+    """The passages of ``--corpus``; none where the retriever finds its own."""
+    if finds_its_own(arguments):
+        check_finds_its_own(arguments, ("corpus", "index"))
+        return ()
+    if arguments.corpus is None:
+        raise UsageError(f"what is to be searched? Type {SEARCHED}")
+    with waiting(f"reading {arguments.corpus}"):
+        corpus = read_corpus(Path(arguments.corpus))
+    tell_skipped(corpus)
+    return corpus.passages
+
+
 def _retriever(
     arguments: argparse.Namespace, passages: tuple[Passage, ...], retrieval: Retrieval
 ) -> Retriever:
+    if retrieval.source is not None:
+        return retrieval.over(())
     make = IndexMaker(encoder=retrieval.encoder, on_progress=ProgressLine("encoded").show)
     folder = None if arguments.index is None else Path(arguments.index)
     return corpus_retriever(passages, retrieval, make, folder, renew=arguments.reindex)

@@ -6,9 +6,9 @@ import argparse
 import time
 from pathlib import Path
 
-from suffice.cli.commands.report import usual_policies, write_report
+from suffice.cli.commands.report import write_report
 from suffice.cli.options import add_json, out_path
-from suffice.cli.output import INTERRUPTED, ProgressLine, in_form, print_json, say
+from suffice.cli.output import INTERRUPTED, ProgressLine, in_form, print_json, say, waiting
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
@@ -21,7 +21,6 @@ from suffice.policies.file import save_policy
 from suffice.policies.registry import fit_method
 from suffice.replay.diagnose.report_parts import report_parts
 from suffice.replay.run.compare import compare
-from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 
 _FEWEST = 5
@@ -87,10 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
     policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)
     say("3/4 replaying every policy on the other questions, without a model call")
     measures = Measures(traces)
-    comparison = compare(measures, ComparisonSettings(policies=usual_policies(traces)))
+    with waiting("    replaying"):
+        comparison = compare(measures)
     say("4/4 writing the report")
     report = out / "report.html"
-    write_report(comparison, report, report_parts(measures, comparison))
+    with waiting("    computing the report"):
+        write_report(comparison, report, report_parts(measures, comparison))
     if arguments.json:
         print_json(
             {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +21,7 @@ from suffice.cli.settings_options import (
     read_settings,
     said_with,
 )
-from suffice.errors import InternalError, UsageError
+from suffice.errors import InternalError, UsageError, did_you_mean
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
@@ -54,6 +55,16 @@ def add_options(parser: Parser) -> None:
 def names() -> tuple[str, ...]:
     """What can be fitted."""
     return (*sorted(method_names()), *_ABOVE_POLICIES)
+
+
+def known_methods() -> tuple[Method, ...]:
+    """Every method that can be loaded."""
+    methods = []
+    for name in names():
+        with contextlib.suppress(UsageError):  # somebody else's
+            method = _method(name)
+            methods += [] if method is None else [method]
+    return tuple(methods)
 
 
 def _method(name: str) -> Method | None:
@@ -278,7 +289,7 @@ def _refuse_unknown(method: Method, arguments: argparse.Namespace) -> None:
     if flag is None:
         raise UsageError(f"{arguments.unread[0]!r} is one word too many; {help_named}")
     owners: dict[str, str] = {}
-    for other in filter(None, map(_method, names())):
+    for other in known_methods():
         for settings in () if other.name == method.name else _types(other):
             for option in field_options(settings):
                 if option.flag == flag and option.option.goes_with:
@@ -289,7 +300,9 @@ def _refuse_unknown(method: Method, arguments: argparse.Namespace) -> None:
                         other.name, f"'fit {other.name}'{' on plan traces' * on_plans}"
                     )
     if not owners:
-        raise UsageError(f"there is no option {flag}; {help_named}")
+        own = [option.flag for settings in _types(method) for option in field_options(settings)]
+        near = did_you_mean(flag, dict.fromkeys([*own, "--out", "--preset", "--split", *_FLAGS]))
+        raise UsageError(f"there is no option {flag}; {help_named}{near}")
     where = " or ".join(owners.values())
     takes = sorted(_options(method.settings(arguments.preset)))
     said = f"takes {', '.join(takes)}" if takes else "takes no options"

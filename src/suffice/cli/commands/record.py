@@ -17,22 +17,38 @@ from suffice.cli.options import (
 )
 from suffice.cli.output import INTERRUPTED, ProgressLine, print_json, say, waiting
 from suffice.cli.retrieval_options import (
+    SEARCHED,
     add_clustering,
     add_pipeline,
     add_retrieval,
+    check_finds_its_own,
     connect_retrieval,
+    finds_its_own,
+    tell_skipped,
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.datasets.example import Example
-from suffice.datasets.registry import DATASETS, load
+from suffice.datasets.files import TABLE_SUFFIXES
+from suffice.datasets.question_files import Columns, columns_of
+from suffice.datasets.registry import (
+    DATASETS,
+    WITH_PASSAGES,
+    dataset_name,
+    is_question_file,
+    load,
+)
+from suffice.errors import UsageError
+from suffice.pipelines.live.requirements import not_recorded
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
-from suffice.pipelines.record.dataset_run import Recording, parse_splits, record_examples
+from suffice.pipelines.record.dataset_run import CorpusKind, Recording, record_examples
 from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.policies.file import load_filter
+from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.pairs.training_record import trained_on
-from suffice.trace.rounds.records import sampled_ids
+from suffice.trace.rounds.derive import parse_splits
+from suffice.trace.rounds.records import Passage, sampled_ids
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +58,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "Resumable: run the same command again and it goes on where it stopped, and tries failed "
         "questions anew."
     )
-    parser.add_argument("--dataset", required=True, choices=sorted(DATASETS), help="which data set")
-    parser.add_argument("--data", metavar="PATH", help="its file, plain or .gz (generated: none)")
+    parser.add_argument(
+        "--dataset",
+        required=True,
+        type=_dataset,
+        metavar="NAME|FILE",
+        help=f"a data set ({', '.join(DATASETS)}), or a file of your own questions, which ends in "
+        f"{', '.join(TABLE_SUFFIXES)}",
+    )
+    parser.add_argument(
+        "--data", metavar="PATH", help="the named data set's file, plain or .gz (generated: none)"
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="ROLE=NAME,...",
+        help="which columns of your file hold what: question=..,answers=..,id=..,type=.. (default: those "
+        "with such names; all but the question may be missing)",
+    )
     parser.add_argument(
         "--out",
         required=True,
@@ -61,9 +92,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--corpus",
-        choices=("own", "pooled"),
-        default="own",
-        help="rank each question's own paragraphs, or all paragraphs of the data set",
+        metavar="own|pooled|PATH",
+        help="what is searched: each question's own paragraphs (the default where it brings some), all "
+        "paragraphs of the data set, or a folder or file of txt, md and jsonl of yours",
     )
     parser.add_argument(
         "--splits",
@@ -103,30 +134,38 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.filter} does not name the questions its filter was calibrated on, so none is left "
             "out; name the policy file that the filter was fitted for, unless these are other questions"
         )
+    columns = None if arguments.columns is None else Columns.parse(arguments.columns)
+    corpus = _corpus(arguments)
     with waiting(f"reading {arguments.dataset}"):
         examples, sample = _sampled(
-            _examples(arguments, frozenset() if chosen is None else chosen.question_ids), arguments
+            _examples(arguments, columns, frozenset() if chosen is None else chosen.question_ids),
+            arguments,
         )
     pool = None
-    if arguments.corpus == "pooled" and arguments.data is not None:
+    if corpus == "pooled" and arguments.data is not None:
         # --limit and --sample choose questions, not what they are asked over
         pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
+    files = _files(arguments) if corpus == "files" else None
     model = connect_model(arguments)
     settings = _settings(arguments)
     with waiting(f"asking {arguments.llm} what it gives"):
         settled, reasons = settings.settled(model)
     for name, why in reasons.items():
         say(f"{name}: {getattr(settled, name)} ({why})")
+    if lacking := not_recorded(settled):
+        say(lacking)
     retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
     recording = Recording(
-        dataset=arguments.dataset,
+        dataset=_stated_name(arguments),
+        columns=_stated_columns(arguments, columns),
         settings=settings,
         retrieval=retrieval,
         encoder=encoder,
         passage_filter=chosen,
         filter_document=None if chosen is None else chosen.stated(),
-        corpus=arguments.corpus,
+        corpus=corpus,
         pool=pool,
+        files=files,
         sample=sample,
         source=arguments.data,
         splits=parse_splits(arguments.splits),
@@ -144,15 +183,73 @@ def run(arguments: argparse.Namespace) -> int:
     return show_summary(summary, arguments)
 
 
-def _examples(arguments: argparse.Namespace, filtered_by: Collection[str]) -> Sequence[Example]:
+def _dataset(text: str) -> str:
+    """The argparse type of ``--dataset``."""
+    try:
+        return dataset_name(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _stated_name(arguments: argparse.Namespace) -> str:
+    """What a run document calls the data set: a file may move."""
+    name = str(arguments.dataset)
+    return Path(name).name if is_question_file(name) else name
+
+
+def _stated_columns(
+    arguments: argparse.Namespace, columns: Columns | None
+) -> Mapping[str, str] | None:
+    """The columns that a file of questions was read by, said; ``None`` for a named data set."""
+    if not is_question_file(arguments.dataset):
+        return None
+    held = columns_of(arguments.dataset, columns).named
+    missing = "" if "id" in held else "; ids are made of the questions' texts"
+    missing += "" if "answers" in held else "; without answers nothing can be scored"
+    say(f"columns: {', '.join(f'{role}={name}' for role, name in held.items())}{missing}")
+    return held
+
+
+def _corpus(arguments: argparse.Namespace) -> CorpusKind:
+    """What is searched, refused where there is nothing or it is said twice."""
+    wanted, dataset = arguments.corpus, arguments.dataset
+    if finds_its_own(arguments):
+        check_finds_its_own(arguments, ("corpus",))
+        return "retriever"
+    if wanted not in (None, "own", "pooled"):
+        return "files"
+    if dataset not in WITH_PASSAGES:
+        raise UsageError(
+            f"{dataset} holds questions without passages; what is searched? Type {SEARCHED}"
+        )
+    return "pooled" if wanted == "pooled" else "own"
+
+
+def _files(arguments: argparse.Namespace) -> tuple[Passage, ...]:
+    """The passages of ``--corpus PATH``; says what was skipped."""
+    with waiting(f"reading {arguments.corpus}"):
+        corpus = read_corpus(Path(arguments.corpus))
+    tell_skipped(corpus)
+    return corpus.passages
+
+
+def _examples(
+    arguments: argparse.Namespace, columns: Columns | None, filtered_by: Collection[str]
+) -> Sequence[Example]:
     """The questions to record; those that trained the reranker or set the filter are not among them."""
     seen = {
         "on which the reranker was trained": trained_on(arguments.reranker),
         "on which the passage filter was calibrated": frozenset(filtered_by),
     }
     if not any(seen.values()):
-        return load(arguments.dataset, arguments.data, limit=arguments.limit, seed=arguments.seed)
-    fresh = list(load(arguments.dataset, arguments.data, seed=arguments.seed))
+        return load(
+            arguments.dataset,
+            arguments.data,
+            limit=arguments.limit,
+            seed=arguments.seed,
+            columns=columns,
+        )
+    fresh = list(load(arguments.dataset, arguments.data, seed=arguments.seed, columns=columns))
     for why, ids in seen.items():
         before = len(fresh)
         fresh = [example for example in fresh if example.question.id not in ids]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from suffice.cli.options import (
@@ -16,8 +15,8 @@ from suffice.cli.options import (
     out_path,
 )
 from suffice.cli.output import fit_progress, print_json, say, waiting
+from suffice.errors import unknown_name
 from suffice.measures.measures import Measures
-from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import FitRun
 from suffice.replay.choose.formulas import FORMS
 from suffice.replay.diagnose.question_histories import report_data
@@ -26,7 +25,6 @@ from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.report.page.report import render_report
 from suffice.trace.durable import replace_file
-from suffice.trace.rounds.table import TraceSet
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -88,28 +86,8 @@ def _parts(text: str) -> tuple[str, ...]:
     wanted = () if text == "none" else names(text)
     unknown = [part for part in wanted if part not in PARTS]
     if unknown:
-        raise argparse.ArgumentTypeError(
-            f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}, or none"
-        )
+        raise argparse.ArgumentTypeError(unknown_name("part", unknown[0], (*PARTS, "none")))
     return wanted
-
-
-def usual_policies(
-    traces: TraceSet, fit_on: TraceSet | None = None, *, oracles: bool = True
-) -> tuple[str, ...]:
-    """Every fixed-K, the oracles, and TASR where it can be fitted (on ``fit_on``) and computed."""
-    fixed = tuple(f"fixed-{k}" for k in range(1, traces.n_rounds + 1))
-    fitting = traces if fit_on is None else fit_on
-    fittable = (
-        FIT_SPLIT in fitting.splits
-        and any(gold.answers for gold in fitting.only_split(FIT_SPLIT).gold)
-        and all(
-            trace_set.has("tokens") or "answer_token_margin" in trace_set.signal_names
-            for trace_set in (fitting, traces)
-        )
-    )
-    tasr = ("tasr", "tasr-corrected") if fittable else ()
-    return (*fixed, *tasr, *(("oracle-em", "oracle-f1") if oracles else ()))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -117,9 +95,6 @@ def run(arguments: argparse.Namespace) -> int:
     traces = open_traces(arguments, say)
     settings = comparison_settings(arguments)
     measures = Measures(traces).by(settings.metric)
-    if not settings.policies and not settings.rules:
-        usual = usual_policies(measures.traces, settings.fit_on, oracles=measures.metric.gold)
-        settings = replace(settings, policies=usual)
     with waiting("replaying"):
         comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
     with waiting("computing the report"):

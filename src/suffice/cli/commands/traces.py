@@ -1,17 +1,27 @@
-"""``suffice traces validate``: check traces against the schema."""
+"""``suffice traces``: look into records, check, split, join and narrow them."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from suffice.cli.options import add_json
-from suffice.cli.output import print_json, waiting
+from suffice.cli.options import add_json, add_traces, natural, out_path
+from suffice.cli.output import add_format, print_json, print_result, say, waiting
+from suffice.cli.settings_options import add_settings, read_settings
 from suffice.errors import DataError
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
+from suffice.trace.rounds.derive import (
+    TraceFilter,
+    Written,
+    filter_traces,
+    merge_traces,
+    parse_splits,
+    split_traces,
+)
 from suffice.trace.rounds.reader import blank_answers, inspect_traces
 
 _MOST_SHOWN = 20
@@ -19,8 +29,28 @@ _MOST_SHOWN = 20
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    parser.description = "Works on trace files."
+    parser.description = "Looks into records, checks, splits, joins and narrows them."
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_info(actions)
+    _add_validate(actions)
+    _add_split(actions)
+    _add_merge(actions)
+    _add_filter(actions)
+
+
+def _add_info(actions: Any) -> None:
+    info = actions.add_parser(
+        "info",
+        help="what is in a record",
+        description="Says what is in a record: questions, rounds, who made it, splits, labels, columns, and "
+        "the signals it gives with the share of rounds where each is undefined.",
+    )
+    add_traces(info)
+    add_format(info)
+    info.set_defaults(run=_info)
+
+
+def _add_validate(actions: Any) -> None:
     validate = actions.add_parser(
         "validate",
         help="check against the schema",
@@ -34,7 +64,121 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="exit with 0 as long as a question or plan is valid",
     )
     add_json(validate)
-    validate.set_defaults(run=run)
+    validate.set_defaults(run=_validate)
+
+
+def _add_split(actions: Any) -> None:
+    split = actions.add_parser(
+        "split",
+        help="write it again with a split for every question",
+        description="Writes a record again with a split for every question, drawn by a seed; questions of "
+        "each data set and type take their shares to within about one question. The record itself is left "
+        "as it is.",
+    )
+    add_traces(split)
+    split.add_argument(
+        "--splits",
+        default="tune=0.4,eval=0.6",
+        metavar="NAME=SHARE,...",
+        help="which splits there are (default: tune=0.4,eval=0.6)",
+    )
+    split.add_argument("--seed", type=natural, default=42, help="of the draw (default: 42)")
+    split.add_argument(
+        "--replace", action="store_true", help="draw anew where questions have a split already"
+    )
+    _add_out(split)
+    split.set_defaults(run=_split)
+
+
+def _add_merge(actions: Any) -> None:
+    merge = actions.add_parser(
+        "merge",
+        help="join several records",
+        description="Writes the questions of several records as one. A question that two of them hold is "
+        "refused. Where they differ in data set, model or loop, columns of these names (dataset, model, "
+        "pipeline) say which a question is of.",
+    )
+    add_traces(merge, several=True)
+    _add_out(merge)
+    merge.set_defaults(run=_merge)
+
+
+def _add_filter(actions: Any) -> None:
+    narrow = actions.add_parser(
+        "filter",
+        help="keep some questions or rounds",
+        description="Writes the part of a record that all conditions leave; every column stays. Data set, "
+        "model and loop are read from a column of that name, else from what the recorder noted in the file.",
+    )
+    add_traces(narrow)
+    add_settings(narrow, TraceFilter)
+    _add_out(narrow)
+    narrow.set_defaults(run=_filter)
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out",
+        required=True,
+        type=out_path(".parquet", folder=True),
+        metavar="NEW",
+        help="a .parquet file or a directory; nothing may stand there yet",
+    )
+    add_json(parser)
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from suffice.measures.contents import traces_info
+
+    with waiting(f"reading {arguments.traces}"):
+        contents = traces_info(arguments.traces, skip_invalid=arguments.skip_invalid)
+    print_result(arguments, contents.tables(), contents.to_json)
+    return 0
+
+
+def _split(arguments: argparse.Namespace) -> int:
+    shares = parse_splits(arguments.splits)
+    with waiting(f"splitting {arguments.traces}"):
+        written = split_traces(
+            arguments.traces,
+            arguments.out,
+            shares,
+            seed=arguments.seed,
+            replace_splits=arguments.replace,
+            skip_invalid=arguments.skip_invalid,
+        )
+    return _tell(written, arguments)
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    with waiting(f"joining {len(arguments.traces)} records"):
+        written = merge_traces(arguments.traces, arguments.out, skip_invalid=arguments.skip_invalid)
+    return _tell(written, arguments)
+
+
+def _filter(arguments: argparse.Namespace) -> int:
+    keep = read_settings(arguments, TraceFilter)
+    with waiting(f"filtering {arguments.traces}"):
+        written = filter_traces(
+            arguments.traces, arguments.out, keep, skip_invalid=arguments.skip_invalid
+        )
+    return _tell(written, arguments)
+
+
+def _tell(written: Written, arguments: argparse.Namespace) -> int:
+    """What was written; notes go to stderr."""
+    for note in written.notes:
+        say(note)
+    if arguments.json:
+        print_json(asdict(written))
+        return 0
+    print(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
+    if written.splits:
+        told = ", ".join(f"{name} {questions:,}" for name, questions in written.splits.items())
+        print(f"  splits: {told}")
+    if written.failures:
+        print(f"  {written.failures:,} questions failed when recorded")
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +196,7 @@ class _Checked:
         return not next(iter(self.counts.values()))
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _validate(arguments: argparse.Namespace) -> int:
     """Inspect and list."""
     is_plan = schema_of(arguments.traces) == PLANS
     with waiting(f"reading {arguments.traces}"):

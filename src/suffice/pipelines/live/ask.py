@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.pipelines.live.answering import Answered, Answering, WhichAnswer, answer
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.requirements import (
+    LoopOutput,
     check_confidence,
     check_policy,
     cluster_cosine,
@@ -25,11 +26,12 @@ from suffice.pipelines.loops.ranked import (
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.policies.file import load_policy, names_policy_file
-from suffice.policies.registry import method_and_preset, unfitted_policy
+from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.protocols import Certainty, ChatModel, Encoder, Retriever, StopPolicy
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
+from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.records import Passage
 
 Tell = Callable[[str], None]
@@ -93,7 +95,8 @@ def _named(name: str, abstention: tuple[str, ...] | None) -> ChosenPolicy:
     if ready is None:
         if rule_needs(name).fitting:
             raise UsageError(
-                f"rule {name!r} has parts that must be fitted on traces; fit a policy file instead"
+                f"rule {name!r} has parts that must be fitted on traces; write it with: suffice fit rule "
+                "RULE TRACES --out policy.json, then --policy policy.json"
             )
         return ChosenPolicy(policy=RulePolicy(rule=name, abstention=abstention))
     if abstention is not None:
@@ -128,6 +131,9 @@ def _ready(name: str) -> ChosenPolicy | None:
     if names_policy_file(name):
         file = load_policy(name)
         return _checked(ChosenPolicy(policy=file.policy, max_rounds=file.max_rounds))
+    near = did_you_mean(name, ("fixed-3", *nameable_methods()))
+    if near and name not in SIGNALS:
+        raise UsageError(f"unknown policy {name!r}{near}")
     return None
 
 
@@ -172,7 +178,7 @@ class AskSettings:
     def __post_init__(self) -> None:
         Answering(decline_below=self.decline_below)  # refused before models are loaded
         if self.pipeline is not None and self.pipeline not in LOOPS:
-            raise UsageError(f"no pipeline {self.pipeline!r}; known: {', '.join(LOOPS)}")
+            raise UsageError(unknown_name("pipeline", self.pipeline, LOOPS))
 
     def pipeline_for(self, policy: StopPolicy) -> str:
         """The loop's name under a policy."""
@@ -238,10 +244,12 @@ class LiveLoop:
         loop = replace(self.loop, cluster_cosine=cosine)
         check_policy(
             self.policy,
-            loop,
-            logprobs=self._logprobs,
-            encoder=encoder is not None,
-            reranker=retrieval is None or retrieval.reranks,
+            LoopOutput(
+                settings=loop,
+                logprobs=self._logprobs,
+                encoder=encoder is not None,
+                reranker=retrieval is None or retrieval.reranks,
+            ),
         )
         here = {**asdict(loop), "model": self.model.name, "pipeline": loop.pipeline}
         if retrieval is not None:

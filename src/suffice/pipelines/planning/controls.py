@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.policies.gate.settings import GateSettings
 
 Upfront = Literal["never", "first-step", "every-step"]
@@ -92,7 +92,7 @@ def agent_control(name: str, gate: GateSettings | None = None, *, k: int = 6) ->
         From the published gate, about actions it can never choose.
     """
     if name not in AGENTS:
-        raise UsageError(f"unknown agent {name!r}; known: {', '.join(AGENTS)}")
+        raise UsageError(unknown_name("agent", name, AGENTS))
     if name == GATED:
         return gated(GateSettings.published() if gate is None else gate)
     return replace(AGENTS[name], k=k)

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from suffice._version import VERSION
 from suffice.datasets.example import Example
 from suffice.errors import DataError, UsageError
@@ -26,8 +24,11 @@ from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages, pooled_retriever
 from suffice.signals.asking.meaning_clusters import clustering_stated
-from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.derive import assign_splits
+from suffice.trace.rounds.records import Gold, Passage
+from suffice.trace.rounds.writer import check_goes_on
 
+CorpusKind = Literal["own", "pooled", "files", "retriever"]
 # a recording begun before these existed goes on as one without them
 _STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine")
 # said of a run, and no part of what was recorded
@@ -44,6 +45,8 @@ class Recording:
     ----------
     dataset
         Its name.
+    columns
+        Which columns of a file of questions hold what; ``None``: it is none.
     settings
         Of the loop; their class says which.
     retrieval
@@ -55,10 +58,13 @@ class Recording:
     filter_document
         What the run document says of the filter; needed where there is one.
     corpus
-        Rank each question's own paragraphs, or those of all questions pooled.
+        Rank each question's own paragraphs, those of all questions pooled, or those of ``files``; or the
+        retrieval's ``source`` finds them.
     pool
         Where the pooled paragraphs come from; ``None``: the examples recorded. It does not depend on
         how many questions are recorded, so that more can be added to a recording.
+    files
+        The passages of the user's own files.
     sample
         What the run document says of a sample that the examples are, ``questions`` drawn ``of`` how many by
         which ``seed``; ``None``: they are none.
@@ -73,13 +79,15 @@ class Recording:
     """
 
     dataset: str
+    columns: Mapping[str, str] | None = None
     settings: LoopSettings = field(default_factory=CumulativeSettings)
     retrieval: Retrieval = field(default_factory=Retrieval)
     encoder: Encoder | None = None
     passage_filter: PassageFilter | None = None
     filter_document: Mapping[str, Any] | None = None
-    corpus: Literal["own", "pooled"] = "own"
+    corpus: CorpusKind = "own"
     pool: Sequence[Example] | None = None
+    files: tuple[Passage, ...] | None = None
     sample: Mapping[str, int] | None = None
     source: str | None = None
     splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
@@ -87,6 +95,15 @@ class Recording:
     skip_invalid: bool = False
     on_encoded: Callable[[int, int], None] | None = None
     on_start: Callable[[int], None] | None = None
+
+    def __post_init__(self) -> None:
+        given = {"files": self.files is not None, "retriever": self.retrieval.source is not None}
+        for kind, there in given.items():
+            if there != (self.corpus == kind):
+                raise UsageError(
+                    f"corpus is {self.corpus!r} and there are {'' if there else 'no '}passages of {kind}; "
+                    "corpus='files' goes with files=, corpus='retriever' with Retrieval(source=)"
+                )
 
 
 def record_examples(
@@ -110,16 +127,19 @@ def record_examples(
     shown = recording.settings.shown(recording.settings.rounds)
     recording = replace(recording, retrieval=recording.retrieval.reaching(shown))
     pipeline = make_pipeline(model, recording.settings, recording.encoder, recording.passage_filter)
-    passages = None
-    if recording.corpus == "pooled":
-        pool = usable if recording.pool is None else recording.pool
-        passages = pooled_passages(example.passages for example in pool)
-    pooled = None if passages is None else _pooled(passages, recording, out)
+    passages = _searched(usable, recording)
+    run = _run_document(model, recording, pipeline, passages)
+    if passages is not None:  # before they are indexed
+        check_goes_on(out, run=run, may_differ=_MAY_DIFFER)
+    shared = _shared(passages, recording, out)
+    known = (
+        None if recording.files is None else frozenset(passage.id for passage in recording.files)
+    )
     tasks = [
         Task(
             question=replace(example.question, split=label),
-            gold=example.gold,
-            retriever=pooled or OwnParagraphs(example.passages, recording.retrieval),
+            gold=_found_in(known, example.gold),
+            retriever=shared or OwnParagraphs(example.passages, recording.retrieval),
         )
         for example, label in zip(usable, labels, strict=True)
     ]
@@ -128,7 +148,7 @@ def record_examples(
         pipeline,
         out,
         RecorderSettings(
-            run=_run_document(model, recording, pipeline, passages),
+            run=run,
             may_differ=_MAY_DIFFER,
             concurrency=recording.concurrency or int(getattr(model, "concurrency", 1)),
             on_start=recording.on_start,
@@ -140,7 +160,7 @@ def record_examples(
 
 def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
     empty = [row for row, example in enumerate(examples) if not example.passages]
-    if not empty or recording.corpus == "pooled":
+    if not empty or recording.corpus != "own":
         usable = list(examples)
     elif recording.skip_invalid:
         usable = [example for example in examples if example.passages]
@@ -159,12 +179,34 @@ def _usable(examples: Sequence[Example], recording: Recording) -> list[Example]:
     return usable
 
 
-def _pooled(passages: tuple[Passage, ...], recording: Recording, out: Path) -> Retriever:
+def _searched(usable: Sequence[Example], recording: Recording) -> tuple[Passage, ...] | None:
+    """The passages that every question is asked over; ``None``: its own, or what a source finds."""
+    if recording.corpus == "files":
+        return recording.files
+    if recording.corpus != "pooled":
+        return None
+    pool = usable if recording.pool is None else recording.pool
+    return pooled_passages(example.passages for example in pool)
+
+
+def _shared(
+    passages: tuple[Passage, ...] | None, recording: Recording, out: Path
+) -> Retriever | None:
+    """The retriever of all questions; ``None``: each has its own."""
+    if passages is None:
+        return None if recording.retrieval.source is None else recording.retrieval.over(())
     folder = out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
     make = IndexMaker(encoder=recording.retrieval.encoder)
     if recording.on_encoded is not None:
         make = replace(make, on_progress=recording.on_encoded)
     return pooled_retriever(passages, recording.retrieval, folder, make)
+
+
+def _found_in(known: frozenset[str] | None, gold: Gold) -> Gold:
+    """Gold without its passages where the user's files, of the ids ``known``, lack one of them."""
+    if known is None or known.issuperset(gold.passage_ids):
+        return gold
+    return replace(gold, passage_ids=())
 
 
 def _run_document(
@@ -176,6 +218,8 @@ def _run_document(
     retrieval = recording.retrieval
     encoder = recording.encoder or retrieval.encoder
     stated: dict[str, Any] = {} if recording.sample is None else {"sample": dict(recording.sample)}
+    if recording.columns is not None:
+        stated["columns"] = dict(recording.columns)
     # a recording must not go on over another corpus without anybody noticing
     if passages is not None:
         stated["corpus_fingerprint"] = corpus_fingerprint(passages)
@@ -204,45 +248,3 @@ def _run_document(
         **settings,
         "version": VERSION,
     }
-
-
-# --- splits ---------------------------------------------------------------------------------------
-def parse_splits(text: str) -> dict[str, float]:
-    """``tune=0.4,eval=0.6`` as shares that sum to 1.
-
-    >>> parse_splits("tune=0.4,eval=0.6")
-    {'tune': 0.4, 'eval': 0.6}
-    """
-    shares: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, share = part.partition("=")
-        try:
-            value = float(share)
-        except ValueError:
-            value = -1.0
-        if not name.strip() or not 0.0 <= value <= 1.0 or name.strip() in shares:
-            raise UsageError(f"--splits {text!r}: expected name=share,..., as in tune=0.4,eval=0.6")
-        shares[name.strip()] = value
-    if abs(sum(shares.values()) - 1.0) > 1e-9:
-        raise UsageError(f"--splits {text!r}: the shares sum to {sum(shares.values()):g}, not to 1")
-    return shares
-
-
-def assign_splits(count: int, shares: Mapping[str, float], *, seed: int) -> list[str]:
-    """A split for each of the first ``count`` questions, in order.
-
-    Each goes to the split furthest behind its share, with a seeded disturbance so that the pattern
-    cannot fall in step with the data's own. Every prefix holds each share to within about one
-    question, and the first assignments do not depend on how many follow.
-    """
-    names = list(shares)
-    targets = np.array([shares[name] for name in names])
-    taken = np.zeros(len(names))
-    disturbance = np.random.default_rng(seed).uniform(-0.5, 0.5, size=(count, len(names)))
-    assigned: list[str] = []
-    for number in range(count):
-        behind = targets * (number + 1) - taken + disturbance[number]
-        pick = int(np.where(targets > 0, behind, -np.inf).argmax())
-        taken[pick] += 1
-        assigned.append(names[pick])
-    return assigned

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError, all_of
 from suffice.measures.measures import Measures
 from suffice.numbers.logistic import LogisticFit, fit_logistic
 from suffice.policies.ab_rag.policy import (
@@ -113,7 +114,7 @@ def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
             instead = "" if name == SUPPORTS[0] else f": {SUPPORTS[0]} needs the passages' texts"
             return name, f"S2 is {name}{instead}{held.remark(name)}"
     raise UsageError(
-        "ab-rag needs {', '.join(SUPPORTS[:-1])} or {SUPPORTS[-1]} for S2, and {held.source} holds no "
+        f"ab-rag needs {', '.join(SUPPORTS[:-1])} or {SUPPORTS[-1]} for S2, and {held.source} holds no "
         "passages' texts to compute one from"
     )
 
@@ -133,9 +134,9 @@ def published_ab_rag(
     """
     others = ("evidence_consistency", SPREAD)
     held = _Held(Measures.of(traces), (*CERTAINTIES, *others))
-    chosen, note = _certainty(held, certainty)
-    for name in others:
-        held.require(name)
+    (chosen, note), *_ = all_of(
+        lambda: _certainty(held, certainty), *(partial(held.require, name) for name in others)
+    )
     return ABRagPolicy.published(
         chosen,
         threshold=PUBLISHED_THRESHOLD if threshold is None else threshold,
@@ -194,9 +195,11 @@ def choose_signals(
     """
     measures = Measures.of(traces)
     held = _Held(measures, (*CERTAINTIES, *SUPPORTS, SPREAD))
-    first, why_first = _certainty(held, certainty)
-    second, why_second = _support(held, support)
-    held.require(SPREAD)
+    (first, why_first), (second, why_second), _ = all_of(
+        lambda: _certainty(held, certainty),
+        lambda: _support(held, support),
+        lambda: held.require(SPREAD),
+    )
     spread = (f"{SPREAD}{held.remark(SPREAD)}",) if held.remark(SPREAD) else ()
     return ABRagSignals(
         certainty=first,

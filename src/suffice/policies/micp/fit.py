@@ -114,8 +114,8 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
             lacking = f"no split {split!r}"
         raise UsageError(
             f"{traces.origin.source} has {lacking}; "
-            f"splits found: {', '.join(traces.splits) or 'none'}; record with --splits "
-            f"{OPTIMIZE}=0.2,{CALIBRATE}=0.4,eval=0.4, or name one with --split"
+            f"splits found: {', '.join(traces.splits) or 'none'}; name one with --split, or "
+            f"{traces.how_to_split(f'{OPTIMIZE}=0.2,{CALIBRATE}=0.4,eval=0.4')}"
         )
     optimize, calibration = (
         part.take(np.array([bool(gold.answers) for gold in part.traces.gold], bool))

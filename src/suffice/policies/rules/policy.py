@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -57,6 +57,18 @@ def rule_needs(rule: str) -> RuleNeeds:
     )
 
 
+def check_rule(rule: str, own_signals: Collection[str] = ()) -> None:
+    """Refuse a text that is no rule over known signals and those of one's own, whatever is fitted.
+
+    Raises
+    ------
+    UsageError
+        For a rule that does not parse, an unknown signal, a comparison that can never hold.
+    """
+    specs = {name: resolve(name, also=own_signals) for name in rule_needs(rule).signals}
+    check_reachable(parse(rule), specs)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RulePolicy:
     """Stops at the first round at which its rule holds.
@@ -104,12 +116,12 @@ class RulePolicy:
         if unfitted:
             raise UsageError(
                 f"rule {self.rule!r} uses calibrated({unfitted[0]}), which was not fitted; "
-                "fit it on traces with a tune split"
+                "fit it on traces with a tune split (suffice traces split TRACES --out NEW draws one)"
             )
         if needs.base_rate and not self.base_rates:
             raise UsageError(
                 f"rule {self.rule!r} uses base_rate(), which was not fitted; "
-                "fit it on traces with a tune split"
+                "fit it on traces with a tune split (suffice traces split TRACES --out NEW draws one)"
             )
 
     @cached_property

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import NoReturn
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, did_you_mean
 
 MAX_LENGTH = 10_000
 MAX_DEPTH = 50
@@ -157,6 +157,28 @@ class _Token:
     position: int
 
 
+_MEANT = {
+    "=>": ">=",
+    "=<": "<=",
+    "=": "==",
+    "&": "and",
+    "|": "or",
+    "!": "not",
+    "\N{GREATER-THAN OR EQUAL TO}": ">=",
+    "\N{LESS-THAN OR EQUAL TO}": "<=",
+    "\N{NOT EQUAL TO}": "!=",
+}
+"""Signs of other languages."""
+
+
+def _meant_symbol(found: str) -> str:
+    """What a sign that no rule has stands for elsewhere, to end a refusal with."""
+    meant = _MEANT.get(found) or _MEANT.get(found[:1])
+    if found[:1] == "?":
+        return "; a number to be found is for: suffice sweep TRACES --rule RULE"
+    return "" if meant is None else f"; did you mean {meant!r}?"
+
+
 def _tokenize(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     position, end = 0, len(text.rstrip())
@@ -164,7 +186,10 @@ def _tokenize(text: str) -> list[_Token]:
         match = _TOKEN.match(text, position)
         if match is None or match.end() > len(text):
             start = position + len(text[position:]) - len(text[position:].lstrip())
-            raise UsageError(f"rule {text!r}: unexpected {text[start]!r} at character {start + 1}")
+            raise UsageError(
+                f"rule {text!r}: unexpected {text[start]!r} at character {start + 1}"
+                f"{_meant_symbol(text[start : start + 2])}"
+            )
         kind = str(match.lastgroup)
         tokens.append(_Token(kind, match.group(kind), match.start(kind)))
         position = match.end()
@@ -226,7 +251,23 @@ class _Parser:
         balance = ""
         if opened:
             balance = f" ({abs(opened)} {'unclosed (' if opened > 0 else 'unopened )'})"
-        raise UsageError(f"rule {self._text!r}: expected {expected}, found {read}{balance}")
+        raise UsageError(
+            f"rule {self._text!r}: expected {expected}, found {read}{balance}{self._meant_word()}"
+        )
+
+    def _meant_word(self) -> str:
+        """A keyword in capitals, or a misspelt function, at the place or before it."""
+        token = self._peek()
+        around = [self._tokens[self._next - 1]] if self._next else []
+        called = token is not None and token.text == "("
+        for near in [*around, *([] if token is None else [token])]:
+            if near.kind != "name" or near.text in _KEYWORDS:
+                continue
+            if near.text.lower() in ("and", "or", "not"):
+                return f"; did you mean {near.text.lower()!r}?"
+            if called and near in around:
+                return did_you_mean(near.text, ("calibrated", "base_rate", "at_least"))
+        return ""
 
     def _expect(self, symbol: str) -> None:
         if not self._at(symbol):

@@ -148,7 +148,8 @@ def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[
     if count - held < 1 or held < 1:
         raise UsageError(
             f"split {split!r} of {traces.origin.source} has {count} usable questions, too few to learn on "
-            f"some and choose on others; record more, or name a split {VALIDATION_SPLIT!r}"
+            f"some and choose on others; record more, or "
+            f"{traces.how_to_split(f'{split}=0.3,{VALIDATION_SPLIT}=0.1,eval=0.6')}"
         )
     order = np.random.default_rng(settings.seed).permutation(count)
     chosen = np.zeros(count, bool)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS
@@ -34,7 +34,6 @@ from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.signals.abstained import ABSTAINED, stated_phrases
-from suffice.trace.rounds.table import TraceSet
 
 _FEWEST = 4
 
@@ -67,7 +66,7 @@ class CertifiedSettings:
 
     def __post_init__(self) -> None:
         if self.metric is not None and self.metric not in METRICS:
-            raise UsageError(f"unknown metric {self.metric!r}; known: {', '.join(METRICS)}")
+            raise UsageError(unknown_name("metric", self.metric, METRICS))
         if self.promise.loss == "wrong-stop" and self.metric == "acc":
             raise UsageError("the loss wrong-stop is about exact match; leave out --metric acc")
 
@@ -114,7 +113,7 @@ class CertifiedPolicy(Tabular):
         }
 
 
-def fit_certified(traces: TraceSet | Measures, settings: CertifiedSettings) -> CertifiedPolicy:
+def fit_certified(traces: Traces, settings: CertifiedSettings) -> CertifiedPolicy:
     """The cheapest member of the family whose expected loss is certified.
 
     Raises
@@ -314,7 +313,7 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
     if LABELS in outcome.policy.fitted_on:
         lost = (
             f"the answer is another than the full budget's on at most {promise['max_loss']:.3g} of the "
-            "questions (which of the two is right is not known: no gold answer was read)"
+            "questions, so EM and F1 fall by no more (no gold answer was read),"
         )
     kept = (
         "         so the policy takes the full budget"

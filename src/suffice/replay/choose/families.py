@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.measures.costs import cost_reads, fixed_stops
 from suffice.measures.measures import Measures
 from suffice.numbers.maps.per_round import PerRoundCalibrator
@@ -102,7 +102,7 @@ class FamilySettings:
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
-            raise UsageError(f"unknown family {self.family!r}; known: {', '.join(FAMILIES)}")
+            raise UsageError(unknown_name("family", self.family, FAMILIES))
         if self.levels < 1 or self.max_signals < 1:
             raise UsageError(
                 f"levels and max_signals must be at least 1, found {self.levels} and {self.max_signals}"

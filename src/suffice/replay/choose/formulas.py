@@ -8,7 +8,7 @@ from itertools import combinations, product
 from types import MappingProxyType
 from typing import Literal
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 
 Form = Literal["or", "and", "dnf", "vote"]
 _MOST = {"or": 16, "and": 16, "vote": 14, "dnf": 9}
@@ -101,7 +101,7 @@ def enumerate_formulas(form: str, count: int) -> tuple[Formula, ...]:
     [63, 63, 876, 192]
     """
     if form not in FORMS:
-        raise UsageError(f"unknown form {form!r}; known: {', '.join(FORMS)}")
+        raise UsageError(unknown_name("form", form, FORMS))
     if not 1 <= count <= _MOST[form]:
         raise UsageError(f"form {form!r} takes 1 to {_MOST[form]} signals, found {count}")
     return tuple(FORMS[form](count))

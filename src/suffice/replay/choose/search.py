@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads, shared_axis
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import (
     SimultaneousBand,
@@ -39,14 +39,13 @@ from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.trace.rounds.reader import blank_answers
-from suffice.trace.rounds.table import TraceSet
 
 _BLOCK = 512
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 Array = NDArray[np.float64]
 
 
-def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResult:
+def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     """Evaluate every formula of the form over the signals.
 
     Each signal first gets one threshold: the one of its grid that is best on the tune split by the
@@ -70,7 +69,10 @@ def search(traces: TraceSet | Measures, settings: SearchSettings) -> SearchResul
     on_eval = measures.only_split(settings.eval_split)
     data = fit_data(measures, names, split=settings.tune_split, f1_kind=settings.f1_kind)
     if not any(gold.answers for gold in on_eval.traces.gold):
-        raise UsageError(f"no question of split {settings.eval_split!r} {measures.metric.unscored}")
+        raise UsageError(
+            f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
+            f"suffice traces info {on_eval.traces.at}"
+        )
     books = [part.costs(settings.cost_model) for part in (on_tune, on_eval)]
     axis = shared_axis(
         books,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, cost_reads, shared_axis
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.defaults import FLOORS
@@ -209,7 +209,7 @@ class SweepResult(Tabular):
         ]
 
 
-def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
+def sweep(traces: Traces, settings: SweepSettings) -> SweepResult:
     """Sweep on tune out of fold, score on eval, cross-validate the choice.
 
     Raises
@@ -238,7 +238,10 @@ def sweep(traces: TraceSet | Measures, settings: SweepSettings) -> SweepResult:
     on_tune = swept.scores(thresholds)
     scored = evaluated.scores(settings.f1_kind)
     if not scored.labelled.any():
-        raise UsageError(f"no question of split {settings.eval_split!r} {measures.metric.unscored}")
+        raise UsageError(
+            f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
+            f"suffice traces info {evaluated.traces.at}"
+        )
     on_eval = _on_eval(settings, thresholds, data, evaluated, costs[1])
     choices, held_out = _cross_validate(settings, data, grid, costs[0])
     scores = _scores_at(data.outcomes, chosen.stops)

@@ -96,7 +96,7 @@ def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[TypeBr
 def _of_type(
     kind: str | None, rows: NDArray[np.bool_], scored: Outcomes, result: ReplayResult
 ) -> TypeBreakdown:
-    labelled = rows & scored.labelled
+    labelled = rows & scored.labelled & scored.metric.gold
     f1 = np.stack([_at(scored.f1, policy, labelled) for policy in result.policies], axis=1)
     names = [policy.name for policy in result.policies]
     delta = f1 - f1[:, [names.index(result.baseline)]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import UsageError, attempt
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.breakdown import TypeBreakdown, breakdown
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
@@ -23,7 +23,6 @@ from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, Diagn
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
-from suffice.trace.rounds.table import TraceSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -65,7 +64,7 @@ class Diagnosis(Tabular):
         }
 
 
-def diagnosis(traces: TraceSet | Measures, settings: DiagnosisSettings | None = None) -> Diagnosis:
+def diagnosis(traces: Traces, settings: DiagnosisSettings | None = None) -> Diagnosis:
     """Diagnose the signals, and replay the policies on the eval split, or on all questions.
 
     Raises
@@ -101,12 +100,13 @@ def diagnosis(traces: TraceSet | Measures, settings: DiagnosisSettings | None = 
             seed=settings.signals.seed,
         ),
     )
-    notes = [*signals.notes, *comparison.result.notes]
+    result = comparison.result
+    notes = [*result.banners, *signals.notes, *result.notes]
     named = len(settings.policies) + len(settings.rules) > 0
     confident = {result.policy for result in selective}
     if named and comparison.result.labelled and settings.confidence is None:
         notes += [
-            f"{policy.name} has no confidence of its own; name a signal with --confidence"
+            f"{policy.label} has no confidence of its own; name a signal with --confidence"
             for policy in comparison.result.policies
             if policy.name not in confident and policy.name != comparison.result.baseline
         ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
 from suffice.signals.table import SignalTable
+from suffice.trace.rounds.reader import blank_answers
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -47,7 +49,10 @@ class PolicyStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionStory:
-    """A question with its rounds and every policy's stop."""
+    """A question with its rounds and every policy's stop.
+
+    Where not all can be shown, those of the first ``turn`` are: one of each kind, then another of each.
+    """
 
     id: str
     question: str
@@ -55,6 +60,7 @@ class QuestionStory:
     gold_answers: tuple[str, ...]
     rounds: tuple[RoundStory, ...]
     stops: tuple[PolicyStop, ...]
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +68,7 @@ class ReportData:
     """Everything a report shows; it computes no number itself.
 
     ``left_out`` questions are not among the stories; ``run`` is what produced the traces; ``parts`` is
-    what goes beyond the comparison.
+    what goes beyond the comparison. ``warnings`` stand above everything.
     """
 
     result: ReplayResult
@@ -71,6 +77,7 @@ class ReportData:
     reliability: Mapping[str, tuple[Reliability, ...]]
     run: Mapping[str, object]
     parts: ReportParts = field(default_factory=ReportParts)
+    warnings: tuple[str, ...] = ()
 
 
 def report_data(
@@ -80,8 +87,13 @@ def report_data(
     *,
     most_stories: int = 500,
 ) -> ReportData:
-    """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
-    measures = Measures.of(traces)
+    """Gather what the report shows of a replay of ``traces``; ``parts`` go with it.
+
+    Of more than ``most_stories`` questions as many of each kind are told as there are room for, drawn by the
+    replay's seed. A kind is a question type and an outcome: right or wrong at the full budget and where the
+    first policy that decides by what it reads stops.
+    """
+    measures = Measures.of(traces).by(result.metric.name)
     record, scored = measures.traces, measures.scores(result.f1_kind)
     names = given_signals(record)
     table = measures.signals(names)
@@ -91,9 +103,15 @@ def report_data(
         for policy in result.policies
         if policy.policy is not None
     }
+    drawn = _in_turn(_kinds(record, result, scored), result.seed)[:most_stories]
+    turns = {index: turn for turn, index in enumerate(drawn)}
     stories = tuple(
-        _story(index, question, result, _Shown(table, tuple(shown), scored, read))
-        for index, question in zip(range(most_stories), record.records(), strict=False)
+        replace(
+            _story(index, question, result, _Shown(table, tuple(shown), scored, read)),
+            turn=turns[index],
+        )
+        for index, question in enumerate(record.records())
+        if index in turns
     )
     return ReportData(
         result=result,
@@ -108,6 +126,7 @@ def report_data(
         },
         run=record.origin.run,
         parts=ReportParts() if parts is None else parts,
+        warnings=blank_answers(record),
     )
 
 
@@ -119,6 +138,31 @@ class _Shown:
     names: tuple[str, ...]
     scored: Outcomes
     read: Mapping[str, SignalTable]
+
+
+_Kind = tuple[str | None, ...]
+
+
+def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> list[_Kind]:
+    """What type every question is of, and how it went."""
+    deciding = next((policy for policy in result.policies if policy.adaptive), None)
+    rows = np.arange(record.n_questions)
+    ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.stops, 1)])]
+    went = np.stack([scored.em[rows, at - 1] for at in ends], axis=1)
+    return [
+        (question.type, *("" if math.isnan(one) else str(one) for one in outcome))
+        for question, outcome in zip(record.questions, went.tolist(), strict=True)
+    ]
+
+
+def _in_turn(kinds: Sequence[_Kind], seed: int) -> list[int]:
+    """All questions by index: one of each kind, then another of each, within a kind in drawn order."""
+    rng = np.random.default_rng(seed)
+    of_kind: dict[_Kind, list[int]] = {}
+    for index in rng.permutation(len(kinds)).tolist():
+        of_kind.setdefault(kinds[index], []).append(index)
+    queues = [of_kind[kind] for kind in sorted(of_kind, key=str)]
+    return [index for turn in zip_longest(*queues) for index in turn if index is not None]
 
 
 def _number(value: float) -> float | None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from suffice.costs.usage import COSTS
-from suffice.errors import UsageError, attempt
+from suffice.errors import UsageError, attempt, unknown_name
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
@@ -46,7 +46,7 @@ class PartsSettings:
     def __post_init__(self) -> None:
         unknown = [part for part in self.parts if part not in PARTS]
         if unknown:
-            raise UsageError(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}")
+            raise UsageError(unknown_name("part", unknown[0], PARTS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

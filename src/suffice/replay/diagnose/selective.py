@@ -155,7 +155,7 @@ def selective_prediction(
     measures = replayed(traces, result)
     result = of_rounds(result)
     scored = measures.scores(result.f1_kind)
-    if not scored.labelled.any():
+    if not scored.labelled.any() or not scored.metric.gold:
         return ()
     shown = settings.confidence or OWN_CONFIDENCE
     results = []

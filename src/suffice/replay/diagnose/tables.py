@@ -31,15 +31,27 @@ _TONES: Mapping[Use, Tone] = MappingProxyType({"useful": "good", "misleading": "
 def diagnosis_tables(diagnosis: Diagnosis) -> Iterator[Table]:
     """Every table, then what the figures are and the notes."""
     yield from diagnosis.signals.tables()
+    labels = diagnosis.replayed.labels
     if any(breakdown.type is not None for breakdown in diagnosis.types):
-        yield type_table(diagnosis.types, diagnosis.replayed.baseline)
-    yield from selective_tables(diagnosis.selective)
+        yield _with_labels(type_table(diagnosis.types, diagnosis.replayed.baseline), labels)
+    for table in selective_tables(diagnosis.selective):
+        yield _with_labels(table, labels)
     if diagnosis.calibrators is not None:
         yield from calibrator_tables(diagnosis.calibrators)
     else:
         why = f"Calibrators are not compared: {diagnosis.no_calibrators or ''}"
         yield Table(name="calibrators", title=why)
     yield Table(name="notes", notes=[f"Note: {note}" for note in diagnosis.notes])
+
+
+def _with_labels(table: Table, labels: Mapping[str, str]) -> Table:
+    """A table of policies by name with what tables call them."""
+    place = [column.name for column in table.columns].index("policy")
+    rows = [
+        [*row[:place], labels.get(str(row[place]), row[place]), *row[place + 1 :]]
+        for row in table.rows
+    ]
+    return replace(table, rows=rows)
 
 
 # --- signals ----------------------------------------------------------------------------------------

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from suffice.errors import UsageError
-from suffice.measures.measures import Measures
+from suffice.measures.measures import Measures, Traces
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import LABELS
 from suffice.policies.method import FitRun
 from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.engine import ReplaySettings, replay
-from suffice.replay.run.named_policies import NamedPolicy, named_policies
+from suffice.replay.run.named_policies import (
+    AskedPolicy,
+    LeftOut,
+    NamedPolicy,
+    Wanted,
+    asked_policies,
+    numbered,
+    runnable,
+    usual_names,
+)
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
-from suffice.scoring import F1Kind
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
 from suffice.trace.rounds.reader import blank_answers
@@ -39,7 +47,7 @@ def transfer_notes(
     if not fitted:
         return [f"nothing was fitted on {source}: no policy named needs fitting"]
     tune = fit_on.only_split(FIT_SPLIT)
-    names = ", ".join(candidate.name for candidate in fitted)
+    names = ", ".join(candidate.label for candidate in fitted)
     notes = [
         f"fitted on split {FIT_SPLIT} of {source} ({tune.n_questions} questions), as asked by fit-on: "
         f"{names}"
@@ -78,7 +86,7 @@ def _rounds_notes(fitted: Sequence[NamedPolicy], n_rounds: int) -> list[str]:
             if calibrator.beyond is None and last < n_rounds:
                 absent = "undefined" if calibrator.absent is None else f"{calibrator.absent:g}"
                 notes.append(
-                    f"{candidate.name}: calibrated({signal}) was fitted to round {last} and is {absent} in "
+                    f"{candidate.label}: calibrated({signal}) was fitted to round {last} and is {absent} in "
                     f"rounds {last + 1} to {n_rounds}"
                 )
     return notes
@@ -94,7 +102,7 @@ class Comparison(Tabular):
     @property
     def traces(self) -> TraceSet:
         """Those questions."""
-        return self.measures.traces
+        return self.measures.recorded
 
     def tables(self) -> tuple[Table, ...]:
         """Those of the replay."""
@@ -106,34 +114,56 @@ class Comparison(Tabular):
 
 
 def compare(
-    traces: TraceSet | Measures, settings: ComparisonSettings, *, run: FitRun | None = None
+    traces: Traces, settings: ComparisonSettings | None = None, *, run: FitRun | None = None
 ) -> Comparison:
     """Replay what the settings name, in the order given, then the baseline if it is not among them.
 
-    ``run`` watches trainings.
+    Where nothing is named that is every fixed-K, the usual methods and the oracles. A policy that cannot
+    be fitted or run on this record is left out, and the result says why.
+
+    Parameters
+    ----------
+    traces
+        The record, or the path of one.
+    run
+        Who watches trainings.
+
+    Raises
+    ------
+    UsageError
+        For a name that no policy has; where the baseline, or none of the policies, can run; with
+        ``strict`` where any of them cannot.
+    DataError
+        For a split that is not there, and files that cannot be read.
     """
+    settings = ComparisonSettings() if settings is None else settings
     measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
-    notes = [*blank_answers(chosen.traces), *notes]
-    baseline = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
-    names = [*settings.policies]
+    names = settings.policies
     if not names and not settings.rules:
-        raise UsageError("name at least one --policy or --stop-when")
+        names = usual_names(chosen.traces.n_rounds, oracles=measures.metric.gold)
     fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on).by(settings.metric)
-    built = list(
-        named_policies(
-            measures, names, settings.rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
+
+    def ask(policies: Sequence[Wanted], rules: Sequence[str] = ()) -> list[AskedPolicy]:
+        return asked_policies(
+            measures, policies, rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
         )
-    )
-    baseline = _include(measures, baseline, built, fit_on, settings.f1_kind)
+
+    able, left_out = runnable(ask(names, settings.rules), chosen)
+    if left_out and (settings.strict or not able):
+        raise UsageError(_refusal(left_out, measures.traces.origin.source))
+    notes += _left_out_notes(left_out)
+    wanted = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
+    built, baseline = _with_baseline(able, wanted, ask)
     source = measures.traces.origin.source
     if fit_on is None or fit_on.traces.origin.source != source:
         notes += _in_sample_notes(built, source, split)
     if fit_on is not None:
         notes += transfer_notes(built, fit_on.traces, chosen.traces)
+    notes += [candidate.note for candidate in built if candidate.note]
     for candidate in built:
         said = () if candidate.policy is None else candidate.policy.facts.notes
-        notes += [f"{candidate.name}: {note}" for note in said]
+        notes += [f"{candidate.label}: {note}" for note in said]
     notes = [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)]
     result = replay(
         chosen,
@@ -145,39 +175,57 @@ def compare(
             resamples=settings.resamples,
             seed=settings.seed,
             notes=tuple(notes),
+            banners=blank_answers(chosen.traces),
             cost=settings.cost,
             cost_model=settings.cost_model,
         ),
     )
-    return Comparison(measures=chosen, result=result)
+    left = {policy.name: policy.reason for policy in left_out}
+    return Comparison(measures=chosen, result=replace(result, left_out=left))
 
 
-def _include(
-    measures: Measures,
-    baseline: str,
-    built: list[NamedPolicy],
-    fit_on: Measures | None,
-    f1_kind: F1Kind,
-) -> str:
-    """The baseline's name among the candidates, where it is added unless one of them is the same."""
-    if baseline in (candidate.name for candidate in built):
-        return baseline
-    wanted = named_policies(measures, [baseline], fit_on=fit_on, f1_kind=f1_kind)[0]
-    alike = [
-        candidate.name
-        for candidate in built
-        if wanted.policy is not None
-        and candidate.policy is not None
-        and candidate.name.partition("#")[0] == wanted.name
-        and candidate.max_rounds == wanted.max_rounds
-        and policy_hash(candidate.policy) == policy_hash(wanted.policy)
-    ]
-    if alike:
-        return alike[0]
-    count = 1 + sum(candidate.name.partition("#")[0] == wanted.name for candidate in built)
-    name = wanted.name if count == 1 else f"{wanted.name}#{count}"
-    built.append(replace(wanted, name=name))
-    return name
+def _refusal(left_out: Sequence[LeftOut], source: str) -> str:
+    """Everything that cannot run, at once."""
+    if len(left_out) == 1:
+        return f"policy {left_out[0].name!r} cannot run here: {left_out[0].reason}"
+    told = " ".join(
+        f"({number}) {policy.name}: {policy.reason}" for number, policy in enumerate(left_out, 1)
+    )
+    return f"{len(left_out)} policies cannot run on {source}: {told}"
+
+
+def _left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
+    """What was left out and why, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for policy in left_out:
+        reasons.setdefault(policy.reason, []).append(policy.name)
+    return [f"left out {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def _with_baseline(
+    built: Sequence[NamedPolicy], named: str, ask: Callable[[Sequence[Wanted]], list[AskedPolicy]]
+) -> tuple[tuple[NamedPolicy, ...], str]:
+    """The policies numbered, the baseline last unless one of them is the same, and its name."""
+    known = numbered(built)
+    for candidate in known:
+        if named == candidate.name:
+            return known, named
+    wanted = ask([named])[0].build()
+    for candidate in known:
+        if _same(candidate, wanted):
+            return known, candidate.name
+    with_wanted = numbered([*built, wanted])
+    return with_wanted, with_wanted[-1].name
+
+
+def _same(candidate: NamedPolicy, wanted: NamedPolicy) -> bool:
+    if candidate.name.partition("#")[0] != wanted.name:
+        return False
+    if candidate.policy is None or wanted.policy is None:
+        return candidate.policy is wanted.policy
+    return candidate.max_rounds == wanted.max_rounds and policy_hash(
+        candidate.policy
+    ) == policy_hash(wanted.policy)
 
 
 def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str | None, list[str]]:
@@ -191,7 +239,7 @@ def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str
 
 def _in_sample_notes(built: Sequence[NamedPolicy], source: str, split: str | None) -> list[str]:
     return [
-        f"{candidate.name} was fitted on questions it is scored on: its figures are in-sample"
+        f"{candidate.label} was fitted on questions it is scored on: its figures are in-sample"
         for candidate in built
         if _fitted_on(candidate, source, split)
     ]
@@ -226,14 +274,14 @@ def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceS
     measures = Measures.of(traces)
     results = comparison.result.policies
     learned = {
-        policy_result.name: policy_result.policy
+        policy_result.label: policy_result.policy
         for policy_result in results
         if isinstance(policy_result.policy, ValuePolicy)
     }
     if len(learned) != 1:
         there = ", ".join(learned) or "none"
         raise UsageError(
-            f"the values of exactly one stop-rag policy can be stored, found {there}; name one with --policy"
+            f"the values of exactly one stop-rag policy can be stored, found {there}; name one policy"
         )
     (policy,) = learned.values()
     stop, cont = policy.values(measures.signals(policy.specs))

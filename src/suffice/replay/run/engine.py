@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import COSTS, CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
@@ -28,7 +28,7 @@ from suffice.replay.run.frontier import (
     best_mix,
     interpolate,
 )
-from suffice.replay.run.named_policies import NamedPolicy
+from suffice.replay.run.named_policies import NamedPolicy, measure_usual_signals
 from suffice.replay.run.references import (
     CLOSED_BOOK,
     ORACLES,
@@ -37,7 +37,6 @@ from suffice.replay.run.references import (
 )
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.scoring import F1Kind, Metric, ScoreName
-from suffice.signals.registry import is_usual
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -46,7 +45,7 @@ class ReplaySettings:
     """How a replay is scored.
 
     ``baseline`` names the candidate that differences are taken against; ``split`` is stated in the
-    results and ``notes`` are carried there. ``cost`` is what policies are compared at, a name of
+    results, ``notes`` and ``banners`` are carried there. ``cost`` is what policies are compared at, a name of
     :data:`suffice.costs.usage.COSTS` (``None``: the first of :data:`suffice.costs.usage.USUAL_COSTS`
     that tells fixed budgets apart); ``cost_model`` prices usage.
     """
@@ -57,6 +56,7 @@ class ReplaySettings:
     resamples: int = 1000
     seed: int = 42
     notes: tuple[str, ...] = ()
+    banners: tuple[str, ...] = ()
     cost: str | None = None
     cost_model: CostModel = field(default_factory=CostModel)
 
@@ -126,7 +126,7 @@ def replay(
     if settings.baseline not in names:
         raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
     measures = Measures.of(traces)
-    _measure_usual_signals(measures, candidates)
+    measure_usual_signals(measures, candidates)
     scored = measures.scores(settings.f1_kind)
     book = measures.costs(settings.cost_model)
     axis = book.axis(
@@ -169,7 +169,9 @@ def replay(
         source=measures.traces.origin.source,
         policies=policies,
         frontier=intervals.frontier,
+        full_costs=_full_costs(book),
         question_ids=measures.traces.question_ids,
+        banners=settings.banners,
         notes=(
             *settings.notes,
             *_notes(policies, measures.metric),
@@ -180,18 +182,27 @@ def replay(
     )
 
 
+def _full_costs(book: CostBook) -> dict[str, float | None]:
+    """What the full budget costs a question, as it would be run."""
+    paid = {name: book.of_fixed(name) for name in COSTS}
+    return {name: None if of is None else float(of[:, -1].mean()) for name, of in paid.items()}
+
+
 def _notes(policies: Sequence[PolicyResult], metric: Metric) -> list[str]:
     about_sets = [
-        f"{policy.name}: {note}" for policy in policies if policy.sets for note in policy.sets.notes
+        f"{policy.label}: {note}"
+        for policy in policies
+        if policy.sets
+        for note in policy.sets.notes
     ]
-    sure = [policy.name for policy in policies if policy.confidence is not None]
+    sure = [policy.label for policy in policies if policy.confidence is not None]
     untold = [] if metric.gold or not sure else [f"AUROC needs gold answers: {', '.join(sure)}"]
     return [*_beyond_notes(policies), *_undefined_notes(policies), *untold, *about_sets]
 
 
 def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
     undefined = [
-        (policy.name, int(np.isnan(policy.confidence).sum()), len(policy.confidence))
+        (policy.label, int(np.isnan(policy.confidence).sum()), len(policy.confidence))
         for policy in policies
         if policy.confidence is not None
     ]
@@ -204,22 +215,11 @@ def _undefined_notes(policies: Sequence[PolicyResult]) -> list[str]:
 
 def _beyond_notes(policies: Sequence[PolicyResult]) -> list[str]:
     return [
-        f"{policy.name}: {policy.beyond_record} questions end before the round it wanted; "
+        f"{policy.label}: {policy.beyond_record} questions end before the round it wanted; "
         "their last recorded round was taken"
         for policy in policies
         if policy.beyond_record
     ]
-
-
-def _measure_usual_signals(measures: Measures, candidates: Sequence[NamedPolicy]) -> None:
-    """What candidates read by its usual meaning, in one pass over the record."""
-    measures.signals(
-        spec
-        for candidate in candidates
-        if candidate.policy is not None
-        for spec in candidate.policy.specs
-        if is_usual(spec)
-    )
 
 
 def _reads(candidate: NamedPolicy) -> CostReads:
@@ -348,6 +348,12 @@ class _Intervals:
             lambda drawn: drawn.scores[:, self._index[name]] - drawn.scores[:, self._baseline]
         )
 
+    def delta_full(self, name: str) -> Interval | None:
+        """The score minus that of the full budget."""
+        return self._interval(
+            lambda drawn: drawn.scores[:, self._index[name]] - drawn.fixed_scores[:, -1]
+        )
+
     def gain(self, name: str) -> Interval | None:
         """The score over the fixed-k frontier at the policy's own cost."""
 
@@ -410,10 +416,12 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
         interval=intervals.score(name),
         delta=intervals.delta(name),
         retained=score / full if score is not None and full else None,
+        delta_full=intervals.delta_full(name),
         frontier_gain=intervals.gain(name),
         against_fixed=intervals.against_fixed(name) if run.adaptive else (),
         p95_rounds=float(np.percentile(run.stops, 95)),
         policy=candidate.policy,
+        label=candidate.label,
     )
 
 

@@ -24,6 +24,28 @@ class Frontier:
     costs: tuple[float, ...]
     scores: tuple[float, ...] = field(metadata={"json": "{metric}"})
 
+    @property
+    def best(self) -> tuple[tuple[float, float], ...]:
+        """Corners (cost, score) of the line of :func:`best_mix` over all costs, level to the right."""
+        corners: list[tuple[float, float]] = []
+        for cost, score in sorted(
+            zip(self.costs, self.scores, strict=True), key=lambda at: (at[0], -at[1])
+        ):
+            if corners and score <= corners[-1][1]:
+                continue
+            while len(corners) > 1 and _below(corners[-1], corners[-2], (cost, score)):
+                corners.pop()
+            corners.append((cost, score))
+        return tuple(corners)
+
+
+def _below(
+    middle: tuple[float, float], left: tuple[float, float], right: tuple[float, float]
+) -> bool:
+    """Whether a mix of the outer two scores no less than the one between them."""
+    width = right[0] - left[0]
+    return (middle[1] - left[1]) * width <= (right[1] - left[1]) * (middle[0] - left[0])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgainstFixed:

@@ -41,6 +41,7 @@ class MacroPolicy:
     delta: Interval = field(metadata={"json": "delta_{metric}"})
     mean_rounds: float
     by_set: tuple[float, ...] = field(metadata={"json": "set_{metric}"})
+    label: str = field(metadata={"json": None})
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; the score apart from its interval."""
@@ -98,7 +99,7 @@ class MacroResult(Tabular):
         )
         rows = [
             [
-                *(policy.name, policy.other, policy.score, policy.mean_rounds),
+                *(policy.label, policy.other, policy.score, policy.mean_rounds),
                 Cell(policy.delta, "(baseline)") if policy.name == self.baseline else policy.delta,
                 *policy.by_set,
             ]
@@ -145,7 +146,14 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     names = [policy.name for policy in first.policies]
     for comparison in comparisons:
         if [policy.name for policy in comparison.result.policies] != names:
-            raise UsageError("every set of traces must be replayed with the same policies")
+            left = [
+                f"; left out of {other.result.source}: {name}, {reason}"
+                for other in comparisons
+                for name, reason in other.result.left_out.items()
+            ]
+            raise UsageError(
+                f"every set of traces must be replayed with the same policies{''.join(left)}"
+            )
     results = [comparison.result for comparison in comparisons]
     if len({result.metric for result in results}) > 1:
         told = ", ".join(f"{result.source} by {result.metric.name}" for result in results)
@@ -179,6 +187,7 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
                 ),
                 mean_rounds=float(rounds[number]),
                 by_set=tuple(float(one.columns[:, number].mean()) for one in sets),
+                label=first.policies[number].label,
             )
             for number, name in enumerate(names)
         ),

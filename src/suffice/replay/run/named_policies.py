@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
-from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.file import load_policy, names_policy_file
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, USUAL_METHODS
+from suffice.policies.file import PolicyFile, load_policy, names_policy_file
 from suffice.policies.fitting import fit_rule
-from suffice.policies.method import FitRun, Method
+from suffice.policies.method import FitRun, Method, Preset
 from suffice.policies.registry import (
     fit_method,
     method_and_preset,
-    method_names,
+    nameable_methods,
     unfitted_policy,
 )
+from suffice.policies.rules.policy import check_rule
 from suffice.protocols import StopPolicy
-from suffice.replay.run.references import CLOSED_BOOK, ORACLES
+from suffice.replay.run.references import CLOSED_BOOK, ORACLES, closed_book_rounds
+from suffice.results.markup import shorten
 from suffice.scoring import F1Kind
+from suffice.signals.available import refuse_lacking
+from suffice.signals.registry import is_usual
 from suffice.trace.rounds.table import TraceSet
+
+Wanted = str | Path | StopPolicy | PolicyFile
+"""What a policy is asked for by: its name, its file's path, or itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +38,8 @@ class NamedPolicy:
     """A policy under its name; ``policy`` is ``None`` for an oracle and for the closed book.
 
     ``max_rounds`` is the budget its file states: a controller stops there, and so does the replay.
+    ``file`` is the path it was read from. ``label`` is what tables call it: of a policy file the file's
+    name, else its name. ``note`` is what must be known of the name.
     """
 
     name: str
@@ -36,11 +47,49 @@ class NamedPolicy:
     preset: str | None
     policy: StopPolicy | None
     max_rounds: int | None = None
+    file: str | None = None
+    label: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A policy that cannot run on a record, by its name as it was given, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPolicy:
+    """What was named, and how it is built; ``build`` raises where the record does not allow it."""
+
+    name: str
+    build: Callable[[], NamedPolicy]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fitting:
+    """What methods are fitted on, which F1 they choose by, and who watches."""
+
+    measures: Measures
+    f1_kind: F1Kind
+    run: FitRun | None
+
+
+def usual_names(n_rounds: int, *, oracles: bool = True) -> tuple[str, ...]:
+    """What is compared where nothing is named: every fixed-K, the usual methods, the oracles."""
+    fixed = (f"fixed-{k}" for k in range(1, n_rounds + 1))
+    return (*fixed, *USUAL_METHODS, *(ORACLES if oracles else ()))
 
 
 def named_policies(
     traces: TraceSet | Measures,
-    names: Sequence[str],
+    names: Sequence[Wanted],
     rules: Sequence[str] = (),
     *,
     fit_on: TraceSet | Measures | None = None,
@@ -54,7 +103,8 @@ def named_policies(
     traces
         The whole trace set; where something must be fitted, that is done on its tune split.
     names
-        ``fixed-K``, ``oracle-em``, ``oracle-f1``, ``closed-book``, a method's name or a policy file.
+        ``fixed-K``, ``oracle-em``, ``oracle-f1``, ``closed-book``, a method's name, a policy file or a
+        policy.
     rules
         Rule texts.
     fit_on
@@ -70,79 +120,231 @@ def named_policies(
         For a name that is none of these, and for a policy that cannot be fitted here, with the line
         that fits it.
     """
+    asked = asked_policies(traces, names, rules, fit_on=fit_on, f1_kind=f1_kind, run=run)
+    return numbered([policy.build() for policy in asked])
+
+
+def asked_policies(
+    traces: TraceSet | Measures,
+    names: Sequence[Wanted],
+    rules: Sequence[str] = (),
+    *,
+    fit_on: TraceSet | Measures | None = None,
+    f1_kind: F1Kind = "hotpotqa",
+    run: FitRun | None = None,
+) -> list[AskedPolicy]:
+    """What :func:`named_policies` is to build, each still to be fitted.
+
+    Raises
+    ------
+    UsageError
+        For a name that no policy has, whatever the record, and a rule that is none.
+    DataError
+        For a policy file that cannot be read.
+    """
     measures = Measures.of(traces)
-    fitting = measures if fit_on is None else Measures.of(fit_on)
-    built = [_named(measures, fitting, name, f1_kind, run) for name in names]
-    built += [_rule(measures, rule, fitting) for rule in rules]
-    return _numbered(built)
+    fit_measures = measures if fit_on is None else Measures.of(fit_on)
+    fitting = _Fitting(measures=fit_measures, f1_kind=f1_kind, run=run)
+    asked = [_asked(measures, name, fitting) for name in names]
+    for rule in rules:
+        check_rule(rule, measures.traces.signal_names)
+        asked.append(AskedPolicy(name=rule, build=partial(_rule, measures, rule, fit_measures)))
+    return asked
 
 
-def _numbered(built: list[NamedPolicy]) -> tuple[NamedPolicy, ...]:
-    seen: Counter[str] = Counter()
-    numbered = []
-    for candidate in built:
-        seen[candidate.name] += 1
-        count = seen[candidate.name]
-        name = candidate.name if count == 1 else f"{candidate.name}#{count}"
-        numbered.append(replace(candidate, name=name))
-    return tuple(numbered)
-
-
-def _named(
-    measures: Measures, fitting: Measures, name: str, f1_kind: F1Kind, run: FitRun | None
-) -> NamedPolicy:
-    if name == CLOSED_BOOK:
-        return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
-    if name in ORACLES:
-        if not measures.metric.gold:
-            raise UsageError(
-                f"policy {name!r} reads gold answers and scores here are agreement with the full budget's "
-                "own answer; leave it out"
-            )
-        return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
-    ready = unfitted_policy(name)
-    if ready is not None:
-        return NamedPolicy(name=name, kind=ready.kind, preset=None, policy=ready)
-    fittable = method_and_preset(name)
-    if fittable is not None:
-        method, preset = fittable
-        if preset in method.fitted:
-            _require_splits(fitting.traces, f"policy {name!r}", method)
+def runnable(
+    asked: Sequence[AskedPolicy], measures: Measures
+) -> tuple[list[NamedPolicy], list[LeftOut]]:
+    """Those that can be built and that decide every question of these measures, and why others cannot."""
+    built, left_out = [], []
+    for policy in asked:
+        candidate, reason = attempt(partial(_built, policy, measures))
+        if candidate is None:
+            left_out.append(LeftOut(name=policy.name, reason=str(reason)))
         else:
-            fitting = measures
-        takes = {field.name for field in fields(method.settings(preset))}
-        chosen_by = f1_kind if "f1_kind" in takes else None
-        fitted = fit_method(method.name, fitting, preset, FIT_SPLIT, run=run, f1_kind=chosen_by)
-        return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted)
-    if names_policy_file(name):
-        file = load_policy(name)
-        return NamedPolicy(
-            name=file.policy.facts.name or file.policy.kind,
-            kind=file.policy.kind,
-            preset=file.policy.preset,
-            policy=file.policy,
-            max_rounds=file.max_rounds,
-        )
-    methods = ", ".join(f"{method}, {method}-corrected" for method in method_names())
-    raise UsageError(
-        f"unknown policy {name!r}; known: fixed-K, {', '.join((*ORACLES, CLOSED_BOOK))}, "
-        f"{methods}, or a policy file (.json). "
-        "A rule's text goes to --stop-when"
+            built.append((policy.name, candidate))
+    measure_usual_signals(measures, [candidate for _, candidate in built])
+    able = []
+    for name, candidate in built:
+        policy_built = candidate.policy
+        reason = None
+        if policy_built is not None:
+            _, reason = attempt(partial(measures.wanted_rounds, policy_built))
+        if reason is None:
+            able.append(candidate)
+        else:
+            left_out.append(LeftOut(name=name, reason=reason))
+    return able, left_out
+
+
+def _built(asked: AskedPolicy, measures: Measures) -> NamedPolicy:
+    """The policy, where these questions hold what it reads."""
+    candidate = asked.build()
+    if candidate.policy is not None:
+        refuse_lacking(candidate.policy.specs, measures.traces)
+    if candidate.kind == CLOSED_BOOK:
+        closed_book_rounds(measures)
+    return candidate
+
+
+def measure_usual_signals(measures: Measures, candidates: Sequence[NamedPolicy]) -> None:
+    """What candidates read by its usual meaning, in one pass over the record."""
+    measures.signals(
+        spec
+        for candidate in candidates
+        if candidate.policy is not None
+        for spec in candidate.policy.specs
+        if is_usual(spec)
     )
 
 
-def _require_splits(traces: TraceSet, what: str, method: Method) -> None:
+def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:
+    """The same with a number behind every name and every label that one before it has.
+
+    Files of one name in several folders are labelled with their paths.
+    """
+    paths: dict[str, set[str | None]] = {}
+    for candidate in built:
+        paths.setdefault(candidate.label, set()).add(candidate.file)
+    names: Counter[str] = Counter()
+    labels: Counter[str] = Counter()
+    made = []
+    for candidate in built:
+        label = candidate.label
+        if candidate.file is not None and len(paths[label]) > 1:
+            label = candidate.file
+        names[candidate.name] += 1
+        labels[label] += 1
+        made.append(
+            replace(
+                candidate,
+                name=with_number(candidate.name, names[candidate.name]),
+                label=with_number(label, labels[label]),
+            )
+        )
+    return tuple(made)
+
+
+def with_number(name: str, count: int) -> str:
+    """The name of the so many-th that has it.
+
+    >>> with_number("tasr", 1), with_number("tasr", 2)
+    ('tasr', 'tasr#2')
+    """
+    return name if count == 1 else f"{name}#{count}"
+
+
+# --- what a name says ----------------------------------------------------------------------------
+def _asked(measures: Measures, name: Wanted, fitting: _Fitting) -> AskedPolicy:
+    if isinstance(name, Path):
+        name = str(name)
+    if not isinstance(name, str):
+        given = _of_policy(name)
+        return AskedPolicy(name=given.name, build=lambda: given)
+    if name in ORACLES:
+        return AskedPolicy(name=name, build=partial(_oracle, measures, name))
+    ready = _ready(name)
+    if ready is not None:
+        return AskedPolicy(name=name, build=lambda: ready)
+    fittable = method_and_preset(name)
+    if fittable is not None:
+        build = partial(_fitted, measures, name, *fittable, fitting)
+        return AskedPolicy(name=name, build=build)
+    if names_policy_file(name):
+        read = _of_file(name, load_policy(name))
+        return AskedPolicy(name=read.label, build=lambda: read)
+    raise UsageError(_unknown(name))
+
+
+def _oracle(measures: Measures, name: str) -> NamedPolicy:
+    if not measures.metric.gold:
+        raise UsageError(
+            f"policy {name!r} reads gold answers and scores here are agreement with the full budget's "
+            "own answer; leave it out"
+        )
+    return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
+
+
+def _ready(name: str) -> NamedPolicy | None:
+    """What needs no fitting and no file."""
+    if name == CLOSED_BOOK:
+        return NamedPolicy(name=name, kind=CLOSED_BOOK, preset=None, policy=None)
+    ready = unfitted_policy(name)
+    if ready is None:
+        return None
+    return NamedPolicy(name=name, kind=ready.kind, preset=None, policy=ready)
+
+
+def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
+    """A policy as it is, or as it was read."""
+    policy = given.policy if isinstance(given, PolicyFile) else given
+    if not callable(getattr(policy, "stop_rounds", None)):
+        raise UsageError(
+            "a policy is named by a text or given as itself, such as suffice.FixedPolicy(2); found "
+            f"{type(policy).__name__}: {shorten(repr(policy), 60)}"
+        )
+    return NamedPolicy(
+        name=policy.facts.name or policy.kind,
+        kind=policy.kind,
+        preset=policy.preset,
+        policy=policy,
+        max_rounds=given.max_rounds if isinstance(given, PolicyFile) else None,
+    )
+
+
+def _of_file(path: str, file: PolicyFile) -> NamedPolicy:
+    return replace(_of_policy(file), file=path, label=Path(path).name)
+
+
+def _fitted(
+    measures: Measures, name: str, method: Method, preset: Preset, fitting: _Fitting
+) -> NamedPolicy:
+    if preset in method.fitted:
+        measures = fitting.measures
+        _require_splits(measures.traces, method)
+    takes = {field.name for field in fields(method.settings(preset))}
+    chosen_by = fitting.f1_kind if "f1_kind" in takes else None
+    fitted = fit_method(
+        method.name, measures, preset, FIT_SPLIT, run=fitting.run, f1_kind=chosen_by
+    )
+    note = ""
+    if name == method.name and len(method.presets) > 1:
+        others = " or ".join(f"{name}-{other}" for other in method.presets if other != preset)
+        note = (
+            f"{name} is its {preset} preset; suffice fit {name} writes {others} unless told --preset "
+            f"{preset}"
+        )
+    return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted, note=note)
+
+
+def _require_splits(traces: TraceSet, method: Method) -> None:
     if not method.can_read(traces):
         splits = " or ".join(
             " and ".join(map(repr, sorted(splits_read))) for splits_read in method.reads
         )
+        first = sorted(method.reads[0])
+        shares = ",".join(
+            [*(f"{name}={0.4 / len(first):g}" for name in first), f"{EVAL_SPLIT}=0.6"]
+        )
         raise UsageError(
-            f"{what} must be fitted, and {traces.origin.source} has no questions in split "
-            f"{splits}; fit it on traces that have one with: --fit-on OTHER_TRACES, or "
-            f"suffice fit {method.name} OTHER_TRACES --out policy.json, and pass --policy policy.json"
+            f"it must be fitted, and {traces.origin.source} has no questions in split "
+            f"{splits}; {traces.how_to_split(shares)}, fit it on traces that have one with: "
+            f"--fit-on OTHER_TRACES, or suffice fit {method.name} OTHER_TRACES --out "
+            "policy.json, and pass --policy policy.json"
         )
 
 
 def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
     policy = fit_rule(rule, measures, fit_on=fitting)
     return NamedPolicy(name=rule, kind=policy.kind, preset=None, policy=policy)
+
+
+def _unknown(name: str) -> str:
+    """That there is no such policy, what it may be a slip for, and what there is."""
+    known = (*ORACLES, CLOSED_BOOK, *nameable_methods())
+    near = did_you_mean(name, [*known, *(f"{method}-corrected" for method in known), "fixed-3"])
+    return (
+        f"unknown policy {name!r}{near or ';'} known: fixed-K, {', '.join(known)} (a method also as "
+        "NAME-corrected), or a policy file (.json). A rule's text goes to --stop-when, in Python to "
+        "rules=[...]"
+    )

@@ -83,7 +83,7 @@ def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
     UsageError
         When they are others.
     """
-    measures = Measures.of(traces)
+    measures = Measures.of(traces).by(result.metric.name)
     if measures.traces.question_ids != result.question_ids:
         raise UsageError(
             f"the replay has {result.questions} questions and these traces "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import points
+from suffice.results.formats import amount, count, percent, points
 from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
@@ -26,7 +26,8 @@ from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
 _CALLS = "llm_calls"
-_NAME_WIDTH = 24
+_NAME_WIDTH = 20
+_MOST_WITH_DECIMALS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +37,17 @@ class PolicyResult:
     Scores are fractions, means over labelled questions (``None``: no question is labelled), taken against
     what ``metric`` says; costs are means per question over all questions, by the names of
     :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken;
-    ``beyond_record`` counts questions for which the policy wanted a later one.
+    ``beyond_record`` counts questions for which the policy wanted a later one. ``label`` is what tables
+    call it: the name, or of a policy file the file's name.
 
-    Of the score that ``metric`` compares by there are its ``interval``, its ``delta`` to the baseline's, the
-    ``retained`` share of the full budget's, the ``frontier_gain`` over the fixed-k frontier at the same
-    cost, and ``against_fixed``, over the best fixed-k for as many tokens, seconds and dollars (empty: it
-    reads nothing to decide). ``precision`` and ``recall`` are of the passages retrieved up to the stop,
-    means over the questions where they are known (``None``: nowhere). ``confidence`` (n_questions,) is the
-    policy's own at the stop round (``None``: it has none) and ``auroc`` its AUROC against exact match with
-    gold answers there. ``sets`` are the answer sets of a policy that gives them.
+    Of the score that ``metric`` compares by there are its ``interval``, its ``delta`` to the baseline's,
+    ``delta_full`` to the full budget's, the ``retained`` share of that, the ``frontier_gain`` over the
+    fixed-k frontier at the same cost, and ``against_fixed``, over the best fixed-k for as many tokens,
+    seconds and dollars (empty: it reads nothing to decide). ``precision`` and ``recall`` are of the passages
+    retrieved up to the stop, means over the questions where they are known (``None``: nowhere).
+    ``confidence`` (n_questions,) is the policy's own at the stop round (``None``: it has none) and ``auroc``
+    its AUROC against exact match with gold answers there. ``sets`` are the answer sets of a policy that
+    gives them.
     """
 
     name: str
@@ -61,6 +64,7 @@ class PolicyResult:
     metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
     interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
     delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
+    delta_full: Interval | None = None
     retained: float | None = field(default=None, metadata={"json": "retained_{metric}"})
     frontier_gain: Interval | None = None
     against_fixed: tuple[AgainstFixed, ...] = ()
@@ -71,6 +75,16 @@ class PolicyResult:
     confidence: NDArray[np.float64] | None = field(default=None, metadata=_ELSEWHERE)
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
+    label: str = field(default="", metadata=_ELSEWHERE)
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it decides by what it reads."""
+        return self.policy is not None and bool(self.policy.specs)
 
     @property
     def score(self) -> float | None:
@@ -110,7 +124,9 @@ class ReplayResult(Tabular):
     ``notes`` are sentences a reader must know: splits chosen by default, rounds taken for missing
     ones, in-sample scores, prices. ``metric`` is what they are compared by and what scores are taken
     against: the gold answers, or the full budget's own answer. ``cost`` is what policies are compared
-    at, ``cost_model`` what priced it.
+    at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
+    ``left_out`` says by name why a policy could not run on this record; ``banners`` what makes all figures
+    worth less than they look.
     """
 
     questions: int
@@ -129,6 +145,64 @@ class ReplayResult(Tabular):
     cost: CostAxis = field(metadata=_ELSEWHERE)
     cost_model: CostModel = field(metadata=_ELSEWHERE)
     notes: tuple[str, ...] = field(default=())
+    full_costs: Mapping[str, float | None] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    banners: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What tables call the policies, by name."""
+        return {policy.name: policy.label for policy in self.policies}
+
+    @property
+    def baseline_label(self) -> str:
+        """What tables call the baseline."""
+        return self.labels.get(self.baseline, self.baseline)
+
+    @property
+    def verdict(self) -> str:
+        """Whether deciding by what was read pays here, in sentences."""
+        adaptive = [policy for policy in self.policies if policy.adaptive]
+        if not adaptive:
+            return "Not asked: no policy here decides by what it reads."
+        if any(policy.against_fixed for policy in adaptive):
+            return looping_verdict(self.policies)
+        gains = [
+            (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
+        ]
+        if not gains:
+            return "Not known: no question has a score."
+        shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
+        at = f"the fixed-k frontier at equal {self.cost.label}"
+        if shown:
+            return f"Shown over {at}: {'; '.join(shown)}."
+        return f"Not shown: no policy scores above {at} beyond its interval."
+
+    def saving(self, policy: PolicyResult) -> str:
+        """What a policy saves against the full budget, and what that does to the score, in a sentence."""
+        rounds = f"stops after {policy.mean_rounds:.2f} rounds on average, of {self.max_rounds}"
+        name = self.cost.name
+        own = policy.mean_rounds if name == _ROUNDS else policy.costs.get(name)
+        full = self.full_costs.get(name)
+        paid = ""
+        if own is not None and full:
+            less = (
+                f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
+            )
+            paid = f"; {_short(own)} {self.cost.label} against {_short(full)} at the full budget: {less}"
+        known = policy.delta_full
+        label = self.metric.label
+        scored = (
+            "" if known is None else f"; {label} {points(known)} points against the full budget"
+        )
+        return f"{rounds}{paid}{scored}"
+
+    @property
+    def width(self) -> float | None:
+        """Half the mean width of the paired intervals, in shares of 1; smaller differences are not seen."""
+        intervals = [one.delta for one in self.policies if one.name != self.baseline]
+        widths = [one.high - one.low for one in intervals if one is not None]
+        return float(np.mean(widths)) / 2 if widths else None
 
     def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
         """The document of ``replay --json``: strict JSON, null where undefined."""
@@ -149,26 +223,27 @@ class ReplayResult(Tabular):
         }
 
     def tables(self) -> tuple[Table, ...]:
-        """Whether looping pays, the policies side by side, and what the answer sets of some are worth.
+        """Banners, whether looping pays, the policies side by side, what the answer sets of some are worth.
 
         Scores, the score kept (of the full budget's) and differences are in percent. Where a line is
         too short for every column, the less important ones are left out and named.
         """
         giving = [policy for policy in self.policies if policy.sets is not None]
-        notes = [*self._explained(), *(f"Note: {note}" for note in self.notes)]
+        notes = [*self._explained(), *self._legend(), *(f"Note: {note}" for note in self.notes)]
         columns = self._columns()
         policies = Table(
             name="policies",
             columns=[_POLICY, *(_headed(column, self.metric) for column in columns)],
             rows=[
-                [policy.name, *(_value(self, policy, column) for column in columns)]
+                [policy.label, *(_value(self, policy, column) for column in columns)]
                 for policy in self.policies
             ],
             notes=notes,
         )
+        banners = Table(name="banners", title="\n".join(self.banners)) if self.banners else None
         looping = looping_table(self.policies)
         sets = _answer_sets(giving) if giving else None
-        return tuple(table for table in (looping, policies, sets) if table is not None)
+        return tuple(table for table in (banners, looping, policies, sets) if table is not None)
 
     def table(self, name: str | None = None) -> Table:
         """The table of this name, or the policies."""
@@ -208,7 +283,7 @@ class ReplayResult(Tabular):
             )
         named = any(self.cost.name in (column.name, _ROUNDS) for column in _COLUMNS)
         spent = "calls and tokens" if named else f"calls, {self.cost.label} and tokens"
-        baseline = shorten(self.baseline, _NAME_WIDTH, "...")
+        baseline = shorten(self.baseline_label, _NAME_WIDTH, "...")
         label, head = self.metric.label, self.metric.head
         kept = f", {label} kept (of the full budget's {label})" if self.metric.gold else ""
         return first, (
@@ -217,6 +292,21 @@ class ReplayResult(Tabular):
             f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
             f"intervals of {self.resamples} paired resamples of the questions (seed {self.seed})."
         )
+
+    def _legend(self) -> Iterator[str]:
+        """Of which kind and preset the policy files are."""
+        told = [
+            f"{policy.label} is {policy.kind}{', ' * bool(policy.preset)}{policy.preset or ''}"
+            for policy in self.policies
+            if policy.label != policy.name
+        ]
+        if told:
+            yield f"Policy files: {'; '.join(told)}."
+
+
+def _short(cost: float) -> str:
+    """A cost within a sentence."""
+    return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
 
 
 _POLICY = Column(name="policy", most=_NAME_WIDTH)
@@ -280,7 +370,7 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
         columns += [Column(name=f"{name}_fixed", head="over", drop=number), gain]
     rows: list[list[Value]] = []
     for policy in adaptive:
-        row: list[Value] = [policy.name]
+        row: list[Value] = [policy.label]
         for name in costs:
             against = _against(policy, name)
             row += [None, None] if against is None else [against.fixed, against.gain]
@@ -314,14 +404,14 @@ def looping_verdict(policies: Sequence[PolicyResult]) -> str:
     below = [pair for pair in compared if pair[1].gain.high < 0]
     if above:
         named = "; ".join(
-            f"{policy.name} {points(against.gain)} at equal {COSTS[against.cost].label}"
+            f"{policy.label} {points(against.gain)} at equal {COSTS[against.cost].label}"
             for policy, against in above
         )
         return f"Shown for {named}." + (
             "" if len(above) == len(compared) else " Not for the others."
         )
     verdict = "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval"
-    worse = ", ".join(dict.fromkeys(policy.name for policy, _ in below))
+    worse = ", ".join(dict.fromkeys(policy.label for policy, _ in below))
     return f"{verdict}; below it: {worse}." if worse else f"{verdict}."
 
 
@@ -354,7 +444,7 @@ def _answer_sets(policies: Sequence[PolicyResult]) -> Table:
                 kept_shares = (kept.passages, kept.all, kept.shown, kept.questions)
             rows.append(
                 [
-                    *(policy.name, 1 - sets.alpha, sets.coverage, sets.set_size),
+                    *(policy.label, 1 - sets.alpha, sets.coverage, sets.set_size),
                     *(sets.answer_rate, sets.objective, policy.mean_rounds, *kept_shares),
                 ]
             )

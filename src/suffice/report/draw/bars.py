@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from suffice.report.draw.svg import Family, badge, bar, canvas, line, text
+from suffice.report.draw.svg import Family, badge, bar, canvas, line, outlying, text
 from suffice.results.markup import Html, element, join, shorten, visible
 
 _WIDTH = 460.0
 _NAMES = 144.0  # where bars begin, right of the rows' names
 _ROW, _GAP, _TALLEST = 46.0, 16.0, 24.0
 _MOST_LABELLED, _MOST_TICKS = 8, 12
+_BEYOND = 1.4  # a broken bar is drawn so many times as long as the longest of the others
+_BROKEN_AT = 0.84
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +48,8 @@ class BarRow:
 class Bars:
     """Rows under the columns ``heads``.
 
-    With ``widths``, the longest of each column in user units, bars are level; without, they are upright
-    shares of 1 over a common axis ``x_name``.
+    With ``widths``, the longest of each column in user units, bars are level, and one many times as long as
+    the others is broken; without, they are upright shares of 1 over a common axis ``x_name``.
     """
 
     title: str
@@ -108,12 +110,23 @@ def _level(chart: Bars) -> tuple[list[Html], float]:
     for column, (head, width) in enumerate(zip(chart.heads, chart.widths, strict=True)):
         drawn.append(text((left, 12), head, "axis-name"))
         here = [row.bars[column] for row in chart.rows]
-        most = max((sum(part.size for part in stack.segments) for stack in here), default=0.0)
-        for number, stack in enumerate(here):
-            scale = width / most if most else 0.0
+        sizes = [sum(part.size for part in stack.segments) for stack in here]
+        others = outlying(sizes)
+        most = max(sizes, default=0.0) if others is None else others * _BEYOND
+        for number, (stack, size) in enumerate(zip(here, sizes, strict=True)):
+            scale = width / max(most, size) if most else 0.0
             drawn += _lying(stack, (left, 16 + _ROW * number), scale)
+            if size > most:
+                drawn += _break((left + width * _BROKEN_AT, 16 + _ROW * number))
         left += width + _GAP
     return drawn, _ROW * len(chart.rows) + 24
+
+
+def _break(at: tuple[float, float]) -> Iterator[Html]:
+    """Two slanted lines over a bar that is longer than it is drawn."""
+    left, top = at
+    for moved in (0, 5):
+        yield line((left + moved, top + 39), (left + moved + 4, top + 19), "break")
 
 
 def _lying(stack: Bar, at: tuple[float, float], scale: float) -> Iterator[Html]:

@@ -30,7 +30,7 @@ class Marked:
     @property
     def full_name(self) -> str:
         """Mark and name, the baseline said."""
-        return f"{self.mark}  {self.result.name}{' (baseline)' if self.baseline else ''}"
+        return f"{self.mark}  {self.result.label}{' (baseline)' if self.baseline else ''}"
 
     @property
     def facts(self) -> Facts:
@@ -54,7 +54,7 @@ def marked(result: ReplayResult) -> tuple[Marked, ...]:
 
 def short_name(policy: Marked) -> str:
     """The policy's name with nothing invisible in it and its middle cut when it is long."""
-    return shorten(visible(policy.result.name), _LONGEST_NAME)
+    return shorten(visible(policy.result.label), _LONGEST_NAME)
 
 
 def label(policy: Marked, name: str | None = None) -> Html:
@@ -65,8 +65,10 @@ def label(policy: Marked, name: str | None = None) -> Html:
 
 
 def named(name: str, policies: Sequence[Marked]) -> Marked | None:
-    """The policy of this name, if it is among those shown."""
-    return next((policy for policy in policies if policy.result.name == name), None)
+    """The policy of this label or name, if it is among those shown."""
+    by_name = {policy.result.name: policy for policy in policies}
+    by_label = {policy.result.label: policy for policy in policies}
+    return by_label.get(name) or by_name.get(name)
 
 
 def label_of(name: str, policies: Sequence[Marked]) -> Html:

@@ -24,6 +24,8 @@ from suffice.report.draw.svg import (
 )
 from suffice.results.markup import Html
 
+_STEPS = 12  # of a straight part of a line
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -49,7 +51,8 @@ class Scatter:
     """Shares against an amount.
 
     ``frontier`` is a dashed line through places, ``level`` one at a height with its name; ``specks`` are
-    a crowd without names; the axes also hold the places ``held``.
+    a crowd without names; the axes also hold the places ``held``. With ``log`` the level axis is
+    logarithmic: every amount is above 0 there.
     """
 
     title: str
@@ -61,6 +64,7 @@ class Scatter:
     specks: Sequence[tuple[float, float]] = ()
     level: tuple[float, str] | None = None
     held: Sequence[tuple[float, float]] = ()
+    log: bool = False
 
 
 def scatter(chart: Scatter) -> Html:
@@ -72,12 +76,14 @@ def scatter(chart: Scatter) -> Html:
         height, name = y(chart.level[0]), chart.level[1]
         drawn.append(line((FRAME.left, height), (FRAME.right, height), "frontier"))
         drawn.append(text((FRAME.right, 16), name, "tick end"))
-    path = [(x(across), y(up)) for across, up in chart.frontier]
+    corners = [(x(across), y(up)) for across, up in chart.frontier]
+    bent = tuple(_bent(chart.frontier)) if chart.log else chart.frontier
+    path = [(x(across), y(up)) for across, up in bent]
     drawn += [line(*ends, class_="frontier") for ends in pairwise(path)]
-    drawn += [speck(place, "frontier-point") for place in path]
+    drawn += [speck(place, "frontier-point") for place in corners]
     crowd = ((round(2 * x(across)) / 2, round(2 * y(up)) / 2) for across, up in chart.specks)
     drawn += [speck(place, "speck") for place in dict.fromkeys(crowd)]
-    drawn += _points(chart.points, axes, path)
+    drawn += _points(chart.points, axes, corners)
     return canvas(SIZE, chart.title, chart.description, drawn)
 
 
@@ -87,7 +93,17 @@ def _axes(chart: Scatter) -> Axes:
         heights = (point.y, *(point.interval or ()))
         places += [*((point.x, height) for height in heights), *point.around]
     levels = () if chart.level is None else (chart.level[0],)
-    return enclosing([across for across, _ in places], [*(up for _, up in places), *levels])
+    upwards = [*(up for _, up in places), *levels]
+    return enclosing([across for across, _ in places], upwards, log=chart.log)
+
+
+def _bent(path: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """A line of straight parts as points close to each other, for an axis on which they are bent."""
+    yield path[0]
+    for (x1, y1), (x2, y2) in pairwise(path):
+        for step in range(1, _STEPS + 1):
+            share = step / _STEPS
+            yield x1 + share * (x2 - x1), y1 + share * (y2 - y1)
 
 
 def _points(

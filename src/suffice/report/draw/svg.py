@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Literal
 
 from suffice.results.formats import tick
@@ -14,6 +14,7 @@ from suffice.results.markup import Html, element, join
 
 BADGE_RADIUS = 9.0
 _RADII = (17.0, 22.0, 28.0, 36.0, 46.0, 58.0, 72.0, 90.0)
+_MOST_DECADES = 2  # with three marks each
 _ANGLES = tuple(math.radians(22.5 * step) for step in range(16))
 
 Family = Literal["fixed", "adaptive", "oracle"]
@@ -23,16 +24,20 @@ Span = tuple[float, float]  # the ends of an interval, low first
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Maps values from [low, high] to positions from ``start`` to ``end``."""
+    """Maps values from [low, high] to positions from ``start`` to ``end``; ``log``: by their logarithms."""
 
     low: float
     high: float
     start: float
     end: float
+    log: bool = False
 
     def __call__(self, value: float) -> float:
         """The position of a value."""
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+        low, high = self.low, self.high
+        if self.log:
+            value, low, high = math.log(value), math.log(low), math.log(high)
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,31 @@ def ticks(low: float, high: float, most: int = 6) -> tuple[float, ...]:
         if last - first < most:
             break
     return tuple(round(number * step, max(0, -power)) for number in range(first, last + 1))
+
+
+def log_ticks(low: float, high: float) -> tuple[float, ...]:
+    """Round values that enclose [low, high] above 0: 1, 2 and 5 times 10^n, over many decades 10^n alone.
+
+    >>> log_ticks(120.0, 4300.0)
+    (100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors = (1, 2, 5) if last - first <= _MOST_DECADES else (1,)
+    marked = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
+    start = max(mark for mark in marked if mark <= low * (1 + 1e-9))
+    end = min(mark for mark in marked if mark >= high * (1 - 1e-9))
+    return tuple(mark for mark in marked if start <= mark <= end)
+
+
+def outlying(values: Iterable[float], times: float = 5.0) -> float | None:
+    """The largest value that lies below all which are ``times`` it and more; ``None``: there are none such.
+
+    >>> outlying([100.0, 120.0, 150.0, 2000.0]), outlying([100.0, 120.0, 300.0])
+    (150.0, None)
+    """
+    known = sorted(value for value in values if value > 0)
+    gaps = [low for low, high in pairwise(known) if high >= times * low]
+    return gaps[-1] if gaps else None
 
 
 def _at(value: float) -> str:
@@ -273,12 +303,13 @@ class Axes:
         return drawn
 
 
-def enclosing(across: Iterable[float], upwards: Iterable[float]) -> Axes:
-    """Axes that hold all the values; at least one each."""
+def enclosing(across: Iterable[float], upwards: Iterable[float], *, log: bool = False) -> Axes:
+    """Axes that hold all the values; at least one each. ``log``: the level one is logarithmic."""
     xs, ys = tuple(across), tuple(upwards)
-    x_ticks, y_ticks = ticks(min(xs), max(xs)), ticks(min(ys), max(ys))
+    x_ticks = (log_ticks if log else ticks)(min(xs), max(xs))
+    y_ticks = ticks(min(ys), max(ys))
     return Axes(
-        x=Scale(x_ticks[0], x_ticks[-1], FRAME.left + 14, FRAME.right - 14),
+        x=Scale(x_ticks[0], x_ticks[-1], FRAME.left + 14, FRAME.right - 14, log),
         y=Scale(y_ticks[0], y_ticks[-1], FRAME.bottom - 6, FRAME.top + 6),
         x_ticks=x_ticks,
         y_ticks=y_ticks,

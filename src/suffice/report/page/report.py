@@ -18,6 +18,7 @@ from suffice.report.page.frame import asset, page
 from suffice.report.page.section import Material, Section, Shown, folded, listed
 from suffice.report.sections import SECTIONS
 from suffice.report.sections.comparison import policies_in_words
+from suffice.report.sections.verdict import first_screen
 from suffice.results.formats import count, counted
 from suffice.results.markup import Html, data_table, element, join, shorten
 
@@ -31,11 +32,12 @@ def render_report(data: ReportData) -> str:
     forbids any other. Texts of the traces are escaped; without JavaScript only the question explorer
     is missing. Five hundred questions stay below 5 MB: what is cut for that is stated in place.
     """
-    sections = _shown(Material(data=data, policies=marked(data.result)))
+    material = Material(data=data, policies=marked(data.result))
+    sections = _shown(material)
     return page(
         f"Stopping policies on {PurePath(data.result.source).name}",
         element("a", "Skip to the comparison", href="#comparison", class_="skip"),
-        _header(data, sections),
+        _header(material, sections),
         element("main", *(section.html(shown) for section, shown in sections.items())),
         script=asset("page.js"),
     )
@@ -74,8 +76,8 @@ def _left_out(reasons: Mapping[str, str], headings: Mapping[str, str]) -> Html:
 
 
 # --- what was replayed -----------------------------------------------------------------------
-def _header(data: ReportData, sections: Iterable[Section]) -> Html:
-    result = data.result
+def _header(material: Material, sections: Iterable[Section]) -> Html:
+    data, result = material.data, material.data.result
     links = (
         element("li", element("a", section.heading, href=f"#{section.name}"))
         for section in sections
@@ -91,6 +93,7 @@ def _header(data: ReportData, sections: Iterable[Section]) -> Html:
             class_="top",
         ),
         element("h1", f"When to stop: {policies} on {questions}"),
+        first_screen(material),
         _facts(data),
         _run(data.run),
         element("nav", element("ul", *links), aria_label="Sections"),
@@ -109,7 +112,7 @@ def _facts(data: ReportData) -> Html:
         ("Rounds", f"at most {result.max_rounds}"),
         ("Model", _value(data.run["model"]) if data.run.get("model") else "not stated"),
         ("Compared by", _compared_by(result)),
-        ("Baseline", result.baseline),
+        ("Baseline", result.baseline_label),
         ("Intervals", f"95%, {count(result.resamples)} paired resamples, seed {result.seed}"),
         ("Suffice", VERSION),
     ]

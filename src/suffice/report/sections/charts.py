@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from suffice.measures.costs import CostAxis
+from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.draw.marks import Marked, label, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter
+from suffice.report.draw.svg import outlying
 from suffice.report.page.section import Chart, Material, Section, Shown, columns, plain
-from suffice.results.formats import amount, count, decimal, percent
+from suffice.results.formats import amount, count, decimal, percent, points
 from suffice.results.markup import Html, data_table, element, join
 
 _MOST_ROWS = 12
@@ -50,7 +52,7 @@ SECTION = Section(name="charts", heading="Charts", show=_show, opened=True)
 
 # --- scores against cost -------------------------------------------------------------------------
 def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart]:
-    """The score with intervals and the fixed-k frontier, and another, against mean cost; none without."""
+    """The score with paired intervals and the fixed-k frontier, and another, against mean cost."""
     if result.frontier is None:
         return []
     metric = result.metric
@@ -66,19 +68,42 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
         if (value := getattr(policy.result, metric.beside)) is not None
     ]
     fixed = sorted((point.x, point.y) for point in beside if point.family == "fixed")
-    frontier = list(zip(result.frontier.costs, result.frontier.scores, strict=True))
     of_frontier = [
-        (f"frontier, k = {number}", amount(cost), percent(value), "")
-        for number, (cost, value) in enumerate(frontier, 1)
+        (f"frontier, k = {number}", amount(cost), percent(value), "", "")
+        for number, (cost, value) in enumerate(
+            zip(result.frontier.costs, result.frontier.scores, strict=True), 1
+        )
     ]
+    best = _at_best(result)
+    line = list(
+        result.frontier.best
+        if best
+        else sorted(zip(result.frontier.costs, result.frontier.scores, strict=True))
+    )
+    intervals = [
+        (points(_gain(policy, result)), _ends(policy.result.interval))
+        for policy in policies
+        if policy.result.score is not None
+    ]
+    dearest = max(point.x for point in compared)
+    if dearest > line[-1][0]:
+        line.append((dearest, line[-1][1]))  # beyond it the last score counts
+    name = "the best fixed budget or mix of two" if best else "the fixed-k frontier"
     return [
         _score_chart(
             result,
             metric.label,
-            (compared, frontier),
-            [*((*_numbers(point), _ends(point)) for point in compared), *of_frontier],
-            f"Whiskers: 95% intervals of {result.resamples} resamples of the questions. Line: the fixed-k "
-            "frontier; a policy earns its place above it.",
+            (compared, line),
+            [
+                *(
+                    (*_numbers(point), *known)
+                    for point, known in zip(compared, intervals, strict=True)
+                ),
+                *of_frontier,
+            ],
+            f"Line: {name} at each cost; a policy earns its place above it. Whiskers: 95% paired intervals "
+            f"of the difference to the line at the policy's own cost, of {result.resamples} resamples of the "
+            "questions: where one clears the line, the difference is shown.",
         ),
         _score_chart(
             result,
@@ -94,7 +119,12 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
 def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Point:
     known = policy.result.costs.get(result.cost.name)
     paid = policy.result.mean_rounds if known is None else known
-    interval = policy.result.interval if score == policy.result.metric.label else None
+    gain = (
+        _gain(policy, result)
+        if score == policy.result.metric.label and policy.family != "fixed"
+        else None
+    )
+    line = value if gain is None else value - gain.estimate
     return Point(
         mark=policy.mark,
         family=policy.family,
@@ -102,16 +132,30 @@ def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Po
         said=f"{score} {percent(value)}%, {amount(paid)} {result.cost.per_question}",
         x=paid,
         y=value,
-        interval=None if interval is None else (interval.low, interval.high),
+        interval=None if gain is None else (line + gain.low, line + gain.high),
     )
+
+
+def _at_best(result: ReplayResult) -> bool:
+    """Whether policies were compared with the best fixed budgets at the cost of the axis."""
+    compared = (against for policy in result.policies for against in policy.against_fixed)
+    return any(against.cost == result.cost.name for against in compared)
+
+
+def _gain(policy: Marked, result: ReplayResult) -> Interval | None:
+    """F1 over the line that is drawn; over the best budgets only policies that could be run are compared."""
+    if not _at_best(result):
+        return policy.result.frontier_gain
+    compared = policy.result.against_fixed
+    return next((against.gain for against in compared if against.cost == result.cost.name), None)
 
 
 def _numbers(point: Point) -> tuple[str, str, str]:
     return point.name, amount(point.x), percent(point.y)
 
 
-def _ends(point: Point) -> str:
-    return "" if point.interval is None else f"[{', '.join(map(percent, point.interval))}]"
+def _ends(interval: Interval | None) -> str:
+    return "" if interval is None else f"[{percent(interval.low)}, {percent(interval.high)}]"
 
 
 def _score_chart(
@@ -121,22 +165,28 @@ def _score_chart(
     rows: Sequence[Sequence[str]],
     caption: str,
 ) -> Chart:
-    """Points and the line through budgets; a table of four columns has intervals."""
+    """Points and the line through budgets; a table of five columns has intervals.
+
+    Where one costs many times the others the axis is logarithmic.
+    """
     cost = f"mean {result.cost.per_question}"
+    paid = [*(point.x for point in drawn[0]), *(across for across, _ in drawn[1])]
+    log = min(paid) > 0 and outlying(paid) is not None
     chart = Scatter(
         title=f"{score} against {cost}",
         description=f"{len(drawn[0])} policies; the key names the marks, the table has the numbers.",
-        x_name=cost,
+        x_name=f"{cost} (log scale)" if log else cost,
         y_name=f"{score}, %",
         points=drawn[0],
         frontier=drawn[1],
+        log=log,
     )
-    head = ("policy", cost, f"{score} %", "95% interval")[: len(rows[0])]
+    head = ("policy", cost, f"{score} %", "over the line [95%]", f"{score} alone [95%]")
     return Chart(
         heading=f"{score} against cost",
         pictures=[scatter(chart)],
         caption=f"Up is better, left is cheaper. {caption}",
-        table=data_table(f"{score} and cost of every policy", head, rows),
+        table=data_table(f"{score} and cost of every policy", head[: len(rows[0])], rows),
     )
 
 
@@ -186,7 +236,7 @@ def _stopped(policy: Marked, number: int, stopped: int, questions: int) -> Bar:
     if not stopped:
         return Bar(label="")
     share = stopped / questions
-    hint = f"{policy.result.name}: {stopped} of {questions} questions stop at round {number}"
+    hint = f"{policy.result.label}: {stopped} of {questions} questions stop at round {number}"
     label = "<1%" if share < 0.005 else f"{100 * share:.0f}%"
     return Bar(label=label, segments=[Segment(size=share, class_=policy.family, hint=hint)])
 
@@ -195,7 +245,7 @@ def _row(policy: Marked, of_columns: Sequence[Bar]) -> BarRow:
     return BarRow(
         mark=policy.mark,
         family=policy.family,
-        name=policy.result.name,
+        name=policy.result.label,
         hint=policy.full_name,
         bars=of_columns,
     )

@@ -80,7 +80,7 @@ def _table(result: ReplayResult, policies: Sequence[Marked]) -> Html:
         "completion_tokens": "completion\ntokens",
         f"retained_{metric.name}": f"{metric.label}\nkept %",
         "frontier_gain": f"{metric.label} over\nfixed-k",
-        f"delta_{metric.name}": f"{metric.label} against\n{shorten(visible(result.baseline), 20)}",
+        f"delta_{metric.name}": f"{metric.label} against\n{shorten(visible(result.baseline_label), 20)}",
     }
     return labelled(result.table("policies").headed("Policies side by side", heads), policies)
 
@@ -92,7 +92,7 @@ def _identities(policies: Sequence[Marked]) -> Html:
     table = columns(
         "What each policy is",
         policies,
-        ("policy", lambda policy: label(policy, policy.result.name)),
+        ("policy", lambda policy: label(policy, policy.result.label)),
         ("kind", lambda policy: policy.result.kind),
         ("preset", lambda policy: policy.result.preset or UNKNOWN),
         ("hash", lambda policy: element("code", policy.result.hash)),
@@ -118,7 +118,7 @@ def _notes(result: ReplayResult) -> list[str]:
             f"{counted(unlabelled, 'question')} without gold answers: counted in costs, not in scores."
         )
     for name in _COSTS:
-        without = [policy.name for policy in result.policies if policy.costs.get(name) is None]
+        without = [policy.label for policy in result.policies if policy.costs.get(name) is None]
         if without:
             whom = "any policy" if len(without) == len(result.policies) else ", ".join(without)
             notes.append(f"{name} is not recorded for {whom}; unknown is shown as -.")

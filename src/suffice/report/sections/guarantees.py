@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from suffice.replay.choose.guarantees import Guarantee
-from suffice.report.draw.marks import Marked, label_of, short_name_of
+from suffice.report.draw.marks import Marked, label, label_of, short_name_of
 from suffice.report.page.section import Section, Shown, plain, sentence
 from suffice.results.formats import UNKNOWN, amount, count, counted, p_value, percent, signed
-from suffice.results.markup import Html, element, shorten, visible
+from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.scoring import METRICS
 
 _LONGEST = 300
@@ -35,6 +35,16 @@ SECTION = Section(
     part="guarantees",
     show=lambda material: guarantees_section(material.parts["guarantees"], material.policies),
 )
+
+
+def promises(guarantees: Sequence[Guarantee], policies: Sequence[Marked]) -> Iterator[Html]:
+    """Every promise in a line: of certified policies, then of those that promise in their own words."""
+    certified = {guarantee.policy for guarantee in guarantees}
+    for guarantee in guarantees:
+        yield join([label_of(guarantee.policy, policies), " ", _promise(guarantee)])
+    for policy in policies:
+        if policy.facts.promise and policy.result.name not in certified:
+            yield join([label(policy), " ", sentence(policy.facts.promise)])
 
 
 def _finding(guarantees: Sequence[Guarantee], policies: Sequence[Marked]) -> str:
@@ -68,8 +78,8 @@ def _allowed(guarantee: Guarantee) -> str:
     """The loss allowed, in words."""
     if guarantee.metric == METRICS["agreement"].key("em"):
         return (
-            f"at most {percent(guarantee.max_loss)}% of questions answered otherwise than by the full budget "
-            "(which of the two answers is right is not known)"
+            f"at most {percent(guarantee.max_loss)}% of questions answered otherwise than by the full "
+            "budget, so EM and F1 fall by no more; no gold answer was read,"
         )
     if guarantee.loss == "wrong-stop":
         return f"at most {percent(guarantee.max_loss)}% of questions wrong though the full budget is right"

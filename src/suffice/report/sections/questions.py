@@ -47,14 +47,13 @@ class Explorer:
 def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
     """Gather the stories, share what repeats, cut what is too long and say so."""
     packer = _Packer(data)
-    questions: list[list[Any]] = []
-    size = 0
-    for story in data.stories:
-        packed = packer.question(story)
-        size += _bytes(packed)
-        if questions and size + packer.bytes_of_reasons > _MOST_BYTES_WITHOUT_TEXTS:
-            break
-        questions.append(packed)
+    questions = [packer.question(story) for story in data.stories]
+    size = sum(map(_bytes, questions))
+    if size + packer.bytes_of_reasons > _MOST_BYTES_WITHOUT_TEXTS:
+        kept = _first_turns(data.stories, questions, packer.bytes_of_reasons)
+        packer = _Packer(data)
+        questions = [packer.question(story) for story in kept]
+        size = sum(map(_bytes, questions))
     cap = _text_cap(packer.passages, _MOST_BYTES - size - packer.bytes_of_reasons)
     document = {
         "policies": [[policy.mark, policy.family, short_name(policy)] for policy in policies],
@@ -70,12 +69,28 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
     return Explorer(document=document, cuts=tuple(_cuts(packer, cap, left_out, len(questions))))
 
 
+def _first_turns(
+    stories: Sequence[QuestionStory], packed: Sequence[Any], taken: int
+) -> list[QuestionStory]:
+    """The stories of the first turns that there is room for beside ``taken`` bytes, at least one."""
+    order = sorted(range(len(stories)), key=lambda index: stories[index].turn)
+    room = _MOST_BYTES_WITHOUT_TEXTS - taken
+    kept: set[int] = set()
+    for index in order:
+        room -= _bytes(packed[index])
+        if kept and room < 0:
+            break
+        kept.add(index)
+    return [story for index, story in enumerate(stories) if index in kept]
+
+
 def _cuts(packer: _Packer, cap: int, left_out: int, shown: int) -> list[str]:
     said = []
     if left_out:
         said.append(
-            f"The explorer shows the first {counted(shown, 'question')} by id; {left_out:,} more are in "
-            "every figure above but not here."
+            f"The explorer shows {counted(shown, 'question')} of {shown + left_out:,}: of every type and "
+            "outcome as many as there is room for, drawn by the seed, so rare ones are more frequent here "
+            "than in the record. All are in every figure above."
         )
     longer = sum(text is not None and len(text) > cap for _, text in packer.passages)
     if longer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self, cast
@@ -124,7 +124,12 @@ class OnnxEncoder:
 
     @classmethod
     def load(
-        cls, folder: Path | None = None, *, batch_size: int = 8, threads: int | None = None
+        cls,
+        folder: Path | None = None,
+        *,
+        batch_size: int = 8,
+        threads: int | None = None,
+        query_prompt: str | None = None,
     ) -> Self:
         """Load the packaged all-MiniLM-L6-v2 (int8 weights), or an encoder from a folder.
 
@@ -137,6 +142,8 @@ class OnnxEncoder:
             a time took a quarter longer than 8 with the packaged model.
         threads
             Of this encoder's network; ``None``: one per core.
+        query_prompt
+            Put before every query; ``None``: what the folder says, often nothing.
 
         Raises
         ------
@@ -146,6 +153,8 @@ class OnnxEncoder:
             When there is no such model, or it is no sentence encoder.
         """
         files = OnnxFiles.packaged() if folder is None else OnnxFiles.in_folder(Path(folder))
+        if query_prompt is not None:
+            files = replace(files, prompts={**files.prompts, "query": query_prompt})
         return cls(files, batch_size=batch_size, threads=threads)
 
     @property

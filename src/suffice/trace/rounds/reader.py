@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,33 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.reader import count_failures, first_error, nothing_read, parquet_files, read_file
+from suffice.trace.reader import (
+    FileRead,
+    agreed,
+    count_failures,
+    first_error,
+    nothing_read,
+    parquet_files,
+    read_file,
+)
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+
+FILE = "suffice.file"  # the column that says which of the parts a row came from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A file of a trace set: where it lies, its run document, its columns and metadata as they stand.
+
+    ``empty`` says by column of how many of its ``rows`` the value is null.
+    """
+
+    file: Path
+    run: Mapping[str, Any]
+    stored: pa.Schema
+    rows: int
+    empty: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +55,29 @@ class TraceInspection:
         What was left out, and why.
     remarks
         Sentences on what was read, but perhaps not as it was meant.
+    parts
+        The files that could be read.
     """
 
     traces: TraceSet
     errors: tuple[DataError, ...]
     remarks: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+
+    def valid(self, *, skip_invalid: bool) -> TraceSet:
+        """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong.
+
+        Raises
+        ------
+        DataError
+            Naming file, row and column of the first problem.
+        """
+        if self.errors and not skip_invalid:
+            raise first_error(self.errors)
+        if self.traces.n_questions == 0:
+            empty = "the trace set is empty: no question to read"
+            raise nothing_read(self.traces.origin.source, self.errors, empty)
+        return self.traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +128,25 @@ def read_traces(
     inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
     for remark in inspection.remarks:
         warnings.warn(remark, SufficeWarning, stacklevel=2)
-    if inspection.errors and not skip_invalid:
-        raise first_error(inspection.errors)
-    if inspection.traces.n_questions == 0:
-        empty = "the trace set is empty: no question to read"
-        raise nothing_read(path, inspection.errors, empty)
-    return inspection.traces
+    return inspection.valid(skip_invalid=skip_invalid)
 
 
 def inspect_traces(
-    path: str | Path, *, columns: Sequence[str] | None = None, keep_unknown: bool = False
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    keep_unknown: bool = False,
+    kept: Sequence[str] | None = None,
 ) -> TraceInspection:
     """Read what can be read and list what cannot; ``traces`` holds the valid questions only.
+
+    Parameters
+    ----------
+    path, columns, keep_unknown
+        As in :func:`read_traces`.
+    kept
+        Every file is read and checked by itself, and of the optional columns loaded only these stay in
+        memory, beside :data:`FILE`, the position of a row's file among ``parts``; ``None``: all stay.
 
     Raises
     ------
@@ -107,8 +156,9 @@ def inspect_traces(
     root = Path(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []
-    names: list[str] = []
-    run: dict[str, Any] = {}
+    parts: list[Part] = []
+    broken: list[Problem] = []
+    rows = 0
     remarks: dict[str, str] = {}
     for file in parquet_files(root):
         try:
@@ -116,29 +166,51 @@ def inspect_traces(
         except DataError as error:
             errors.append(error)
             continue
-        run = run or part.run
-        tables.append(part.table)
-        names.append(str(file))
+        table = part.table
+        for problem in row_problems(table):
+            errors.append(problem.error(str(file), problem.position))
+            broken.append(replace(problem, position=rows + problem.position))
+        rows += table.num_rows
         remarks |= {text: str(file) for text in part.misspelt if text not in remarks}
+        tables.append(table if kept is None else _light(table, kept, len(parts)))
+        parts.append(_part_of(file, part))
     combined = _combine(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
-    origin = _Origin(names, [table.num_rows for table in tables])
-    problems = list(find_problems(combined))
+    origin = _Origin(parts)
+    problems = list(key_problems(combined))
     errors.extend(origin.error(problem) for problem in problems)
+    problems += broken
     combined = _without(combined, problems)
     traces = _sorted_set(
         combined,
         TraceSetOrigin(
-            source=str(root), run=run, skipped=tuple(errors), failures=count_failures(root)
+            source=str(root),
+            run=agreed([part.run for part in parts]),
+            skipped=tuple(errors),
+            failures=count_failures(root),
         ),
     )
-    if columns is None:
+    if columns is None and kept is None:
         remarks |= dict.fromkeys(_rounds_from_0(traces), str(root))
     return TraceInspection(
         traces=traces,
         errors=tuple(errors),
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
+        parts=tuple(parts),
     )
+
+
+def _part_of(file: Path, read: FileRead) -> Part:
+    table = read.table
+    empty = {name: table.column(name).null_count for name in table.column_names}
+    return Part(file=file, run=read.run, stored=read.stored, rows=table.num_rows, empty=empty)
+
+
+def _light(table: pa.Table, kept: Sequence[str], number: int) -> pa.Table:
+    """The required columns and the kept ones, and which file it was."""
+    names = [name for name in table.column_names if name in {*REQUIRED, *kept}]
+    numbers = pa.array(np.full(table.num_rows, number, np.int32))
+    return table.select(names).append_column(FILE, numbers)
 
 
 class _Wanted:
@@ -170,9 +242,9 @@ def _combine(tables: Iterable[pa.Table]) -> pa.Table:
 class _Origin:
     """Where a row of the combined table came from."""
 
-    def __init__(self, names: list[str], sizes: list[int]) -> None:
-        self._names = names
-        self._ends = np.cumsum(sizes)
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._names = [str(part.file) for part in parts]
+        self._ends = np.cumsum([part.rows for part in parts])
 
     def error(self, problem: Problem) -> DataError:
         index = int(np.searchsorted(self._ends, problem.position, side="right"))
@@ -271,8 +343,20 @@ def _sorted_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
 # --- what is wrong with rows -----------------------------------------------------------------------
 def find_problems(table: pa.Table) -> Iterator[Problem]:
     """Every problem of ``table``, whose columns already have the schema's types."""
-    for check in _CHECKS:
+    yield from row_problems(table)
+    yield from key_problems(table)
+
+
+def row_problems(table: pa.Table) -> Iterator[Problem]:
+    """Those that a row shows by itself."""
+    for check in _ROW_CHECKS:
         yield from check(table)
+
+
+def key_problems(table: pa.Table) -> Iterator[Problem]:
+    """Those that show when all rows of a question are seen: of its rounds and its split."""
+    yield from _round_sequence(table)
+    yield from _one_split(table)
 
 
 def _positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
@@ -445,10 +529,8 @@ def _counts(table: pa.Table) -> Iterator[Problem]:
             yield Problem(int(position), "answer_calls", said)
 
 
-_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
+_ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
     _required_values,
-    _round_sequence,
-    _one_split,
     _logprobs,
     _sample_clusters,
     _counts,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.errors import DataError
+from suffice.errors import DataError, did_you_mean
 from suffice.trace.rounds.records import (
     Gold,
     LoopView,
@@ -32,7 +34,7 @@ class TraceSetOrigin:
     source
         The path read, for messages and reports.
     run
-        The ``suffice.run`` document of the files.
+        The ``suffice.run`` document of the files: the entries on which all of them agree.
     skipped
         Problems that ``skip_invalid`` passed over.
     failures
@@ -149,7 +151,8 @@ class TraceSet:
             start += len(chunk)
         return self.dense(values), self.dense(stored) == 1.0
 
-    def _first_rows(self, column: str) -> list[Any]:
+    def of_questions(self, column: str) -> list[Any]:
+        """A column's value in round 1 of every question; ``None`` where it is null or not there."""
         if column not in self.table.column_names:
             return [None] * self.n_questions
         values: list[Any] = self.table.column(column).take(pa.array(self._starts[:-1])).to_pylist()
@@ -160,9 +163,9 @@ class TraceSet:
         """The questions, label-free."""
         fields = zip(
             self.question_ids,
-            self._first_rows("question"),
-            self._first_rows("question_type"),
-            self._first_rows("split"),
+            self.of_questions("question"),
+            self.of_questions("question_type"),
+            self.of_questions("split"),
             strict=True,
         )
         return tuple(
@@ -173,7 +176,7 @@ class TraceSet:
     def gold(self) -> tuple[Gold, ...]:
         """Gold answers and passages, one a question; only fitting and scoring may read it."""
         pairs = zip(
-            self._first_rows("gold_answers"), self._first_rows("gold_passage_ids"), strict=True
+            self.of_questions("gold_answers"), self.of_questions("gold_passage_ids"), strict=True
         )
         return tuple(
             Gold(
@@ -200,12 +203,26 @@ class TraceSet:
         chosen = np.array([question.split == name for question in self.questions], bool)
         if not chosen.any():
             splits = ", ".join(self.splits) or "none"
+            shares = f"{'tune' if name == 'eval' else name}=0.4,eval=0.6"
             raise DataError(
-                f"no question lies in split {name!r}; splits found: {splits}",
+                f"no question lies in split {name!r}; splits found: {splits}"
+                f"{did_you_mean(name, self.splits)}; {self.how_to_split(shares)}",
                 file=self.origin.source,
                 column="split",
             )
         return self.take(chosen)
+
+    def how_to_split(self, shares: str = "tune=0.4,eval=0.6") -> str:
+        """The command that draws splits for this record, to end a refusal with."""
+        draw = "draw others" if self.splits else "draw splits"
+        again = " --replace" if self.splits else ""
+        return f"{draw} with: suffice traces split {self.at} --splits {shares}{again} --out NEW"
+
+    @property
+    def at(self) -> str:
+        """Where the record stands, as a command is told it; ``TRACES`` where no file is it."""
+        source = self.origin.source
+        return shlex.quote(source) if Path(source).exists() else "TRACES"
 
     def only_questions(self, ids: Iterable[str]) -> TraceSet:
         """The questions with these ids, as far as they are recorded."""

@@ -13,7 +13,15 @@ from suffice.trace.rounds.reader import find_problems, read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.writer import Recorded, RowSet, TraceWriter, add_part, only_file, write_table
+from suffice.trace.writer import (
+    Recorded,
+    RowSet,
+    TraceWriter,
+    add_part,
+    only_file,
+    recorded_before,
+    write_table,
+)
 
 QUESTION_ROWS = RowSet(
     schema=QUESTIONS,
@@ -106,6 +114,17 @@ def question_writer(
         may_differ=may_differ,
         shard_records=shard_questions,
     )
+
+
+def check_goes_on(path: str | Path, *, run: Mapping[str, Any], may_differ: frozenset[str]) -> None:
+    """Refuse a ``path`` recorded with other settings, before what is long in preparing is begun.
+
+    Raises
+    ------
+    UsageError
+        Naming every setting that changed.
+    """
+    recorded_before(Path(path), _recorded, run=run, may_differ=may_differ)
 
 
 def _recorded(root: Path) -> Recorded:

@@ -19,7 +19,7 @@ from suffice.bench.hidden_constraints.show import (
 
 
 def test_every_table_is_there_and_fits() -> None:
-    text = made_study().text()
+    text = made_study().text(110)
     for part in (
         "Success, in percent.",
         "What it took, a task.",
@@ -38,7 +38,7 @@ def test_every_table_is_there_and_fits() -> None:
         "Note: the published gate: EXECUTE",
     ):
         assert part in text
-    assert max(map(len, text.splitlines())) <= 110
+    assert max(map(len, made_study().text().splitlines())) <= 80
 
 
 def row(text: str, *starts: str) -> list[str]:
@@ -50,7 +50,7 @@ def row(text: str, *starts: str) -> list[str]:
 
 
 def test_figures_stand_where_they_belong() -> None:
-    text = made_study().text()
+    text = made_study().text(110)
     assert "2.0 +-4.3 [0.0, 10.0]" in text
     assert row(text, "Success", "- ")[:4] == ["-", "vanilla", "2.0", "+-4.3"]
     assert row(text, "What it took", "dense ")[:5] == [
@@ -111,7 +111,7 @@ def test_a_small_study_has_no_empty_table() -> None:
 def test_one_seed_has_no_spread() -> None:
     made = made_study()
     cell = replace(made.cells[0], measures={"semantic": about(0.5, None, most=1.0)})
-    text = replace(made, cells=(cell, *made.cells[1:])).text()
+    text = replace(made, cells=(cell, *made.cells[1:])).text(110)
     assert row(text, "Success", "- ") == ["-", "vanilla", "50.0", "[42.0,", "58.0]", "-", "-"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def _hashing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         retrieval_options,
         "connect_encoder",
-        lambda name, _model: HashingEncoder(32 if name == "other" else 64),
+        lambda name, *_: HashingEncoder(32 if name == "other" else 64),
     )
 
 
@@ -116,7 +117,7 @@ def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(
     assert fixed["usage"]["judge_calls"] == 0
     assert ask(capsys, *agent, "--policy", "answer_stable and malformed_actions < 1")["rounds"] <= 3
     said = refused(capsys, "--corpus", corpus, "--policy", "llm_stop")
-    assert "the policy reads 'llm_stop'" in said
+    assert "signal 'llm_stop' needs a recorded value, which this loop does not hold" in said
     assert "--pipeline react" in said
 
 
@@ -327,3 +328,43 @@ def test_it_says_what_was_spent_and_saved(corpus: Path, capsys: pytest.CaptureFi
     printed = capsys.readouterr().out
     assert "saved nothing: the loop ran to its end" in printed
     assert "one call on the passages" not in printed
+
+
+# --- what is searched --------------------------------------------------------------------------------
+def test_a_function_of_ones_own_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_shelf.py").write_text(
+        "def search(query, k):\n    return ['Cadel Tower was founded by Mira Cadelson.']\n",
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    shelf = ["--retriever", "python:own_shelf:search"]
+    document = ask(capsys, *shelf, "--budget-rounds", "2")
+    assert [each["text"] for each in document["passages"]] == [
+        "Cadel Tower was founded by Mira Cadelson."
+    ]
+    assert "finds passages of its own; drop --corpus x" in refused(capsys, *shelf, "--corpus", "x")
+    assert "drop --index" in refused(capsys, *shelf, "--index", "i")
+
+
+def test_what_is_searched_must_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Type --corpus PATH, a folder or file" in refused(capsys)
+
+
+def test_the_query_prefix_reaches_the_encoder(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str | None, ...]] = []
+
+    def connect(*given: str | None) -> HashingEncoder:
+        asked.append(given)
+        return HashingEncoder()
+
+    monkeypatch.setattr(retrieval_options, "connect_encoder", connect)
+    ask(capsys, "--corpus", corpus, "--retriever", "dense", "--query-prefix", "query: ")
+    assert asked == [("minilm", None, "query: ")]
+    assert "--query-prefix is for a retriever with vectors" in refused(
+        capsys, "--corpus", corpus, "--query-prefix", "query: "
+    )

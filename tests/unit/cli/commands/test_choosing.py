@@ -436,7 +436,8 @@ def test_without_a_tune_split(
     words = [*command[:1], *([command[1]] if command[0] == "fit" else []), one_split]
     words += command[2 if command[0] == "fit" else 1 :]
     words += ["--out", str(tmp_path / "p.json")] if command[0] == "fit" else []
-    refused(capsys, "no question lies in split 'tune'; splits found: other", *words)
+    said = "no question lies in split 'tune'; splits found: other; draw others with: suffice traces split"
+    refused(capsys, f"{said} {one_split} --splits tune=0.4,eval=0.6 --replace --out NEW", *words)
 
 
 def test_a_threshold_out_of_range_is_refused_by_replay_too(traces: str, capsys: Say) -> None:

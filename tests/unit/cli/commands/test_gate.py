@@ -72,9 +72,7 @@ class TestQuestions:
         out = str(tmp_path / "policy.json")
         said(capsys, "fit", "gate", record, "--out", out)
         found = said(capsys, "replay", record, "--policy", out, "--split", "tune")
-        assert any(
-            "gate-corrected was fitted on questions it is" in each for each in found["notes"]
-        )
+        assert any("policy.json was fitted on questions it is" in each for each in found["notes"])
         asked = ["--policy", "gate-corrected", "--fit-on", record]
         found = said(capsys, "replay", record, *asked)
         assert any(each.endswith("as asked by fit-on: gate-corrected") for each in found["notes"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from suffice.cli import retrieval_options
 from suffice.cli.commands import record
 from suffice.cli.main import main
 from suffice.datasets.registry import load
+from suffice.retrieval.retrievers import pooled_passages
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
@@ -25,7 +28,7 @@ def encoders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the encoders asked for; they cost nothing here."""
     asked: list[str] = []
 
-    def connect(name: str, _model: str | None) -> HashingEncoder:
+    def connect(name: str, *_: str | None) -> HashingEncoder:
         asked.append(name)
         return HashingEncoder()
 
@@ -55,6 +58,22 @@ def test_each_pipeline_has_its_defaults(
     assert [budgeted.get(name) for name in names] == [
         "budgeted", 3, "bare", 5, 5, 0.7, "hashing-64",
     ]  # fmt: skip
+
+
+def test_what_will_not_be_recorded_is_said_before_it_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*RECORD, "--out", str(tmp_path / "t")]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("signals 'self_consistency' and 'normalized_entropy' and ")
+    assert (
+        "each needs column samples, which this recording does not hold; type --samples 3" in said[0]
+    )
+    words = ("--samples", "2", "--prompt", "no-confidence", "--out", str(tmp_path / "s"))
+    assert main([*RECORD, *words]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("signal 'verbalized_confidence' needs ")
+    assert "asks for no confidence; type --prompt answer-first" in said[0]
 
 
 def test_no_encoder_means_no_evidence_signals(tmp_path: Path, encoders: list[str]) -> None:
@@ -193,3 +212,147 @@ def test_a_sample_and_a_limit_exclude_each_other(
     with pytest.raises(SystemExit):
         main([*RECORD, "--sample", "2", "--out", str(tmp_path / "t")])
     assert "not allowed with argument --limit" in capsys.readouterr().err
+
+
+# --- questions and passages of the user's own -------------------------------------------------------
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with questions, notes and a retriever."""
+    questions = (
+        'nr,asked,right\n007,Who built the mill?,"[""Ada Thorn"", ""A. Thorn""]"\n008,Where?,\n'
+    )
+    (tmp_path / "own.csv").write_text(questions, encoding="utf-8")
+    (tmp_path / "notes").mkdir()
+    for name, text in (("mill", "Ada Thorn built the mill."), ("lund", "Lund lies by the sea.")):
+        (tmp_path / "notes" / f"{name}.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "notes" / "scan.pdf").write_bytes(b"%PDF")
+    (tmp_path / "shelf.py").write_text(
+        "def search(query, k):\n    return [{'text': 'Ada Thorn', 'id': query}, 'nobody'][:k]\n",
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "shelf", raising=False)
+    return tmp_path
+
+
+OWN = ["record", "--dataset", "own.csv", "--llm", "scripted", "--rounds", "2", "--out", "t"]
+MAPPED = [*OWN, "--columns", "question=asked,answers=right,id=nr"]
+
+
+@pytest.mark.usefixtures("place")
+def test_own_questions_over_own_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*MAPPED, "--corpus", "notes"]) == 0
+    said = capsys.readouterr().err
+    assert "skipped scan.pdf: of another kind" in said
+    assert "columns: question=asked, answers=right, id=nr" in said
+    traces = read_traces("t")
+    first, second = traces.records()
+    assert [first.question.id, second.question.id] == ["007", "008"]
+    assert (first.gold.answers, second.gold.answers) == (("Ada Thorn", "A. Thorn"), ())
+    shown = [passage.id for each in first.rounds for passage in each.passages or ()]
+    assert shown == ["mill.txt#1", "lund.txt#1"]
+    run = run_document(Path("t"))
+    assert (run["dataset"], run["corpus"]) == ("own.csv", "files")
+    assert run["columns"] == {"question": "asked", "answers": "right", "id": "nr"}
+    Path("own.csv").rename("moved.csv")  # another name is another data set
+    assert main([*MAPPED, "--dataset", "moved.csv", "--corpus", "notes"]) == 2
+
+
+@pytest.mark.usefixtures("place", "encoders")
+def test_another_corpus_column_map_or_prefix_is_refused(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = [*MAPPED, "--corpus", "notes", "--retriever", "dense"]
+    assert main(recorded) == 0
+    assert main(recorded) == 0
+    index = sorted(Path("t").glob("index*/index.json"))[0].read_bytes()
+    for changed, part in (
+        ([*recorded, "--query-prefix", "q: "], "query_prefix was None, now 'q: '"),
+        ([*OWN, "--columns", "question=asked,id=nr", *recorded[-4:]], "columns was {'answers'"),
+        ([*MAPPED, "--retriever", "python:shelf:search"], "corpus was 'files', now 'retriever'"),
+    ):
+        assert main(changed) == 2
+        assert part in capsys.readouterr().err
+    (place / "notes" / "more.txt").write_text("More.", encoding="utf-8")
+    assert main(recorded) == 2
+    assert "corpus_fingerprint was" in capsys.readouterr().err
+    assert index == sorted(Path("t").glob("index*/index.json"))[0].read_bytes()  # none made anew
+
+
+@pytest.mark.usefixtures("place")
+def test_a_function_finds_the_passages(encoders: list[str]) -> None:
+    shelf = "python:shelf:search"
+    assert main([*MAPPED, "--retriever", shelf]) == 0
+    assert encoders == []
+    run = run_document(Path("t"))
+    assert (run["retriever"], run["corpus"]) == (shelf, "retriever")
+    assert "corpus_fingerprint" not in run
+    first, _ = read_traces("t").records()
+    assert [each.id for each in first.rounds[0].passages or ()] == ["Who built the mill?"]
+
+
+@pytest.mark.usefixtures("place")
+def test_what_a_function_finds_is_reranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    reranker = ByLength()
+    monkeypatch.setattr(retrieval_options, "connect_reranker", lambda _: reranker)
+    reranked = [
+        "--retriever",
+        "python:shelf:search+rerank",
+        "--reranker",
+        "BY/length",
+        "--pool",
+        "2",
+    ]
+    assert main([*MAPPED, *reranked]) == 0
+    assert set(reranker.given) == {2}
+    assert run_document(Path("t"))["retriever"] == "python:shelf:search+rerank"
+    first, _ = read_traces("t").records()
+    assert [each.text for each in first.rounds[0].passages or ()] == [
+        "Ada Thorn"
+    ]  # nine letters before six
+
+
+@pytest.mark.usefixtures("place")
+def test_gold_passages_stay_where_the_files_hold_them() -> None:
+    named = ["record", "--dataset", "generated", "--limit", "2", "--llm", "scripted"]
+    assert main([*named, "--corpus", "notes", "--out", "t"]) == 0
+    assert [each.gold.passage_ids for each in read_traces("t").records()] == [(), ()]
+    examples = load("generated", limit=2)
+    rows = [
+        json.dumps({"id": each.id, "title": each.title, "text": each.text})
+        for each in pooled_passages(example.passages for example in examples)
+    ]
+    Path("all.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    assert main([*named, "--corpus", "all.jsonl", "--out", "u"]) == 0
+    kept = {each.question.id: each.gold for each in read_traces("u").records()}
+    assert kept == {each.question.id: each.gold for each in examples}
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (MAPPED, "own.csv holds questions without passages; what is searched? Type --corpus PATH"),
+        ([*MAPPED, "--corpus", "pooled"], "holds questions without passages"),
+        ([*OWN, "--corpus", "notes"], "has no column 'question' for the question; it has: 'nr'"),
+        ([*OWN, "--columns", "asked", "--corpus", "notes"], "'asked' is none of question"),
+        ([*MAPPED, "--corpus", "nowhere"], "nowhere: does not exist; give a folder"),
+        ([*MAPPED, "--retriever", "python:shelf:search", "--corpus", "notes"], "drop --corpus notes"),
+        ([*MAPPED, "--retriever", "python:shelf:find"], "shelf has no 'find'; it has: search"),
+        ([*MAPPED, "--corpus", "notes", "--query-prefix", "q"], "--query-prefix is for a retriever"),
+        ([*MAPPED, "--corpus", "notes", "--data", "x"], "drop --data x"),
+        ([*OWN, "--retriever", "bm26"], "unknown retriever 'bm26'; known: bm25, tfidf"),
+        ([*OWN, "--dataset", "musik"], "no data set 'musik'; allowed: generated"),
+    ],
+)  # fmt: skip
+def test_own_questions_that_cannot_be_asked(
+    arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(arguments)
+    except SystemExit as stopped:
+        code = stopped.code  # type: ignore[assignment]
+    assert code == 2
+    assert part in capsys.readouterr().err
+    assert not Path("t").exists()

@@ -1,8 +1,10 @@
-"""``suffice traces validate`` says which kind of trace it found and what is wrong with it."""
+"""``suffice traces`` checks records, says what is in them, splits, joins and narrows them."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
 from suffice.trace.plans.file import plan_writer
 from suffice.trace.plans.schema import PLANS, plan_to_rows
+from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 
 
@@ -75,3 +78,57 @@ def test_validate_knows_an_unstated_plan_trace(
     captured = capsys.readouterr()
     assert "plan trace: 2 valid plans, 6 steps" in captured.out
     assert "does not state suffice.plan_schema" in captured.err
+
+
+def test_a_record_is_looked_into_split_narrowed_and_joined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*words: str) -> Any:
+        assert main(["traces", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    raw, halved = str(tmp_path / "raw.parquet"), str(tmp_path / "halved")
+    write_traces(
+        [make_record(f"q{n}", ["Oslo", "Rome"]) for n in range(4)], raw, run={"model": "m"}
+    )
+    assert "draw splits with: suffice traces split" in told("info", raw)["notes"][0]
+    written = told("split", raw, "--splits", "a=0.5,b=0.5", "--seed", "1", "--out", halved)
+    assert (written["questions"], written["splits"]) == (4, {"a": 2, "b": 2})
+    parts = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    told("filter", halved, "--split", "a", "--model", "m", "--max-rounds", "1", "--out", parts[0])
+    told("filter", halved, "--without", parts[0], "--out", parts[1])
+    joined = told("merge", *parts, "--out", str(tmp_path / "joined.parquet"))
+    assert (joined["questions"], joined["rounds"], joined["splits"]) == (4, 6, {"a": 2, "b": 2})
+    assert main(["traces", "validate", str(tmp_path / "joined.parquet")]) == 0
+    assert main(["traces", "split", raw, "--out", halved]) == 2
+    assert "exists already; choose another --out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "--policy", "tasr"),
+        ("replay", "--stop-when", "calibrated(overlap) > 0.5"),
+        ("replay", "--policy", "fixed-1", "--split", "eval"),
+        ("fit", "micp", "--out", "p.json"),
+        ("search", "--signals", "answer_token_margin"),
+        ("sweep", "--rule", "answer_token_margin > ?"),
+    ],
+    ids=" ".join,
+)
+def test_a_refusal_for_want_of_splits_ends_with_a_command_that_draws_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    raw, new = str(tmp_path / "my traces.parquet"), str(tmp_path / "new.parquet")
+    records = [
+        make_record(f"q{n}", ["Oslo", "Rome"], gold=["Rome"], margins=[n, n + 1.0])
+        for n in range(8)
+    ]
+    write_traces(records, raw)
+    command, *options = words
+    at = 1 if command == "fit" else 0
+    assert main([command, *options[:at], raw, *options[at:]]) == 2
+    said = capsys.readouterr().err
+    (typed,) = re.findall(r"suffice (traces split .* --out NEW)", said)
+    assert main(shlex.split(typed.replace("NEW", new))) == 0
+    assert {"tune", "optimize"} & set(read_traces(new).splits)

@@ -147,7 +147,7 @@ def test_a_policy_that_the_loop_cannot_serve_is_refused_before_the_model_answers
         asked("llm_stop", model)
     with pytest.raises(UsageError, match="has none"):
         asked("answer_stable", model, AskSettings(decline_below=0.5))
-    with pytest.raises(UsageError, match="no pipeline 'snail'"):
+    with pytest.raises(UsageError, match="unknown pipeline 'snail'"):
         AskSettings(pipeline="snail")
     with pytest.raises(UsageError, match="cumulative pipeline has no setting 'start'"):
         asked(None, model, AskSettings(loop={"start": 3}))

@@ -77,7 +77,8 @@ class TestConfidence:
 
     def test_without_samples_it_is_undefined_and_goes_on(self) -> None:
         made = sampled_record([None, AGREE])
-        (first, why), (second, _) = decisions(corrected(), made)
+        with pytest.warns(SufficeWarning, match="'candidate_agreement' needs column samples"):
+            (first, why), (second, _) = decisions(corrected(), made)
         assert first is None
         absent = "candidate_agreement is undefined (the round has no samples)"
         assert why == f"confidence is undefined at round 1: {absent}"

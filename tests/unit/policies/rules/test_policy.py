@@ -27,7 +27,7 @@ def view(round_number: int, **signals: list[float]) -> PolicyView:
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        ("answer_stabel", "unknown signal 'answer_stabel'; known: .*answer_stable"),
+        ("answer_stabel", "unknown signal 'answer_stabel'; did you mean 'answer_stable'"),
         ("calibrated(margn) > 0.2", "unknown signal 'margn'"),
         ("answer_stable and", "found the end"),
         ("overlap > 1", "can never hold"),

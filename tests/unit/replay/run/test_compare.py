@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from suffice._version import VERSION
 from suffice.errors import DataError, UsageError
-from suffice.policies.file import save_policy
+from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
@@ -156,18 +157,108 @@ def test_bare_method_names_are_fitted_on_tune() -> None:
     assert compared(split_traces("tune", "eval"), rules=(rule,)).policies[0].kind == "rule"
 
 
-@pytest.mark.parametrize(
-    ("policy", "rules", "says"),
-    [
-        ("tasr", (), "suffice fit tasr OTHER_TRACES --out policy.json"),
-        ("fixed-1", ("base_rate() > 0.1",), r"record with --splits tune=0\.4,eval=0\.6"),
-    ],
-)
-def test_what_must_be_fitted_needs_a_tune_split(
-    policy: str, rules: tuple[str, ...], says: str
-) -> None:
+NEEDING_TUNE = [
+    ("tasr", "suffice fit tasr OTHER_TRACES --out policy.json"),
+    (
+        "base_rate() > 0.1",
+        r"draw others with: suffice traces split TRACES --splits tune=0\.4,eval=0\.6",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "says"), NEEDING_TUNE)
+def test_what_must_be_fitted_needs_a_tune_split(name: str, says: str) -> None:
+    policies, rules = ((name,), ()) if name == "tasr" else ((), (name,))
     with pytest.raises(UsageError, match=says):
-        compared(split_traces("eval"), policy, rules=rules)
+        compared(split_traces("eval"), *policies, rules=rules)
+    with pytest.raises(UsageError, match=says):
+        compared(split_traces("eval"), "fixed-1", *policies, rules=rules, strict=True)
+    found = compared(split_traces("eval"), "fixed-1", *policies, rules=rules)
+    assert names(found) == ["fixed-1", "fixed-3"]
+    assert re.search(says, found.left_out[name])
+    assert any(re.search(f"^left out {re.escape(name)}: .*{says}", note) for note in found.notes)
+    assert found.to_json()["left_out"] == dict(found.left_out)
+
+
+def test_all_that_cannot_run_is_said_at_once() -> None:
+    """What is missing for the fit, for the signals and for the reference, of each policy and all of it."""
+    with pytest.raises(
+        UsageError, match=r"4 policies cannot run on memory: \(1\) tasr: "
+    ) as raised:
+        compared(
+            split_traces("eval"),
+            "tasr",
+            "closed-book",
+            rules=("llm_stop", "judge_support > 3 or q_stop"),
+        )
+    said = str(raised.value)
+    assert "(2) closed-book: policy 'closed-book' needs round 0" in said
+    assert "(3) llm_stop: signal 'llm_stop' needs a recorded value" in said
+    assert "signal 'judge_support' needs a recorded value" in said
+    assert "signal 'q_stop' needs a recorded value" in said
+
+
+def test_a_policy_left_out_is_no_baseline() -> None:
+    with pytest.raises(UsageError, match="suffice fit tasr"):
+        compared(split_traces("eval"), "fixed-1", "tasr", baseline="tasr")
+
+
+def test_nothing_named_compares_the_usual() -> None:
+    usual = [
+        *(f"fixed-{k}" for k in (1, 2, 3, 4)),
+        "tasr",
+        "tasr-corrected",
+        "oracle-em",
+        "oracle-f1",
+    ]
+    assert names(compare(split_traces("tune", "eval")).result) == usual
+    found = compare(split_traces("eval")).result
+    assert names(found) == [name for name in usual if "tasr" not in name]
+    said = [note for note in found.notes if note.startswith("left out tasr, tasr-corrected: ")]
+    assert len(said) == 1
+
+
+def test_what_python_passes_is_taken_for_what_it_is(tmp_path: Path) -> None:
+    """A path is read, a policy is one, and a single text is no list of letters."""
+    path = tmp_path / "t.parquet"
+    write_traces(split_records("tune", "eval"), path)
+    file = save_policy(RulePolicy(rule="answer_stable"), tmp_path / "p.json", max_rounds=2)
+    given = (FixedPolicy(2), RulePolicy(rule="overlap > 0.5"), file, load_policy(file))
+    found = compare(path, ComparisonSettings(policies=given, resamples=5)).result
+    assert names(found) == ["fixed", "rule", "rule#2", "rule#3", "fixed-3"]
+    assert found.policies[2].stops.tolist() == found.policies[3].stops.tolist()
+    one = ComparisonSettings(policies="fixed-2", rules="answer_stable", resamples=5)  # type: ignore[arg-type]
+    assert names(compare(str(path), one).result) == ["fixed-2", "answer_stable", "fixed-3"]
+    with pytest.raises(UsageError, match=r"such as suffice\.FixedPolicy"):
+        compare(path, ComparisonSettings(policies=(3,)))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="the path of a Parquet file or directory, found int"):
+        compare(3)  # type: ignore[arg-type]
+
+
+def test_a_policy_file_keeps_its_name_in_tables(tmp_path: Path) -> None:
+    whole = split_traces("tune", "eval")
+    tasr = fit_method("tasr", whole, "corrected", "tune")
+    files = [str(save_policy(tasr, tmp_path / folder / "mine.json")) for folder in ("a", "b")]
+    rule = str(save_policy(RulePolicy(rule="answer_stable"), tmp_path / "stable.json"))
+    found = compared(whole, files[0], rule, rule, baseline=rule)
+    assert [policy.label for policy in found.policies] == [
+        "mine.json",
+        "stable.json",
+        "stable.json#2",
+    ]
+    assert names(found) == ["tasr-corrected", "rule", "rule#2"]
+    shown = found.text()
+    assert "Policy files: mine.json is tasr, corrected; stable.json is rule;" in shown
+    assert "delta F1 is against stable.json" in " ".join(shown.split())
+    both = compared(whole, *files)
+    assert [policy.label for policy in both.policies[:2]] == files
+
+
+def test_a_bare_method_says_which_preset_it_is() -> None:
+    (said,) = [
+        note for note in compared(split_traces("tune", "eval"), "tasr").notes if "preset" in note
+    ]
+    assert said.startswith("tasr is its published preset; suffice fit tasr writes tasr-corrected")
 
 
 @pytest.mark.parametrize(
@@ -183,8 +274,6 @@ def test_impossible_names_are_refused() -> None:
         compared(split_traces("eval"), "fixed-0")
     with pytest.raises(DataError, match="no such policy file"):
         compared(split_traces("eval"), "missing.json")
-    with pytest.raises(UsageError, match="name at least one"):
-        compared(split_traces("eval"))
 
 
 # --- splits -----------------------------------------------------------------------------------------
@@ -197,7 +286,10 @@ def test_the_split_defaults_to_eval_and_says_so() -> None:
 def test_blank_answers_in_most_rounds_are_said_first() -> None:
     only_at_the_end = [make_record(f"q{n}", ["", "", "Oslo"], gold=["Oslo"]) for n in range(4)]
     result = compared(to_trace_set(only_at_the_end), "fixed-1")
-    assert result.notes[0].startswith("BLANK ANSWERS: 8 of 12 rounds have an empty answer")
+    (banner,) = result.banners
+    assert banner.startswith("BLANK ANSWERS: 8 of 12 rounds have an empty answer")
+    assert result.text().startswith("BLANK ANSWERS: 8 of 12 rounds")
+    assert result.to_json()["banners"] == [banner]
 
 
 def test_without_eval_all_questions_are_replayed_and_it_says_so() -> None:
@@ -302,7 +394,7 @@ def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -
     for split in ("tune", None):
         notes = compare(traces, ComparisonSettings(policies=(str(file),), split=split)).result.notes
         assert any(
-            note.startswith("tasr was fitted on questions it is scored on") for note in notes
+            note.startswith("p.json was fitted on questions it is scored on") for note in notes
         )
     notes = compare(traces, ComparisonSettings(policies=("fixed-2",), split="tune")).result.notes
     assert not any("fitted" in note for note in notes)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.replay.run.frontier import best_mix, interpolate
+from suffice.replay.run.frontier import Frontier, best_mix, interpolate
 
 
 def slow(costs: list[float], scores: list[float], at: float) -> float:
@@ -128,3 +128,12 @@ def test_every_row_has_a_best_of_its_own() -> None:
     found = best_mix(costs, np.array([[0.0, 1.0], [0.2, 0.8]]), np.array([1.5, 1.0]))
     assert found.score.tolist() == [0.5, 0.8]
     assert found.names == ("fixed-1/2", "fixed-2")
+
+
+@given(costs=_NUMBERS, scores=st.lists(st.floats(0, 1), min_size=4, max_size=4), at=st.floats(0, 8))
+def test_the_line_of_the_best_mixes_is_theirs(
+    costs: list[float], scores: list[float], at: float
+) -> None:
+    line = Frontier(cost_name="calls", costs=tuple(costs), scores=tuple(scores)).best
+    across, up = zip(*line, strict=True)
+    assert np.interp(at, across, up) == pytest.approx(best(costs, scores, at)[0], abs=1e-9)

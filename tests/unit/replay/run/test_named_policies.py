@@ -116,7 +116,7 @@ def test_a_file_fitted_on_the_replayed_questions_is_still_said_to_be(tmp_path: P
     here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet")
     file = save_policy(fit_method("tasr", here, "published", "eval"), tmp_path / "p.json")
     said = notes(here, there, str(file), rules=(RULE,))
-    assert "tasr was fitted on questions it is scored on" in said
+    assert "p.json was fitted on questions it is scored on" in said
     assert f"as asked by fit-on: {RULE}" in said
 
 

@@ -77,7 +77,7 @@ def test_long_rules_are_cut_in_the_middle_and_given_in_full() -> None:
     table = (
         build_report(oslo_records(), ["fixed-1"], [LONG_RULE], cost="rounds").result.table().text()
     )
-    short = f"{LONG_RULE[:11]}...{LONG_RULE[-10:]}"
+    short = f"{LONG_RULE[:9]}...{LONG_RULE[-8:]}"
     assert table.splitlines()[4].startswith(short)
     assert f"{short} is in full: {LONG_RULE}" in " ".join(table.split())
 

@@ -7,7 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from suffice.report.draw.svg import BADGE_RADIUS, FRAME, Box, Scale, enclosing, place_badges, ticks
+from suffice.report.draw.svg import (
+    BADGE_RADIUS,
+    FRAME,
+    Box,
+    Scale,
+    enclosing,
+    log_ticks,
+    place_badges,
+    ticks,
+)
 
 BOX = Box(46, 34, 448, 310)
 
@@ -84,3 +93,15 @@ def test_shares_are_in_percent_and_others_are_not() -> None:
     axes = enclosing([0.0, 1.0], [2.5, 3.5])
     assert ">3.5</text>" in "".join(axes.drawn("x", "y", shares=False))
     assert ">350</text>" in "".join(axes.drawn("x", "y"))
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 40.0), (0.003, 0.9), (120.0, 4300.0), (7.0, 9e6)])
+def test_marks_of_a_logarithmic_axis_enclose_the_values(low: float, high: float) -> None:
+    found = log_ticks(low, high)
+    assert found[0] <= low
+    assert found[-1] >= high
+    assert 2 <= len(found) <= 8
+    scale = Scale(found[0], found[-1], 0, 100, log=True)
+    assert scale(found[0]) == 0
+    assert scale(found[-1]) == pytest.approx(100)
+    assert scale(math.sqrt(found[0] * found[-1])) == pytest.approx(50)

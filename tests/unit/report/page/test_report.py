@@ -110,7 +110,7 @@ def test_charts_have_names_and_their_numbers_in_tables(
 
 def test_hostile_texts_stay_texts(records: list[QuestionRecord], build_report: Build) -> None:
     data = build_report([hostile(records[0]), *records[1:]], notes=[HOSTILE])
-    named = replace(data.result.policies[0], name=HOSTILE)
+    named = replace(data.result.policies[0], name=HOSTILE, label=HOSTILE)
     result = replace(
         data.result,
         policies=(named, *data.result.policies[1:]),

@@ -9,6 +9,7 @@ from suffice.report.draw.marks import marked
 from suffice.report.page.section import Chart
 from suffice.report.sections.charts import cost_chart, score_charts, stops_chart
 from suffice.report.sections.reliability import reliability_charts
+from suffice.results.formats import points
 from suffice.trace.rounds.records import QuestionRecord
 
 Build = Callable[..., ReportData]
@@ -36,7 +37,7 @@ def test_points_lie_where_cost_and_score_say(
     assert third.f1 is not None
     assert (x1 < x3) == (first.mean_rounds < third.mean_rounds)
     assert (y1 > y3) == (first.f1 < third.f1)
-    assert len(re.findall('class="whisker', drawn)) == 9
+    assert len(re.findall('class="whisker', drawn)) == 3  # the oracle's; fixed budgets are the line
     assert len(re.findall('class="frontier"', drawn)) == 2
 
 
@@ -153,3 +154,39 @@ def test_policies_with_the_same_calibration_share_a_figure(
     apart = reliability_charts(changed, marked(data.result))
     assert len(apart) == 2
     assert "Answers without a value: 4 in round 1" in html_of(apart[0])
+
+
+def test_whiskers_are_paired_with_the_line_that_is_drawn(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3"], ["answer_stable"])
+    result = data.result
+    rule = result.policies[2]
+    assert result.cost.name == "evaluated_tokens"
+    gain = next(one.gain for one in rule.against_fixed if one.cost == "evaluated_tokens")
+    drawn = html_of(score_charts(result, marked(result))[0])
+    number = r"([\d.]+)"
+    ends = re.search(rf'y1="{number}" x2="{number}" y2="{number}" class="whisker adaptive"', drawn)
+    dot = re.search(rf'cy="{number}" r="4.5" class="dot adaptive"', drawn)
+    assert ends is not None
+    assert dot is not None
+    low, high, at = float(ends[1]), float(ends[3]), float(dot[1])
+    share = (gain.estimate - gain.low) / (gain.high - gain.low)
+    assert abs((low - at) / (low - high) - share) < 0.02
+    assert points(gain) in drawn
+    assert "the best fixed budget or mix of two" in drawn
+
+
+def test_one_policy_that_costs_many_times_the_others_bends_the_axis_and_breaks_its_bar(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records, ["fixed-1", "fixed-3", "oracle-f1"], cost="llm_calls")
+    plain = html_of(score_charts(data.result, marked(data.result))[0])
+    assert "log scale" not in plain
+    assert 'class="break"' not in html_of(cost_chart(data.result, marked(data.result)))
+    *others, last = data.result.policies
+    dear = replace(last, costs={**last.costs, "llm_calls": 40.0})
+    result = replace(data.result, policies=(*others, dear))
+    bent = html_of(score_charts(result, marked(result))[0])
+    assert "mean model calls per question (log scale)" in bent
+    assert html_of(cost_chart(result, marked(result))).count('class="break"') == 2

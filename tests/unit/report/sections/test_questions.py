@@ -135,7 +135,7 @@ def test_questions_that_do_not_fit_are_left_out_and_counted(
     found = made(replace(data, stories=stories, left_out=7))
     shown = len(found.document["questions"])
     assert 0 < shown < 100
-    assert f"first {shown} questions by id; {107 - shown} more" in found.cuts[0]
+    assert f"shows {shown} questions of 107: of every type and outcome" in found.cuts[0]
 
 
 def test_numbers_json_cannot_hold_become_words_or_null(
@@ -157,3 +157,18 @@ def test_the_list_opens_with_the_first_policy_that_adapts(
     data = build_report(records, ["fixed-1", "oracle-em"], ["round >= 2", "round >= 3"])
     assert made(data).document["main"] == 2
     assert made(build_report(records)).document["main"] == 0
+
+
+def test_the_questions_of_the_first_turns_stay_in_the_order_of_the_record(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records)
+    wide = replace(data.stories[0].rounds[0], answer="x" * 400, parse_failure="y" * 600)
+    stories = tuple(
+        replace(story, id=f"q{n:03d}", turn=(37 * n) % 100, rounds=(wide,) * 50)
+        for n, story in enumerate(data.stories[:1] * 100)
+    )
+    names = [row[0] for row in made(replace(data, stories=stories)).document["questions"]]
+    assert names == sorted(names)
+    turns = sorted(story.turn for story in stories if story.id in names)
+    assert turns == list(range(len(names)))

@@ -218,6 +218,12 @@ class TestFolder:
             encoder.encode(["boat"], role="query"), plain.encode(["query: boat"])
         )
         np.testing.assert_array_equal(encoder.encode(["boat"]), plain.encode(["old boat"]))
+        other = OnnxEncoder.load(folder, query_prompt="red ")
+        np.testing.assert_array_equal(
+            other.encode(["boat"], role="query"), plain.encode(["red boat"])
+        )
+        np.testing.assert_array_equal(other.encode(["boat"]), encoder.encode(["boat"]))
+        assert other.name != encoder.name
 
     def test_activations_quantised_by_batch_are_encoded_one_by_one(self, tmp_path: Path) -> None:
         folder = save(tmp_path)

@@ -1,0 +1,79 @@
+"""The first screen: whether deciding pays here, what is saved, what is promised, and what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from suffice.replay.run.results import ReplayResult
+from suffice.report.draw.marks import Marked, label
+from suffice.report.page.section import Material, listed
+from suffice.report.sections.guarantees import promises
+from suffice.results.formats import counted
+from suffice.results.markup import Html, element, join
+
+_MOST_SAVING = 4
+_FEW = 100  # labelled questions below which a banner says so
+
+
+def first_screen(material: Material) -> Html:
+    """What a reader must know before any figure."""
+    result, policies = material.data.result, material.policies
+    parts = (
+        ("Does looping pay here?", element("p", result.verdict, class_="promise")),
+        ("What is saved", _saved(result, policies)),
+        ("What is promised", _promised(material)),
+    )
+    blocks = (element("div", element("h2", name), content) for name, content in parts)
+    return join([*_banners(material), element("div", *blocks, class_="verdict")])
+
+
+def _banners(material: Material) -> Iterator[Html]:
+    """What makes the figures worth less than they look."""
+    for text in (*material.data.warnings, *_warnings(material.data.result)):
+        yield element("p", text, class_="banner", role="note")
+
+
+def _warnings(result: ReplayResult) -> Iterator[str]:
+    yield from result.banners
+    if not result.labelled:
+        against = (
+            ""
+            if result.metric.gold
+            else (" Scores are agreement with the full budget's own answer.")
+        )
+        yield f"No question has gold answers: nothing here says whether answers are right.{against}"
+    elif result.labelled < _FEW:
+        width, label = result.width, result.metric.label
+        seen = ""
+        if width is not None:
+            seen = f" Differences below about {100 * width:.0f} {label} points cannot be told from chance."
+        yield (
+            f"A small record: {counted(result.labelled, 'question')} with gold answers."
+            f"{seen} Read it as an example, not as a result."
+        )
+
+
+def _saved(result: ReplayResult, policies: Sequence[Marked]) -> Html:
+    adaptive = [policy for policy in policies if policy.result.adaptive]
+    if not adaptive:
+        return element("p", "Nothing: fixed budgets and oracles are all that was replayed.")
+    items = [
+        join([label(policy), " ", result.saving(policy.result), "."])
+        for policy in adaptive[:_MOST_SAVING]
+    ]
+    more = len(adaptive) - _MOST_SAVING
+    if more > 0:
+        items.append(join([f"{more} more in the comparison below."]))
+    return listed(items)
+
+
+def _promised(material: Material) -> Html:
+    said = list(promises(material.parts["guarantees"], material.policies))
+    if said:
+        return listed(said)
+    return element(
+        "p",
+        "Nothing: no policy here carries a promise. ",
+        element("code", "suffice fit certified"),
+        " chooses one whose loss against the full budget is proven small.",
+    )

@@ -1,0 +1,81 @@
+"""What a record holds is counted and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.measures.contents import traces_info
+from suffice.testing.traces import make_record
+from suffice.trace.rounds.records import Round
+from suffice.trace.rounds.writer import question_writer, write_traces
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two models in two parts; one question is labelled and has a split."""
+    root = tmp_path / "my record"
+    with question_writer(root, run={"model": "small", "rounds": 3}) as writer:
+        named = make_record(
+            "a",
+            ["Rome", "Oslo", "Oslo"],
+            gold=["Oslo"],
+            split="eval",
+            closed_book=Round(answer="x"),
+        )
+        writer.add([named])
+        writer.fail(("z",), "no reply")
+    write_traces(
+        [make_record("b", ["Rome", "Rome"], margins=[0.5, 0.5])], root, run={"model": "big"}
+    )
+    file = root / "part-00001.parquet"
+    table = pq.read_table(file).append_column("mine", pa.array([1, 2]))
+    pq.write_table(table, file)
+    return root
+
+
+def test_a_record_is_counted(folder: Path) -> None:
+    contents = traces_info(folder)
+    assert (contents.files, contents.questions, contents.rounds, contents.max_rounds) == (
+        2,
+        2,
+        5,
+        3,
+    )
+    assert (contents.labelled, contents.closed_book, contents.failures) == (1, 1, 1)
+    assert contents.ending == {2: 1, 3: 1}
+    groups = {(g.what, g.name): (g.questions, g.labelled, g.rounds) for g in contents.groups}
+    assert groups == {
+        ("split", "eval"): (1, 1, 3),
+        ("split", None): (1, 0, 2),
+        ("model", "small"): (1, 1, 3),
+        ("model", "big"): (1, 0, 2),
+    }
+    columns = {column.name: column for column in contents.columns}
+    assert (columns["tokens"].known, columns["mine"].known) == (True, False)
+    assert [columns[name].empty for name in ("tokens", "mine")] == pytest.approx([4 / 6, 4 / 6])
+    assert contents.run == {}
+
+
+def test_signals_are_given_or_lacking_with_the_reason(folder: Path) -> None:
+    contents = traces_info(folder)
+    signals = {signal.name: signal for signal in contents.signals}
+    stable = signals["answer_stable"]
+    assert (stable.stored, stable.undefined, stable.undefined_after_1) == (False, 0.4, 0.0)
+    assert signals["answer_token_margin"].undefined == pytest.approx(3 / 5)
+    assert contents.lacking["self_consistency"] == "the trace has no samples"
+    text = contents.text()
+    for said in ("my record", "eval", "big", "answer_stable", "the trace has no samples"):
+        assert said in text
+
+
+def test_what_to_know_is_said_with_what_to_type(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    write_traces([make_record("q", ["", ""])], file)
+    notes = "\n".join(traces_info(file).notes)
+    assert f"suffice traces split {file} --splits tune=0.4,eval=0.6 --out NEW" in notes
+    assert "BLANK ANSWERS" in notes
+    assert "no question has gold answers" in notes

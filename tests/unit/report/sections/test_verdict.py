@@ -1,0 +1,72 @@
+"""The first screen: the verdict, what is saved, what is promised, and banners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from suffice.replay.diagnose.question_histories import ReportData, report_data
+from suffice.report.draw.marks import marked
+from suffice.report.page.report import render_report
+from suffice.report.page.section import Material
+from suffice.report.sections.verdict import first_screen
+from suffice.results.formats import percent, points
+from suffice.results.markup import Html
+from suffice.testing.traces import make_record
+from suffice.trace.rounds.records import QuestionRecord
+
+Build = Callable[..., ReportData]
+
+
+def screen(data: ReportData) -> Html:
+    return first_screen(Material(data=data, policies=marked(data.result)))
+
+
+def test_it_stands_before_every_figure_and_says_what_the_result_says(gathered: Any) -> None:
+    result = gathered.comparison.result
+    data = report_data(gathered.comparison.measures, result, gathered.parts)
+    html = render_report(data)
+    assert html.index(screen(data)) < html.index('class="facts"') < html.index("<main>")
+    assert result.verdict in screen(data)
+    tasr = next(policy for policy in result.policies if policy.name == "tasr")
+    own, full = tasr.costs[result.cost.name], result.full_costs[result.cost.name]
+    assert own is not None
+    assert full is not None
+    saved = f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
+    assert f"{saved}; F1 {points(tasr.delta_full)} points against the full budget" in screen(data)
+    assert "With probability at least" in screen(data)
+    assert "certified" in screen(data)
+
+
+def test_the_difference_to_the_full_budget_is_paired(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    result = build_report(records, ["fixed-3", "fixed-1"], ["answer_stable"]).result
+    full, first, rule = result.policies
+    assert full.delta_full is not None
+    assert (full.delta_full.low, full.delta_full.high) == (0.0, 0.0)
+    assert first.delta_full == first.delta
+    assert result.full_costs["rounds"] == 3.0
+    assert rule.adaptive
+    assert not first.adaptive
+
+
+def test_banners_warn_of_small_and_unlabelled_records(
+    records: list[QuestionRecord], build_report: Build
+) -> None:
+    data = build_report(records)
+    assert "A small record: 12 questions with gold answers. Differences below about" in screen(data)
+    assert "fixed budgets and oracles are all" in screen(data)
+    assert "no policy here carries a promise" in screen(data)
+    large = replace(data, result=replace(data.result, labelled=100))
+    assert "banner" not in screen(large)
+    none = replace(data, result=replace(data.result, labelled=0))
+    assert "nothing here says whether answers are right" in screen(none)
+
+
+def test_a_banner_warns_of_blank_answers(build_report: Build) -> None:
+    blank = [make_record(f"q{n}", ["", "", "Oslo"], gold=["Oslo"]) for n in range(4)]
+    assert "8 of 12 rounds have an empty answer, which is scored as wrong" in screen(
+        build_report(blank)
+    )

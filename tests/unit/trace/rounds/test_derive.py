@@ -1,0 +1,383 @@
+"""Records split, joined and narrowed: nothing is lost, and nothing stands there in part."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.properties import examples
+
+from suffice.errors import BackendError, DataError, UsageError
+from suffice.testing.traces import make_record
+from suffice.trace.rounds.derive import (
+    TraceFilter,
+    assign_splits,
+    filter_traces,
+    merge_traces,
+    parse_splits,
+    split_traces,
+)
+from suffice.trace.rounds.reader import inspect_traces, read_traces
+from suffice.trace.rounds.records import QuestionRecord, Round
+from suffice.trace.rounds.writer import question_writer, write_traces
+
+
+def records(prefix: str, count: int, *, split: str | None = None) -> list[QuestionRecord]:
+    return [
+        make_record(
+            f"{prefix}{number:02d}",
+            ["Rome", "Oslo", "Oslo"][: 2 + number % 2],
+            gold=["Oslo"] if number else [],
+            split=split,
+            closed_book=Round(answer="Bergen") if number == 1 else None,
+        )
+        for number in range(count)
+    ]
+
+
+def with_own_column(file: Path, name: str, values: Any) -> None:
+    """Add a column and a metadata entry that the schema does not know."""
+    table = pq.read_table(file)
+    metadata = {**(table.schema.metadata or {}), b"mine": b"kept"}
+    table = table.append_column(name, pa.array([values] * table.num_rows))
+    pq.write_table(table.replace_schema_metadata(metadata), file)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two parts of a recording of five questions, with a column of one's own and a failure."""
+    root = tmp_path / "recorded"
+    with question_writer(root, run={"model": "m", "rounds": 3}, shard_questions=3) as writer:
+        writer.add(records("q", 5)[:3])
+        writer.add(records("q", 5)[3:])
+        writer.fail(("q99",), "no reply")
+    for file in root.glob("*.parquet"):
+        with_own_column(file, "mine", {"note": 1})
+    return root
+
+
+def content(path: Path) -> Any:
+    traces = read_traces(path, keep_unknown=True)
+    return (
+        traces.table.drop_columns(["split"]).to_pylist(),
+        traces.closed_book.drop_columns(["split"]).to_pylist(),
+    )
+
+
+@pytest.mark.parametrize("out", ["new", "new.parquet"])
+def test_a_split_is_drawn_by_the_seed_and_all_else_stays(
+    folder: Path, tmp_path: Path, out: str
+) -> None:
+    written = split_traces(folder, tmp_path / out, {"tune": 0.4, "eval": 0.6}, seed=7)
+    assert (written.questions, written.rounds, written.failures) == (5, 12, 1)
+    assert written.splits == {"tune": 2, "eval": 3}
+    traces = read_traces(tmp_path / out)
+    assert traces.splits == {"eval": 3, "tune": 2}
+    assert content(tmp_path / out) == content(folder)
+    assert traces.origin.failures == 1
+    assert traces.origin.run["splits"] == {"tune": 0.4, "eval": 0.6}
+    assert traces.origin.run["model"] == "m"
+    (step,) = traces.origin.run["derived"]
+    assert (step["by"], step["seed"]) == ("split", 7)
+    (part, *_) = inspect_traces(tmp_path / out, kept=()).parts
+    assert part.stored.metadata[b"mine"] == b"kept"
+    split_traces(folder, tmp_path / f"again-{out}", {"tune": 0.4, "eval": 0.6}, seed=7)
+    again = read_traces(tmp_path / f"again-{out}")
+    assert again.of_questions("split") == traces.of_questions("split")
+
+
+def test_a_split_holds_its_shares_of_every_type(tmp_path: Path) -> None:
+    typed = [
+        dataclasses.replace(
+            record, question=dataclasses.replace(record.question, type="ab"[number % 2])
+        )
+        for number, record in enumerate(records("q", 80))
+    ]
+    write_traces(typed, tmp_path / "t.parquet")
+    split_traces(tmp_path / "t.parquet", tmp_path / "s.parquet", {"tune": 0.5, "eval": 0.5})
+    traces = read_traces(tmp_path / "s.parquet")
+    pairs = Counter(
+        zip(traces.of_questions("question_type"), traces.of_questions("split"), strict=True)
+    )
+    assert max(pairs.values()) - min(pairs.values()) <= 4
+
+
+def test_splits_that_are_there_are_not_drawn_anew_unasked(tmp_path: Path) -> None:
+    write_traces(records("q", 4, split="test"), tmp_path / "t.parquet")
+    with pytest.raises(UsageError, match=r"has splits already: test \(4\).*--replace"):
+        split_traces(tmp_path / "t.parquet", tmp_path / "s.parquet")
+    written = split_traces(tmp_path / "t.parquet", tmp_path / "s.parquet", replace_splits=True)
+    assert set(written.splits) == {"tune", "eval"}
+    with pytest.raises(UsageError, match=r"sum to 0\.5, not to 1"):
+        split_traces(tmp_path / "t.parquet", tmp_path / "x.parquet", {"tune": 0.5})
+
+
+# --- join -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("out", ["new", "new.parquet"])
+def test_joined_records_keep_every_row_and_say_what_they_differ_in(
+    folder: Path, tmp_path: Path, out: str
+) -> None:
+    other = tmp_path / "b.parquet"
+    write_traces(records("r", 3, split="eval"), other, run={"model": "other", "rounds": 3})
+    written = merge_traces([folder, other], tmp_path / out)
+    assert (written.questions, written.splits, written.failures) == (8, {"eval": 3}, 1)
+    assert "they differ in model: m, other (now the column 'model')" in written.notes
+    assert "5 of 8 questions have no split" in written.notes
+    traces = read_traces(tmp_path / out, keep_unknown=True)
+    assert traces.of_questions("model") == ["m"] * 5 + ["other"] * 3
+    assert traces.of_questions("mine") == [{"note": 1}] * 5 + [None] * 3
+    run = traces.origin.run
+    assert (run["rounds"], "model" in run, [each["model"] for each in run["runs"]]) == (
+        3,
+        False,
+        ["m", "other"],
+    )
+    narrowed = filter_traces(tmp_path / out, tmp_path / f"m-{out}", TraceFilter(model=("m",)))
+    assert narrowed.questions == 5
+
+
+def test_questions_held_twice_and_columns_that_disagree_are_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "b.parquet"
+    write_traces(records("q", 2), other)
+    with pytest.raises(UsageError, match=r"2 questions .* first 'q00' in .*--without"):
+        merge_traces([folder, other], tmp_path / "new")
+    write_traces(records("r", 2), other)
+    with_own_column(other, "mine", "text")
+    with pytest.raises(DataError, match="disagree on a column the schema does not know"):
+        merge_traces([folder, other], tmp_path / "new")
+    with pytest.raises(UsageError, match="at least two"):
+        merge_traces([folder], tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_foreign_types_that_differ_are_joined(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "b.parquet"
+    write_traces(records("r", 2), other)
+    table = pq.read_table(other).drop_columns(["tokens"])
+    wide = table.column("round").cast(pa.int64())
+    pq.write_table(table.set_column(table.column_names.index("round"), "round", wide), other)
+    merge_traces([folder, other], tmp_path / "new.parquet")
+    assert read_traces(tmp_path / "new.parquet").n_questions == 7
+
+
+# --- narrow -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [
+        (TraceFilter(model=("m",), labelled=True), ["q01", "q02", "q03", "q04"]),
+        (TraceFilter(min_rounds=3), ["q01", "q03"]),
+        (TraceFilter(ids=["q02", "q04", "zz"]), ["q02", "q04"]),
+        (TraceFilter(without=["q02", "q04"]), ["q00", "q01", "q03"]),
+        (TraceFilter(sample=2, seed=3), None),
+    ],
+)
+def test_conditions(
+    folder: Path, tmp_path: Path, keep: TraceFilter, kept: list[str] | None
+) -> None:
+    filter_traces(folder, tmp_path / "new", keep)
+    traces = read_traces(tmp_path / "new")
+    expected = (
+        tuple(kept) if kept is not None else read_traces(folder).sample(2, seed=3).question_ids
+    )
+    assert traces.question_ids == expected
+    assert traces.closed_book.num_rows == ("q01" in expected)
+    (step,) = traces.origin.run["derived"]
+    assert step["by"] == "filter"
+
+
+def test_rounds_are_cut_and_the_run_document_says_so(folder: Path, tmp_path: Path) -> None:
+    written = filter_traces(folder, tmp_path / "new.parquet", TraceFilter(max_rounds=1))
+    traces = read_traces(tmp_path / "new.parquet")
+    assert (written.questions, written.rounds, traces.n_rounds) == (5, 5, 1)
+    assert (traces.origin.run["rounds"], traces.closed_book.num_rows) == (1, 1)
+
+
+def test_ids_come_from_a_file_or_another_record(folder: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "ids.txt"
+    listed.write_text("q01\n\n q02 \nq77\n")
+    written = filter_traces(folder, tmp_path / "a.parquet", TraceFilter(ids=str(listed)))
+    assert (written.questions, written.notes) == (
+        2,
+        ("1 of 3 ids are not recorded, the first 'q77'",),
+    )
+    keep = TraceFilter(without=str(tmp_path / "a.parquet"))
+    assert filter_traces(folder, tmp_path / "b.parquet", keep).questions == 3
+    listed.write_text("\n")
+    with pytest.raises(DataError, match="one id a line"):
+        filter_traces(folder, tmp_path / "c.parquet", TraceFilter(ids=str(listed)))
+
+
+@pytest.mark.parametrize(
+    ("keep", "error", "message"),
+    [
+        (TraceFilter(), UsageError, "name what to keep: --split, --type"),
+        (
+            TraceFilter(model=("M",)),
+            DataError,
+            r"no question is of model 'M'; found: m; did you mean 'm'",
+        ),
+        (TraceFilter(split=("eval",)), DataError, "no question is of split 'eval'; found: none"),
+        (TraceFilter(min_rounds=9), DataError, r"none of 5 questions.*suffice traces info"),
+    ],
+)
+def test_nothing_left(
+    folder: Path, tmp_path: Path, keep: TraceFilter, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        filter_traces(folder, tmp_path / "new", keep)
+    assert not (tmp_path / "new").exists()
+
+
+# --- whole or not at all ------------------------------------------------------------------------------
+def test_a_place_that_is_taken_is_left_as_it_is(folder: Path, tmp_path: Path) -> None:
+    for out in (folder, folder / "part-00000.parquet"):
+        with pytest.raises(UsageError, match="exists already; choose another --out"):
+            split_traces(folder, out)
+    with pytest.raises(UsageError, match="would become a part of"):
+        split_traces(folder, folder / "new.parquet")
+    (tmp_path / "empty").mkdir()
+    assert split_traces(folder, tmp_path / "empty").questions == 5
+
+
+@pytest.mark.parametrize("out", ["new", "new.parquet"])
+def test_a_full_disk_leaves_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    before = sorted(tmp_path.iterdir())
+
+    def full(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(BackendError, match="No space left"):
+        split_traces(folder, tmp_path / out)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_kill_leaves_nothing_at_the_place(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new"
+    program = (
+        "import os, signal, sys\n"
+        "from suffice.trace.rounds import derive\n"
+        "put = derive._in_schema\n"
+        "seen = []\n"
+        "def die(table, schema):\n"
+        "    seen.append(1)\n"
+        "    if len(seen) == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return put(table, schema)\n"
+        "derive._in_schema = die\n"
+        "derive.split_traces(sys.argv[1], sys.argv[2])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(folder), str(out)], check=False)
+    assert done.returncode == -9
+    assert not out.exists()
+    assert list(tmp_path.glob(".new.*.tmp"))
+    assert split_traces(folder, out).questions == 5
+    assert not list(tmp_path.glob(".new.*.tmp"))
+
+
+def test_invalid_questions_are_refused_or_left_out(folder: Path, tmp_path: Path) -> None:
+    write_traces(records("r", 2), folder / "more.parquet")
+    table = pq.read_table(folder / "more.parquet").slice(1)  # q00 starts at round 2
+    pq.write_table(table, folder / "more.parquet")
+    with pytest.raises(DataError, match="starts at round 2"):
+        split_traces(folder, tmp_path / "new")
+    written = split_traces(folder, tmp_path / "new", skip_invalid=True)
+    assert (written.questions, written.notes[0]) == (6, "1 invalid parts were skipped")
+
+
+# --- shares -----------------------------------------------------------------------------------------
+SHARES = [
+    {"tune": 0.4, "eval": 0.6},
+    {"tune": 0.25, "eval": 0.75},
+    {"a": 0.1, "b": 0.9},
+    {"optimize": 0.2, "calibrate": 0.3, "eval": 0.5},
+    {"all": 1.0},
+]
+
+
+@pytest.mark.parametrize("shares", SHARES, ids=str)
+@pytest.mark.parametrize("seed", [0, 42])
+def test_every_prefix_holds_its_shares(shares: dict[str, float], seed: int) -> None:
+    assigned = assign_splits(600, shares, seed=seed)
+    taken: Counter[str] = Counter()
+    for number, name in enumerate(assigned, start=1):
+        taken[name] += 1
+        for each, share in shares.items():
+            assert abs(taken[each] - share * number) <= 1.5, (number, each)
+
+
+@settings(max_examples=examples(40))
+@given(
+    weights=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    count=st.integers(0, 80),
+    more=st.integers(0, 40),
+    seed=st.integers(0, 1000),
+)
+def test_prefixes_do_not_depend_on_what_follows(
+    weights: list[int], count: int, more: int, seed: int
+) -> None:
+    shares = {f"s{n}": weight / sum(weights) for n, weight in enumerate(weights)}
+    assert (
+        assign_splits(count, shares, seed=seed)
+        == assign_splits(count + more, shares, seed=seed)[:count]
+    )
+
+
+def test_the_pattern_does_not_repeat_with_the_data() -> None:
+    """Alternating kinds of question get their shares of each split."""
+    assigned = np.array(assign_splits(2000, {"tune": 0.5, "eval": 0.5}, seed=42))
+    for period in (2, 3, 4):
+        for phase in range(period):
+            share = (assigned[phase::period] == "tune").mean()
+            assert share == pytest.approx(0.5, abs=0.06)
+    assert assign_splits(50, {"tune": 0.5, "eval": 0.5}, seed=1) != assigned[:50].tolist()
+
+
+def test_a_share_of_nothing_gets_nothing() -> None:
+    assert set(assign_splits(100, {"tune": 0.0, "eval": 1.0}, seed=42)) == {"eval"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shares"),
+    [
+        ("tune=0.4,eval=0.6", {"tune": 0.4, "eval": 0.6}),
+        (" tune = 0.4 , eval = 0.6 ", {"tune": 0.4, "eval": 0.6}),
+        ("eval=1", {"eval": 1.0}),
+        ("a=0,b=1", {"a": 0.0, "b": 1.0}),
+        ("a=.1,b=.2,c=.7", {"a": 0.1, "b": 0.2, "c": 0.7}),
+    ],
+)
+def test_texts(text: str, shares: dict[str, float]) -> None:
+    assert parse_splits(text) == shares
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "tune", "tune=", "=1", "tune=x", "tune=0.4,,eval=0.6", "tune=0.5,tune=0.5"),
+        *("tune=-0.5,eval=1.5", "tune=nan", "tune=inf", "tune=40%,eval=60%"),
+    ],
+)
+def test_texts_that_are_no_shares(text: str) -> None:
+    with pytest.raises(UsageError, match=r"as in tune=0\.4,eval=0\.6"):
+        parse_splits(text)
+
+
+@pytest.mark.parametrize(("text", "total"), [("tune=0.4,eval=0.5", "0.9"), ("a=1,b=1", "2")])
+def test_shares_that_do_not_sum_to_one(text: str, total: str) -> None:
+    with pytest.raises(UsageError, match=f"sum to {total}, not to 1"):
+        parse_splits(text)
