@@ -316,7 +316,7 @@ def fit_rule(
         raise UsageError(
             f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
             f"{source} does not have; {fitting.traces.how_to_split()}, "
-            "or fit on traces that have it with: --fit-on OTHER_TRACES"
+            "or fit on traces that have it with: --fit-on OTHER_TRACES (in Python fit_on=)"
         )
     unknown = [name for name in own if name not in fitting.traces.signal_names]
     if unknown:

@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.numbers.fields import Fields, number
 from suffice.policies.file import (
+    PolicyFile,
     check_version,
     load_policy,
     pack_policy,
@@ -95,8 +96,21 @@ class Controller:
     """
 
     def __init__(
-        self, policy: StopPolicy, *, max_rounds: int | None = None, strict: bool = False
+        self,
+        policy: StopPolicy | PolicyFile,
+        *,
+        max_rounds: int | None = None,
+        strict: bool = False,
     ) -> None:
+        if isinstance(policy, PolicyFile):
+            max_rounds = policy.max_rounds if max_rounds is None else max_rounds
+            policy = policy.policy
+        if isinstance(policy, str | PurePath):
+            raise UsageError(
+                f"a controller is given a policy, found the text {str(policy)!r}; write "
+                "suffice.Controller.load(PATH) for a policy file, suffice.Controller("
+                "suffice.RulePolicy(rule=TEXT)) for a rule"
+            )
         if max_rounds is not None and max_rounds < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         self.policy = policy

@@ -14,7 +14,7 @@ from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
 from suffice.measures.measures import Measures, Traces
-from suffice.options import Option
+from suffice.options import Option, settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS
 from suffice.policies.method import FitRun, Fitted, Method, Preset
@@ -112,7 +112,7 @@ class CertifiedPolicy(Tabular):
         }
 
 
-def fit_certified(traces: Traces, settings: CertifiedSettings) -> CertifiedPolicy:
+def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> CertifiedPolicy:
     """The cheapest member of the family whose expected loss is certified.
 
     Raises
@@ -122,6 +122,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings) -> CertifiedPolic
     DataError
         When the split is missing.
     """
+    settings = settings_of(CertifiedSettings, settings)
     questions = Measures.of(traces).by(settings.metric).only_split(settings.split)
     chosen, metric = questions.traces, questions.metric
     labelled = [

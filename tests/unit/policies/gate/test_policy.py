@@ -160,7 +160,7 @@ def test_budget_and_cool_down_of_the_settings_do_not_apply() -> None:
     for changes in ({"budget": 1}, {"budget": 9}, {"cooldown": 3}):
         policy = corrected(**changes)
         assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
-        assert all(why.startswith("RETRIEVE") for _, why in decisions(policy, made)[:3])
+        assert all(why.startswith("goes on") for _, why in decisions(policy, made)[:3])
 
 
 class TestPlanGate:
