@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from suffice.protocols import Absence
-from suffice.scoring import normalize_answer
+from suffice.scoring import answer_form
 from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Round, Token
 
@@ -56,8 +56,8 @@ def _span(
         line_start = marker + len(_MARKER)
         line = text[line_start:].partition("\n")[0]
         return line_start + len(line) - len(line.lstrip()), line_start + len(line)
-    normalized = normalize_answer(text)
-    if normalized and normalized == normalize_answer(answer):
+    normalized = answer_form(text)
+    if normalized and normalized == answer_form(answer):
         return len(text) - len(text.lstrip()), len(text.rstrip())
     return None
 

@@ -166,7 +166,7 @@ class ReplayResult(Tabular):
         if not adaptive:
             return "Not asked: no policy here decides by what it reads."
         if any(policy.against_fixed for policy in adaptive):
-            return looping_verdict(self.policies)
+            return f"{_by_agreement(self.metric)}{looping_verdict(self.policies)}"
         gains = [
             (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
         ]
@@ -175,8 +175,8 @@ class ReplayResult(Tabular):
         shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
         at = f"the fixed-k frontier at equal {self.cost.label}"
         if shown:
-            return f"Shown over {at}: {'; '.join(shown)}."
-        return f"Not shown: no policy scores above {at} beyond its interval."
+            return f"{_by_agreement(self.metric)}Shown over {at}: {'; '.join(shown)}."
+        return f"{_by_agreement(self.metric)}Not shown: no policy scores above {at} beyond its interval."
 
     def saving(self, policy: PolicyResult) -> str:
         """What a policy saves against the full budget, and what that does to the score, in a sentence."""
@@ -377,7 +377,7 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
         rows.append(row)
     return Table(
         name="looping",
-        title=f"{_question(metric)} {looping_verdict(policies)}",
+        title=f"Does looping pay here? {_by_agreement(metric)}{looping_verdict(policies)}",
         columns=columns,
         rows=rows,
         notes=(
@@ -387,13 +387,13 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
     )
 
 
-def _question(metric: Metric) -> str:
-    """What the first table answers."""
+def _by_agreement(metric: Metric) -> str:
+    """What a verdict answers instead where no gold answer was read; else empty."""
     if metric.gold:
-        return "Does looping pay here?"
+        return ""
     return (
-        "Does looping pay here? Not known without gold answers. Does deciding by what is read keep more of "
-        "the full budget's answers?"
+        "Not known without gold answers. Does deciding by what is read keep more of the full budget's "
+        "answers? "
     )
 
 

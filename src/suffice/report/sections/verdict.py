@@ -35,20 +35,20 @@ def _banners(material: Material) -> Iterator[Html]:
 
 def _warnings(result: ReplayResult) -> Iterator[str]:
     yield from result.banners
-    if not result.labelled:
-        against = (
-            ""
-            if result.metric.gold
-            else (" Scores are agreement with the full budget's own answer.")
+    if not result.metric.gold:
+        yield (
+            "Scores are agreement with the full budget's own answer: no gold answer was read, and nothing "
+            "here says whether answers are right."
         )
-        yield f"No question has gold answers: nothing here says whether answers are right.{against}"
-    elif result.labelled < _FEW:
+    elif not result.labelled:
+        yield "No question has gold answers: nothing here says whether answers are right."
+    if 0 < result.labelled < _FEW:
         width, label = result.width, result.metric.label
         seen = ""
         if width is not None:
             seen = f" Differences below about {100 * width:.0f} {label} points cannot be told from chance."
         yield (
-            f"A small record: {counted(result.labelled, 'question')} with gold answers."
+            f"A small record: {counted(result.labelled, 'question')} {result.metric.scored}."
             f"{seen} Read it as an example, not as a result."
         )
 

@@ -275,7 +275,7 @@ def test_sweep_is_one_document(traces: str, capsys: Say) -> None:
     assert found["f1_kind"] == "squad"
     assert main(["sweep", traces, "--rule", "own > ?", "--bootstrap", "20"]) == 0
     shown = capsys.readouterr().out
-    for part in ("Chosen:", "Knee:", "Held-out folds", "Selection gap", "chosen"):
+    for part in ("Chosen:", "Knee, where", "Held-out folds", "Selection gap", "chosen"):
         assert part in shown
 
 
