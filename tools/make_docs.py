@@ -92,8 +92,11 @@ def signals_page() -> str:
         "`evidence_entailment` was tested with random weights, for the plumbing; "
         "how well it tells right from wrong with a trained model has not been measured."
     )
-    clusters = (Path(__file__).parent / "clusters_of_samples.md").read_text(encoding="utf-8")
-    return NOTE + "\n" + head + "\n" + "\n".join(rows) + "\n\n" + foot + "\n\n" + clusters
+    sections = "".join(
+        (Path(__file__).parent / name).read_text(encoding="utf-8")
+        for name in ("abstentions.md", "clusters_of_samples.md")
+    )
+    return NOTE + "\n" + head + "\n" + "\n".join(rows) + "\n\n" + foot + "\n\n" + sections
 
 
 def _columns(schema: TableSchema) -> str:

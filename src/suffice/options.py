@@ -6,7 +6,11 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from suffice.errors import UsageError
+
+Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,23 @@ def as_tuple(given: Any) -> tuple[Any, ...]:
     """
     several = isinstance(given, Iterable) and not isinstance(given, str | os.PathLike)
     return tuple(given) if several else (given,)
+
+
+def settings_of(kind: type[Settings], given: Settings | None) -> Settings:
+    """The settings given, or those that hold where none are.
+
+    Raises
+    ------
+    UsageError
+        For anything else, with what to write.
+    """
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        raise UsageError(
+            f"settings are a suffice.{kind.__name__}(...), found {type(given).__name__}: {given!r:.60}"
+        )
+    return given
 
 
 def settle(settings: Any, **fields: Any) -> None:

@@ -210,11 +210,16 @@ class Absence:
         before this one holds.
     remedy
         What to type or use; may be empty.
+    input
+        What a round would have to be given, as in ``samples=...``, where the case is that a loop does not
+        give it, and so hardly will in later rounds; such a case may be asked of a view where an earlier one
+        holds. Empty: another case.
     """
 
     why: str
     holds: Callable[[LoopView], bool] = field(compare=False)
     remedy: str = ""
+    input: str = ""
 
 
 @runtime_checkable

@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from suffice.cli.main import COMMANDS
+from suffice.cli.main import COMMANDS, main
 from suffice.policies.registry import method_names
 from suffice.signals.registry import SIGNALS
 
 ROOT = Path(__file__).parents[2]
+QUESTIONS = sorted((ROOT / "docs" / "questions").glob("[a-z]*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCED = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page not in QUESTIONS], ids=lambda page: page.name
+)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
         exec(compile(block, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", QUESTIONS, ids=lambda page: page.stem)
+def test_answers_to_questions_run_as_printed(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every block in turn, in a directory that holds the shipped record."""
+    monkeypatch.chdir(tmp_path)
+    Path("traces").mkdir()
+    shutil.copy(ROOT / "examples" / "traces" / "generated.parquet", "traces")
+    namespace: dict[str, object] = {}
+    for language, block in FENCED.findall(page.read_text(encoding="utf-8")):
+        if language == "python":
+            exec(compile(block, str(page), "exec"), namespace)
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            name, *arguments = shlex.split(line, comments=True)
+            assert name == "suffice"
+            assert main(arguments) == 0, (line, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -35,10 +35,10 @@ from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
-from suffice.testing.conformance import check_checkpoints, check_policy
+from suffice.testing.conformance import check_checkpoints, check_policy, incomplete_rounds
 from suffice.testing.traces import make_record, question_records, to_trace_set
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
 
 MARGIN = PerRoundCalibrator(
@@ -217,8 +217,9 @@ def test_signals_are_the_same_live_and_from_a_trace(records: list[QuestionRecord
     table = signal_table(traces, computable)
     for index, record in enumerate(traces.records()):
         controller = Controller(_Reads(tuple(computable)))
-        for finished in record.rounds:
-            controller.observe(finished)
+        with incomplete_rounds():
+            for finished in record.rounds:
+                controller.observe(finished)
         for spec in computable:
             replayed = table.signal(spec.name)[index, : len(record.rounds)]
             live = np.array(controller.signals[spec.name])
@@ -238,7 +239,8 @@ def test_confidence_is_the_same_live_and_from_a_trace(records: list[QuestionReco
         for index, record in enumerate(traces.records()):
             controller = Controller(policy)
             for number, finished in enumerate(record.rounds):
-                decision = controller.observe(finished)
+                with incomplete_rounds():
+                    decision = controller.observe(finished)
                 wanted = None if replayed is None else float(replayed[index, number])
                 live = decision.confidence
                 assert live == (None if wanted is None or math.isnan(wanted) else wanted)
@@ -272,6 +274,19 @@ def test_replay_refuses_exactly_the_records_without_any_input(
                 signal_table(traces, policy.specs)
         else:
             assert signal_table(traces, policy.specs).n_questions == len(records)
+
+
+def test_every_policy_names_what_a_loop_of_bare_answers_does_not_give() -> None:
+    bare = Round(answer="Oslo")
+    for policy in policies():
+        controller = Controller(policy, strict=True)
+        missing = [spec.name for spec in policy.specs if spec.needs or spec.recorded_only]
+        if not missing:
+            controller.observe(bare)
+            continue
+        with pytest.raises(UsageError, match="round 1 of this loop") as refused:
+            controller.observe(bare)
+        assert all(repr(name) in str(refused.value) for name in missing)
 
 
 class _StopsOneRoundLate(FixedPolicy):

@@ -375,7 +375,8 @@ def _usd(ledger: _Ledger) -> _Array:
     if prices is None:
         raise UnknownCostError(
             "no prices were given; type --price-model MODEL, or "
-            "--prices input=0.15,output=0.60 (USD per million tokens)"
+            "--prices input=0.15,output=0.60 (USD per million tokens), in Python "
+            "cost_model=suffice.CostModel(prices=suffice.prices_of(MODEL))"
         )
     (_, base), *tiers = prices.tariffs
     paid = _charged(ledger, base)

@@ -36,7 +36,12 @@ def policy_document(policy: StopPolicy) -> dict[str, Any]:
         When there is no file format for it.
     """
     if not isinstance(policy, _Written):
-        raise UsageError(f"a policy of kind {policy.kind!r} has no file format")
+        kind = getattr(policy, "kind", None)
+        if kind is None:
+            raise UsageError(
+                f"a policy has a file, such as suffice.RulePolicy(rule=TEXT), found {policy!r:.60}"
+            )
+        raise UsageError(f"a policy of kind {kind!r} has no file format")
     return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **policy.document()}
 
 

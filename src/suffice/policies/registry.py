@@ -126,8 +126,8 @@ def unfitted_policy(name: str) -> StopPolicy | None:
 def fit_method(
     name: str,
     traces: Traces,
-    preset: Preset,
-    split: str,
+    preset: Preset = "corrected",
+    split: str | None = None,
     *,
     run: FitRun | None = None,
     **options: Any,
@@ -137,7 +137,7 @@ def fit_method(
     Parameters
     ----------
     name, traces, preset, split
-        Which method, and what it reads.
+        Which method, and what it reads (``None``: split tune).
     run
         Who watches a training and where its checkpoints go; nothing to methods that do not train.
     options
@@ -150,6 +150,7 @@ def fit_method(
         For an unknown method, listing the known ones, and an option its preset does not take.
     """
     from suffice.measures.measures import Measures
+    from suffice.policies.defaults import FIT_SPLIT
 
     method = find_method(name)
     if method is None:
@@ -169,7 +170,7 @@ def fit_method(
             "--out policy.json"
         )
     settings = kind(**stated)
-    return method.fit(Measures.of(traces), preset, settings, split, run)
+    return method.fit(Measures.of(traces), preset, settings, split or FIT_SPLIT, run)
 
 
 def _needed(settings: type[Any]) -> list[str]:

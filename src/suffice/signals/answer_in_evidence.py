@@ -55,7 +55,7 @@ ANSWER_IN_EVIDENCE = SignalSpec(
     compute=answer_in_evidence,
     undefined=(
         Absence(
-            "the answer is yes, no or empty",
+            "the answer is yes, no or empty, or the letter A",
             lambda view: normalize_answer(view.current.answer) in _NOT_EXTRACTIVE,
         ),
         _UNREAD,

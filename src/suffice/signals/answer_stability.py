@@ -7,7 +7,7 @@ import re
 import string
 
 from suffice.protocols import Absence
-from suffice.scoring import f1_score, normalize_answer
+from suffice.scoring import answer_form, token_f1
 from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -38,7 +38,7 @@ def answer_stable(view: LoopView) -> float:
     answer trivially. Two answers that normalise to nothing are equal; ``abstained`` tells them apart.
     """
     pair = _pair(view)
-    return UNDEFINED if pair is None else float(len(set(map(normalize_answer, pair))) == 1)
+    return UNDEFINED if pair is None else float(len(set(map(answer_form, pair))) == 1)
 
 
 _NO_EARLIER = Absence(
@@ -61,7 +61,7 @@ def answer_repeats(view: LoopView) -> float:
     previous = view.previous
     if previous is None:
         return UNDEFINED
-    return float(normalize_answer(previous.answer) == normalize_answer(view.current.answer))
+    return float(answer_form(previous.answer) == answer_form(view.current.answer))
 
 
 def published_normalizer(text: str) -> str:
@@ -119,7 +119,7 @@ def answer_similarity_f1(view: LoopView) -> float:
     0 when either is empty, two empty ones included (paper 0); undefined where ``answer_stable`` is.
     """
     pair = _pair(view)
-    return UNDEFINED if pair is None else f1_score(pair[1], [pair[0]], "squad")
+    return UNDEFINED if pair is None else token_f1(answer_form(pair[1]), answer_form(pair[0]))
 
 
 def answer_similarity_seq(view: LoopView) -> float:
@@ -130,7 +130,7 @@ def answer_similarity_seq(view: LoopView) -> float:
     pair = _pair(view)
     if pair is None:
         return UNDEFINED
-    previous, current = map(normalize_answer, pair)
+    previous, current = map(answer_form, pair)
     if not previous or not current:
         return 0.0
     return difflib.SequenceMatcher(None, previous, current, autojunk=False).ratio()

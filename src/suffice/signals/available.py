@@ -1,4 +1,4 @@
-"""Which signals a record gives: stored ones, and those that it holds the inputs of."""
+"""Which signals a record, a loop or a round gives, and in what words it is said that one does not."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from suffice.errors import UsageError
-from suffice.protocols import Signal
+from suffice.protocols import Signal, StopPolicy
 from suffice.signals.registry import SIGNALS
 
 if TYPE_CHECKING:
+    from suffice.trace.rounds.records import LoopView, Round
     from suffice.trace.rounds.table import TraceSet
+
+
+_NOT_GIVEN = "reads what is not given"
+NOT_GIVEN = rf"the \S+ policy {_NOT_GIVEN}: "
+"""How the warning of a policy whose inputs do not come begins, for a filter of warnings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """Why a record does not give a signal.
+    """Why a record, a loop that is to run, or a round of one, does not give a signal.
 
     Parameters
     ----------
@@ -25,12 +31,18 @@ class Lack:
     columns
         Columns that it, or the model that computes it, would read and that are not there.
     source
-        Where the record was read from.
+        Where the record was read from, or which loop or round it is.
+    because
+        Why it is not there, where more is known than that.
+    give
+        What to type so that it is; ``None``: what a record needs.
     """
 
     spec: Signal
     columns: tuple[str, ...]
     source: str
+    because: str = ""
+    give: str | None = None
 
     @property
     def unrecorded(self) -> bool:
@@ -53,13 +65,28 @@ class Lack:
     @property
     def needed(self) -> str:
         """What is needed, and where it was looked for."""
+        if not self.unrecorded and not self.columns:
+            return f"cannot be computed from {self.source}"
         what = "a recorded value" if self.unrecorded else f"column {' and '.join(self.columns)}"
         return f"needs {what}, which {self.source} does not hold"
 
     @property
     def remedy(self) -> str:
         """What to type, for the end of an error message; may be empty."""
+        if self.give is not None:
+            return f"; {self.give}" if self.give else ""
         return remedy(self.spec) if self.unrecorded else ""
+
+    @property
+    def predicate(self) -> str:
+        """What is said of the signal, and what to do."""
+        because = f": {self.because}" if self.because else ""
+        instead = f"; use {self.spec.instead} instead" if self.spec.instead else ""
+        return f"{self.needed}{because}{self.remedy}{instead}"
+
+    def __str__(self) -> str:
+        """The whole, as replay, ``ask``, recording and a controller say it."""
+        return f"signal {self.spec.name!r} {self.predicate}"
 
 
 def remedy(spec: Signal) -> str:
@@ -85,6 +112,57 @@ def lack(spec: Signal, traces: TraceSet) -> Lack | None:
     return Lack(spec=spec, columns=columns, source=traces.origin.source)
 
 
+def in_words(lacks: Iterable[Lack]) -> str:
+    """The lacks as a sentence, with those of which the same is to say together."""
+    names: dict[str, list[str]] = {}
+    for lacking in lacks:
+        names.setdefault(lacking.predicate, []).append(repr(lacking.spec.name))
+    return "; also, ".join(
+        f"signal {alike[0]} {predicate}"
+        if len(alike) == 1
+        else f"signals {' and '.join(alike)} each {predicate.replace('needs', 'need', 1)}"
+        for predicate, alike in names.items()
+    )
+
+
+def policy_lacks(policy: StopPolicy, lacks: Iterable[Lack]) -> str:
+    """That a policy cannot decide as it should, and why."""
+    return f"the {policy.kind} policy {_NOT_GIVEN}: {in_words(lacks)}"
+
+
+def lack_live(spec: Signal, view: LoopView) -> Lack | None:
+    """Why somebody's loop hardly ever gives a signal that is undefined in the last round of a view.
+
+    ``None``: its inputs are there, and other rounds may define it.
+    """
+    here = view.current
+    if spec.name in here.signals and not spec.own_settings:
+        return None  # given as undefined
+    case = next((case for case in spec.absences if case.input and case.holds(view)), None)
+    columns = tuple(column for column in spec.needs if not _gives(here, column))
+    if case is None and not columns:
+        return None
+    written, because = ", ".join(f"{column}=..." for column in columns), ""
+    if case is not None and (spec.recorded_only or not columns):
+        written = case.input
+        because = f"it holds {', '.join(map(repr, here.signals))}" if here.signals else ""
+    if case is not None and not spec.recorded_only and not columns:
+        because = case.why
+    return Lack(
+        spec=spec,
+        columns=columns,
+        source=f"round {len(view.rounds)} of this loop",
+        because=because,
+        give=f"write suffice.Round(answer=..., {written})",
+    )
+
+
+def _gives(here: Round, column: str) -> bool:
+    """Whether a round holds a column; the model may forget its rating in one reply and not in the next."""
+    rated = column == "verbalized_confidence" and here.response is not None
+    return rated or getattr(here, column, None) is not None
+
+
 def refuse_lacking(specs: Iterable[Signal], traces: TraceSet) -> None:
     """Refuse signals that the record does not give, all at once.
 
@@ -93,18 +171,9 @@ def refuse_lacking(specs: Iterable[Signal], traces: TraceSet) -> None:
     UsageError
         Saying of each what it needs and what to type or use instead.
     """
-    lacking: dict[str, list[str]] = {}
-    for spec in specs:
-        why = lack(spec, traces)
-        if why is not None:
-            instead = f"; use {spec.instead} instead" if spec.instead else ""
-            lacking.setdefault(f"{why.needed}{why.remedy}{instead}", []).append(repr(spec.name))
-    if lacking:
-        told = (
-            f"signal{'s' * (len(names) > 1)} {' and '.join(names)} {'each ' * (len(names) > 1)}{why}"
-            for why, names in lacking.items()
-        )
-        raise UsageError("; also, ".join(told))
+    lacks = [why for spec in specs if (why := lack(spec, traces)) is not None]
+    if lacks:
+        raise UsageError(in_words(lacks))
 
 
 def given_signals(traces: TraceSet) -> tuple[str, ...]:

@@ -39,10 +39,14 @@ def seen_passages(rounds: Iterable[Round]) -> dict[str, Passage] | None:
 
 
 PASSAGES_UNKNOWN = Absence(
-    "a round's passages were not recorded", lambda view: seen_passages(view.rounds) is None
+    "a round's passages were not recorded",
+    lambda view: seen_passages(view.rounds) is None,
+    input="passages=...",
 )
 TEXT_UNKNOWN = Absence(
-    "a passage was recorded without its text", lambda view: seen_texts(view.rounds) is None
+    "a passage was recorded without its text",
+    lambda view: seen_texts(view.rounds) is None,
+    input="passages=[suffice.Passage(id=..., text=...)]",
 )
 NO_ANSWER = Absence("the answer is empty", lambda view: not view.current.answer.strip())
 

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from suffice.protocols import Absence
-from suffice.scoring import normalize_answer
+from suffice.scoring import answer_form
 from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Round, Token
 
@@ -56,8 +56,8 @@ def _span(
         line_start = marker + len(_MARKER)
         line = text[line_start:].partition("\n")[0]
         return line_start + len(line) - len(line.lstrip()), line_start + len(line)
-    normalized = normalize_answer(text)
-    if normalized and normalized == normalize_answer(answer):
+    normalized = answer_form(text)
+    if normalized and normalized == answer_form(answer):
         return len(text) - len(text.lstrip()), len(text.rstrip())
     return None
 
@@ -107,6 +107,7 @@ def answer_token_margin(view: LoopView) -> float:
 _NO_TOKENS = unrecorded(
     "tokens", "its tokens were", "record with a model that gives log-probabilities"
 )
+_TOP = "record with a server that gives at least two (top_logprobs)"
 _NO_MARGIN = (
     _NO_TOKENS,
     Absence(
@@ -121,9 +122,18 @@ _NO_MARGIN = (
         lambda view: not _of_round(view.current),
     ),
     Absence(
+        "no token was recorded with two alternatives",
+        lambda view: (
+            bool(view.current.tokens)
+            and all(len(token.top) < 2 for token in view.current.tokens or ())
+        ),
+        _TOP,
+        input="tokens=[suffice.Token(text, logprob, top=[suffice.TopToken(...), ...]), ...]",
+    ),
+    Absence(
         "fewer than two alternatives of a token were recorded",
         lambda _: True,
-        "record with a server that gives at least two (top_logprobs)",
+        _TOP,
     ),
 )
 

@@ -30,7 +30,10 @@ RERANKS = Charge("rerank_calls")
 def unrecorded(column: str, what: str, remedy: str = "") -> Absence:
     """The round does not carry a column: ``what`` was not recorded."""
     return Absence(
-        f"{what} not recorded", lambda view: getattr(view.current, column) is None, remedy
+        f"{what} not recorded",
+        lambda view: getattr(view.current, column) is None,
+        remedy,
+        input=f"{column}=...",
     )
 
 
@@ -115,7 +118,10 @@ class SignalSpec:
     def _nobody_recorded(self) -> Absence:
         remedy = f"compute it with suffice signals {self.asks}" if self.asks else ""
         return Absence(
-            "no value was recorded", lambda view: self.name not in view.current.signals, remedy
+            "no value was recorded",
+            lambda view: self.name not in view.current.signals,
+            remedy,
+            input=f"signals={{{self.name!r}: ...}}",
         )
 
 

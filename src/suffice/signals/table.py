@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.protocols import Signal
+from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.available import is_stored, refuse_lacking
 from suffice.signals.registry import resolve
+from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
@@ -84,12 +86,19 @@ def specs_for(traces: TraceSet, signals: Iterable[str | Signal]) -> tuple[Signal
         For an unknown name, or a signal whose inputs the trace does not hold at all.
     """
     resolved = (
-        resolve(signal, also=traces.signal_names) if isinstance(signal, str) else signal
-        for signal in signals
+        declared(signal, traces) if isinstance(signal, str) else signal for signal in signals
     )
     specs = tuple({spec.name: spec for spec in resolved}.values())
     refuse_lacking(specs, traces)
     return specs
+
+
+def declared(name: str, traces: TraceSet) -> SignalSpec:
+    """A signal by name, ``abstained`` by the phrases that the record states."""
+    stated = stated_phrases(traces.origin.run)
+    if name == ABSTAINED.name and stated is not None:
+        return abstained_signal(stated)
+    return resolve(name, also=traces.signal_names)
 
 
 def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:

@@ -239,10 +239,21 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a trace set holds already: the ``suffice.run`` document, and the keys of its records."""
+    """What a trace set holds already.
+
+    Parameters
+    ----------
+    run
+        The ``suffice.run`` document, as far as its files agree.
+    keys
+        Of its records.
+    runs
+        The documents of its files.
+    """
 
     run: Mapping[str, Any]
     keys: frozenset[RecordKey]
+    runs: Sequence[Mapping[str, Any]] = ()
 
 
 def recorded_before(
@@ -262,6 +273,11 @@ def recorded_before(
     if not (root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet"))):
         return None
     before = recorded(root)
+    if any(own.keys() - before.run.keys() - may_differ for own in before.runs):
+        raise UsageError(
+            f"{root} holds files of several runs, so no recording goes on there; choose another --out and "
+            f"join the two with: suffice traces merge {root} OTHER --out NEW"
+        )
     # through JSON, since that is what the files hold: tuples come back as lists
     check_same_run(before.run, json.loads(json.dumps(run)), root, may_differ=may_differ)
     return before

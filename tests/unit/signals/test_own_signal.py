@@ -14,7 +14,7 @@ from suffice.cli.commands import signals
 from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads
-from suffice.pipelines.live.requirements import check_policy
+from suffice.pipelines.live.requirements import LoopOutput, check_policy
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest
@@ -138,5 +138,8 @@ def test_the_text_and_progress_speak_of_who_was_asked(
 def test_a_live_loop_refuses_it_as_it_does_judge_support_without_a_judge(judge: bool) -> None:
     policy = RulePolicy(rule="toy >= 4")
     assert policy.needs.judge
-    with pytest.raises(UsageError, match="reads 'toy', but this loop asks no reader, so there is"):
-        check_policy(policy, CumulativeSettings(judge=judge), logprobs=True)
+    with pytest.raises(
+        UsageError,
+        match="'toy' needs a recorded value, which this loop does not hold: it asks no reader",
+    ):
+        check_policy(policy, LoopOutput(settings=CumulativeSettings(judge=judge)))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suffice.errors import SufficeWarning
 from suffice.numbers.maps.isotonic import fit_per_round
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.pipelines.live.controller import Controller
@@ -76,7 +77,8 @@ def test_the_reason_of_a_rule_names_the_cause() -> None:
 
 def test_a_calibrated_signal_names_the_cause_of_the_signal(tuned: RulePolicy) -> None:
     controller = Controller(tuned)
-    reason = controller.observe(Round(answer="Oslo")).reason
+    with pytest.warns(SufficeWarning, match="needs column tokens"):
+        reason = controller.observe(Round(answer="Oslo")).reason
     assert reason.endswith("= undefined (its tokens were not recorded)")
     sure = Round(answer="Oslo", tokens=answer_tokens("Oslo", 2.0))
     beyond = [controller.observe(sure).reason for _ in range(2)]

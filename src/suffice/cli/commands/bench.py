@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.bench.study import STUDIES, ModelAccess, Request, Study, find_study
 from suffice.cli.options import add_model, add_traces, open_more, out_path
-from suffice.cli.output import INTERRUPTED, ProgressLine, add_format, print_result, say
+from suffice.cli.output import INTERRUPTED, ProgressLine, add_format, print_result, say, waiting
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import add_settings, read_settings
 
@@ -47,7 +47,8 @@ def _prepare(name: str, parser: Parser, _: Sequence[str]) -> None:
 def _run(study: Study[Any], arguments: argparse.Namespace) -> int:
     """Run a study, print and write what it found."""
     request = _request(study, arguments)
-    result = study.run(request)
+    with waiting(f"bench {arguments.experiment}"):
+        result = study.run(request)
     folder = request.folder
     if result is None:
         kept = "run the same command again to go on" if folder is not None else "nothing was kept"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from suffice.cli.commands.report import write_report
 from suffice.cli.options import add_json, out_path
-from suffice.cli.output import INTERRUPTED, ProgressLine, in_form, print_json, say
+from suffice.cli.output import INTERRUPTED, ProgressLine, in_form, print_json, say, waiting
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
@@ -86,10 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
     policy_file = save_policy(policy, out / "policy.json", max_rounds=traces.n_rounds)
     say("3/4 replaying every policy on the other questions, without a model call")
     measures = Measures(traces)
-    comparison = compare(measures)
+    with waiting("    replaying"):
+        comparison = compare(measures)
     say("4/4 writing the report")
     report = out / "report.html"
-    write_report(comparison, report, report_parts(measures, comparison))
+    with waiting("    computing the report"):
+        write_report(comparison, report, report_parts(measures, comparison))
     if arguments.json:
         print_json(
             {

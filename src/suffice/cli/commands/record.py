@@ -38,6 +38,7 @@ from suffice.datasets.registry import (
     load,
 )
 from suffice.errors import UsageError
+from suffice.pipelines.live.requirements import not_recorded
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.loops.settings import LoopSettings
@@ -151,6 +152,8 @@ def run(arguments: argparse.Namespace) -> int:
         settled, reasons = settings.settled(model)
     for name, why in reasons.items():
         say(f"{name}: {getattr(settled, name)} ({why})")
+    if lacking := not_recorded(settled):
+        say(lacking)
     retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
     recording = Recording(
         dataset=_stated_name(arguments),

@@ -82,7 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
         macro = macro_means([comparison, *others]) if others else None
     comparisons = [comparison, *others]
     tables = [
-        table if macro is None or number else replace(table, title=entry.result.source)
+        table
+        if macro is None or number
+        else replace(table, title="\n".join([entry.result.source, *entry.result.banners]))
         for entry in comparisons
         for number, table in enumerate(entry.tables())
     ]
@@ -92,5 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
         replayed = comparison.result.to_json(per_question=arguments.per_question)
         return {**replayed, **({} if macro is None else {"macro": macro.to_json()}), **kept}
 
-    print_result(arguments, tables, document, comparison.result.notes)
+    notes = (*comparison.result.banners, *comparison.result.notes)
+    print_result(arguments, tables, document, notes)
     return 0

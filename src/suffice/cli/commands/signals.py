@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from suffice.cli.options import add_model, add_traces, connect_model, open_traces, out_path
-from suffice.cli.output import INTERRUPTED, ProgressLine, add_format, print_json, print_result, say
+from suffice.cli.output import (
+    INTERRUPTED,
+    ProgressLine,
+    add_format,
+    print_json,
+    print_result,
+    say,
+    waiting,
+)
 from suffice.cli.retrieval_options import add_clustering
 from suffice.errors import UsageError
 from suffice.pipelines.models import connect_encoder, connect_reranker
@@ -132,7 +140,8 @@ def run(arguments: argparse.Namespace) -> int:
     only = _only(arguments)
     traces = open_traces(arguments, say, keep_unknown=True)
     _check_out(arguments.out)
-    models = _models(arguments, only)
+    with waiting("loading models"):
+        models = _models(arguments, only)
     _warn_of_training(arguments.reranker, traces)
     progress = _progress()
     clustered = None

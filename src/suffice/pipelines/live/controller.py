@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.numbers.fields import Fields, number
 from suffice.policies.file import (
+    PolicyFile,
     check_version,
     load_policy,
     pack_policy,
@@ -20,6 +21,7 @@ from suffice.policies.file import (
     unpack_policy,
 )
 from suffice.protocols import Action, Decision, PolicyView, Signal, StopPolicy
+from suffice.signals.available import lack_live, policy_lacks
 from suffice.signals.table import signal_value
 from suffice.trace.rounds.records import LoopView, Round, as_document, round_of_document
 
@@ -78,6 +80,9 @@ class Controller:
         What decides.
     max_rounds
         The budget: at this round the loop stops whatever the policy says. ``None``: no budget.
+    strict
+        Whether a loop that does not give what the policy decides by is refused in its first round rather
+        than warned of, once for all copies.
 
     Examples
     --------
@@ -90,17 +95,36 @@ class Controller:
     (True, 'answer_stable holds at round 2: answer_stable = 1')
     """
 
-    def __init__(self, policy: StopPolicy, *, max_rounds: int | None = None) -> None:
+    def __init__(
+        self,
+        policy: StopPolicy | PolicyFile,
+        *,
+        max_rounds: int | None = None,
+        strict: bool = False,
+    ) -> None:
+        if isinstance(policy, PolicyFile):
+            max_rounds = policy.max_rounds if max_rounds is None else max_rounds
+            policy = policy.policy
+        if isinstance(policy, str | PurePath):
+            raise UsageError(
+                f"a controller is given a policy, found the text {str(policy)!r}; write "
+                "suffice.Controller.load(PATH) for a policy file, suffice.Controller("
+                "suffice.RulePolicy(rule=TEXT)) for a rule"
+            )
         if max_rounds is not None and max_rounds < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         self.policy = policy
         self.max_rounds = max_rounds
         self._specs: tuple[Signal, ...] = policy.specs
+        self.strict = strict
+        self._told: set[str] = set()
         self._mark = object()
         self._now = self._fresh("", "")
 
     @classmethod
-    def load(cls, path: str | Path, *, max_rounds: int | None = None) -> Controller:
+    def load(
+        cls, path: str | Path, *, max_rounds: int | None = None, strict: bool = False
+    ) -> Controller:
         """A controller from a policy file; its budget is the file's unless given here.
 
         Raises
@@ -109,11 +133,14 @@ class Controller:
             When the file is not a policy this version can read.
         """
         file = load_policy(path)
-        return cls(file.policy, max_rounds=file.max_rounds if max_rounds is None else max_rounds)
+        budget = file.max_rounds if max_rounds is None else max_rounds
+        return cls(file.policy, max_rounds=budget, strict=strict)
 
     def copy(self) -> Controller:
         """Another controller of the same policy and budget, for another question; it saw no round."""
-        return Controller(self.policy, max_rounds=self.max_rounds)
+        copied = Controller(self.policy, max_rounds=self.max_rounds, strict=self.strict)
+        copied._told = self._told
+        return copied
 
     # --- a question -----------------------------------------------------------------------------
     def start(self, question: str = "", *, question_id: str | None = None) -> Controller:
@@ -154,14 +181,16 @@ class Controller:
         Raises
         ------
         UsageError
-            When another thread or task began a question meanwhile: each needs a :meth:`copy`.
+            When another thread or task began a question meanwhile: each needs a :meth:`copy`. If it is
+            strict, when a first round does not hold what the policy decides by.
         DataError
             When ``finished`` is no :class:`Round`.
 
         Warns
         -----
         SufficeWarning
-            When a loop that was told to stop went on.
+            When a first round does not hold what the policy decides by, naming the signals and their
+            inputs; when a loop that was told to stop went on.
         """
         if not isinstance(finished, Round):
             raise DataError(
@@ -192,13 +221,13 @@ class Controller:
         held = _LAST_START.get()
         if held is not None and held.controller is self._mark and held.cut:
             raise UsageError(
-                f"this round is of the question {held.question!r:.60}, and another thread or task has begun "
-                f"{now.loop.question!r:.60} on the same controller since; {_ONE_EACH}.start(question)"
+                f"this round is of the question {_short(held.question)}, and another thread or task has "
+                f"begun {_short(now.loop.question)} on the same controller since; {_ONE_EACH}.start(question)"
             )
         if now.over is not None:
             over, now.over = now.over, None
             warnings.warn(
-                f"the question {now.loop.question!r:.60} was begun while {over!r:.60} was under way, and "
+                f"the question {_short(now.loop.question)} was begun while {_short(over)} was under way, and "
                 "this round comes from a thread or task that began neither, so which of the two it is of "
                 f"cannot be told; {_ONE_EACH}.start(question)",
                 SufficeWarning,
@@ -211,6 +240,8 @@ class Controller:
         for spec in self._specs:
             signals[spec.name].append(signal_value(spec, loop))
         number = len(loop.rounds)
+        if number == 1:
+            self._check_inputs(loop, signals)
         decision = self.policy.decide(
             PolicyView(round=number, signals=signals, loop=loop, question_id=now.question_id)
         )
@@ -225,6 +256,24 @@ class Controller:
                 stopped_by="budget",
             )
         return decision
+
+    def _check_inputs(self, loop: LoopView, signals: Mapping[str, Sequence[float]]) -> None:
+        """Say in the first round which signals this loop does not give; silence would cost its budget."""
+        lacks = [
+            lack
+            for spec in self._specs
+            if math.isnan(signals[spec.name][-1]) and (self.strict or spec.name not in self._told)
+            if (lack := lack_live(spec, loop)) is not None
+        ]
+        if not lacks:
+            return
+        said = policy_lacks(self.policy, lacks)
+        if self.strict:
+            raise UsageError(said)
+        self._told.update(lack.spec.name for lack in lacks)
+        warnings.warn(
+            f"{said}. Without it the loop may run to its budget", SufficeWarning, stacklevel=4
+        )
 
     # --- checkpoints ----------------------------------------------------------------------------
     def to_dict(self, *, policy: bool = True) -> dict[str, Any]:
@@ -243,6 +292,7 @@ class Controller:
             "policy": pack_policy(self.policy) if policy else None,
             "policy_hash": _hash(self.policy),
             "max_rounds": self.max_rounds,
+            "strict": self.strict,
             "question": now.loop.question,
             "question_id": now.question_id,
             "rounds": [as_document(finished) for finished in now.loop.rounds],
@@ -282,7 +332,9 @@ class Controller:
                 f"this checkpoint was made under another policy, {document['policy_hash']}, than the one "
                 f"given, {_hash(policy)}; give that one, or begin the question anew"
             )
-        controller = cls(policy, max_rounds=fields.of("max_rounds", int))
+        controller = cls(
+            policy, max_rounds=fields.of("max_rounds", int), strict=fields.of("strict", bool, False)
+        )
         now = controller._fresh(fields.of("question", str), fields.of("question_id", str))
         rounds = tuple(map(round_of_document, fields.of("rounds", list)))
         now.loop = LoopView(now.loop.question, rounds)
@@ -293,13 +345,17 @@ class Controller:
         return controller
 
 
+def _short(question: str) -> str:
+    return repr(question if len(question) <= 60 else f"{question[:57]}...")
+
+
 def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
     """The decision that stopped the loop, for whoever did not end it."""
     if finished != loop.current:  # the same round once more is a step that a framework repeats
         warnings.warn(
-            f"the loop of {loop.question!r:.60} was told to stop after round {len(loop.rounds)} and went on; "
-            "that decision is given again and the round is not counted. End the loop where .stop is true, "
-            "and begin the next question with controller.start(question)",
+            f"the loop of {_short(loop.question)} was told to stop after round {len(loop.rounds)} and went "
+            "on; that decision is given again and the round is not counted. End the loop where .stop is "
+            "true, and begin the next question with controller.start(question)",
             SufficeWarning,
             stacklevel=3,
         )

@@ -11,39 +11,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.pipelines.answers.prompts import PromptName, asks_rating
+from suffice.pipelines.answers.prompts import asks_rating
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
+from suffice.signals.asking.whole_record import Asking
+from suffice.signals.available import Lack, in_words, policy_lacks
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.registry import SIGNALS
 
 _PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
 _AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
-_MISSING: Mapping[str, str] = MappingProxyType(
+_UNASKED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "--encoder": "no encoder is loaded; type --encoder minilm",
-        "--reranker": "no reranker scores the passages; type --retriever hybrid+rerank --reranker PATH",
-        "--nli": "this loop asks no entailment model",
-        "--llm": "this loop asks no {who}, so there is no recorded value",
+        "--encoder": ("no encoder is loaded", "type --encoder minilm"),
+        "--reranker": (
+            "no reranker scores the passages",
+            "type --retriever hybrid+rerank --reranker PATH",
+        ),
+        "--nli": ("it asks no entailment model", ""),
+        "--llm": ("it asks no {who}", ""),
     }
 )
-_NO_RATING = "the prompt {} asks for no confidence; type --prompt answer-first"
+"""Why a model is not asked, and what to type, by the option of ``suffice signals`` that names it."""
 
 
-def check_policy(
-    policy: StopPolicy,
-    settings: LoopSettings,
-    *,
-    logprobs: bool,
-    encoder: bool = False,
-    reranker: bool = False,
-) -> None:
-    """Refuse, before the first call, a policy that reads what this loop does not produce.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopOutput:
+    """What the rounds of a loop will hold.
 
     Parameters
     ----------
-    policy
-        What is to decide.
     settings
         Of the loop, with its certainty settled.
     logprobs
@@ -52,61 +49,91 @@ def check_policy(
         Whether the loop compares answers with their evidence.
     reranker
         Whether its passages carry a reranker's scores.
+    called
+        What it is, for messages.
+    """
+
+    settings: LoopSettings
+    logprobs: bool = True
+    encoder: bool = False
+    reranker: bool = False
+    called: str = "this loop"
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Those that its rounds hold of what signals need."""
+        settings = self.settings
+        there = {
+            "samples": settings.samples > 0,
+            "sample_clusters": settings.cluster_cosine is not None,
+            "verbalized_confidence": asks_rating(settings.prompt),
+            "tokens": self.logprobs and not settings.majority,
+        }
+        return _PROVIDED | {column for column, given in there.items() if given}
+
+    def lack(self, spec: Signal) -> Lack | None:
+        """Why its rounds do not give a signal; ``None``: they do."""
+        if spec.name in self.settings.writes:
+            return None
+        columns = tuple(column for column in spec.needs if column not in self.columns)
+        because, give = self._why(spec, columns)
+        recorded = spec.recorded_only and _asking(spec) is None
+        if not (columns or because or recorded):
+            return None
+        return Lack(spec=spec, columns=columns, source=self.called, because=because, give=give)
+
+    def _why(self, spec: Signal, columns: tuple[str, ...]) -> tuple[str, str]:
+        """Why it is not given, where more is to say than that, and what to type."""
+        asked = {
+            "encoder": self.encoder,
+            "rerank": self.reranker,
+            "judge": self.settings.judge,
+        }
+        prompt = self.settings.prompt
+        asking = _asking(spec)
+        if asking is not None and not asked.get(asking.name, False):
+            because, give = _UNASKED[asking.option]
+            return because.format(who=asking.who), give
+        if spec.name in _AGENTS:
+            return (
+                "only a loop whose model chooses the queries records it",
+                "type --pipeline react, iterative or chain",
+            )
+        if "samples" in columns:
+            return "", "type --samples 3"
+        if "tokens" in columns:
+            return "the model's server gives no log-probabilities, or the answers are sampled", ""
+        if "verbalized_confidence" in columns:
+            return f"the prompt {prompt} asks for no confidence", "type --prompt answer-first"
+        return "", ""
+
+
+def _asking(spec: Signal) -> Asking[Any] | None:
+    """How a model is asked for it; ``None``: none is."""
+    return SIGNALS[spec.name].asking if spec.name in SIGNALS else None
+
+
+def check_policy(policy: StopPolicy, output: LoopOutput) -> None:
+    """Refuse, before the first call, a policy that reads what this loop does not produce.
 
     Raises
     ------
     UsageError
-        Naming the signal, what it needs and what to type or use instead.
+        Naming every such signal, what it needs and what to type or use instead.
     """
-    columns, asked = set(_PROVIDED), set()
-    if settings.samples:
-        columns.add("samples")
-    if settings.cluster_cosine is not None:
-        columns.add("sample_clusters")
-    if asks_rating(settings.prompt):
-        columns.add("verbalized_confidence")
-    if logprobs and not settings.majority:
-        columns.add("tokens")
-    for asking, there in (
-        ("encoder", encoder),
-        ("rerank", reranker),
-        ("judge", settings.judge),
-    ):
-        if there:
-            asked.add(asking)
-    for spec in policy.specs:
-        if spec.name in settings.writes:
-            continue
-        why = _missing(spec, columns, asked, settings.prompt)
-        if why:
-            instead = f"; use {spec.instead} instead" if spec.instead else ""
-            raise UsageError(f"the policy reads {spec.name!r}, but {why}{instead}")
+    lacks = [lack for spec in policy.specs if (lack := output.lack(spec)) is not None]
+    if lacks:
+        raise UsageError(policy_lacks(policy, lacks))
 
 
-def _missing(spec: Signal, columns: set[str], asked: set[str], prompt: PromptName) -> str:
-    """Why the loop cannot give a signal; empty when it can."""
-    asking = SIGNALS[spec.name].asking if spec.name in SIGNALS else None
-    if asking is not None and asking.name not in asked:
-        return _MISSING[asking.option].format(who=asking.who)
-    if spec.name in _AGENTS:
-        return (
-            "only a loop whose model chooses the queries records it; type --pipeline react, iterative or "
-            "chain"
-        )
-    if spec.recorded_only and asking is None:
-        return "this loop does not produce a recorded value"
-    for column in spec.needs:
-        if column not in columns:
-            return _lacks(column, prompt)
-    return ""
+def not_recorded(settings: LoopSettings) -> str:
+    """Which signals a recording under these settings will hold no inputs of, and what to type; may be empty.
 
-
-def _lacks(column: str, prompt: PromptName) -> str:
-    if column == "tokens":
-        return "the model's server gives no log-probabilities, or the answers are sampled"
-    if column == "verbalized_confidence" and not asks_rating(prompt):
-        return _NO_RATING.format(prompt)
-    return f"this loop does not produce {column}"
+    To be said before it starts: what was not recorded is had by recording again.
+    """
+    output = LoopOutput(settings=settings, called="this recording")
+    lacks = map(output.lack, SIGNALS.values())
+    return in_words(lack for lack in lacks if lack is not None and lack.columns)
 
 
 @dataclass(frozen=True, slots=True)

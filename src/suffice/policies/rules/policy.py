@@ -110,6 +110,8 @@ class RulePolicy:
     guarantee: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if isinstance(self.own_signals, str):
+            object.__setattr__(self, "own_signals", (self.own_signals,))
         needs = rule_needs(self.rule)
         check_reachable(parse(self.rule), {spec.name: spec for spec in self.specs})
         unfitted = [name for name in needs.calibrated if name not in self.calibrators]

@@ -14,7 +14,7 @@ from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
 from suffice.measures.measures import Measures, Traces
-from suffice.options import Option
+from suffice.options import Option, settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS
 from suffice.policies.method import FitRun, Fitted, Method, Preset
@@ -33,6 +33,7 @@ from suffice.replay.settings import ComparedBy
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
+from suffice.signals.abstained import ABSTAINED, stated_phrases
 
 _FEWEST = 4
 
@@ -112,7 +113,7 @@ class CertifiedPolicy(Tabular):
         }
 
 
-def fit_certified(traces: Traces, settings: CertifiedSettings) -> CertifiedPolicy:
+def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> CertifiedPolicy:
     """The cheapest member of the family whose expected loss is certified.
 
     Raises
@@ -122,6 +123,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings) -> CertifiedPolic
     DataError
         When the split is missing.
     """
+    settings = settings_of(CertifiedSettings, settings)
     questions = Measures.of(traces).by(settings.metric).only_split(settings.split)
     chosen, metric = questions.traces, questions.metric
     labelled = [
@@ -220,6 +222,9 @@ def _policy(
         base_rates=family.base_rates if needs.base_rate else (),
         kind="certified",
         own_signals=tuple(signal for signal in family.own_signals if signal in needs.signals),
+        abstention=stated_phrases(questions.traces.origin.run)
+        if ABSTAINED.name in needs.signals
+        else None,
         fitted_on={
             "source": questions.traces.origin.source,
             "split": settings.split,

@@ -21,6 +21,7 @@ from suffice.numbers.intervals.simultaneous import (
     simultaneous_bands,
 )
 from suffice.numbers.tests.p_values import holm
+from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
 from suffice.replay.choose.formulas import Formula, enumerate_formulas
@@ -60,6 +61,7 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     DataError
         When a split is missing.
     """
+    settings = settings_of(SearchSettings, settings)
     measures = Measures.of(traces).by(settings.metric)
     operands = operands_of(settings.signals, measures.traces)
     formulas = enumerate_formulas(settings.form, len(operands))

@@ -15,6 +15,7 @@ from suffice.measures.costs import CostAxis, CostBook, cost_reads, shared_axis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.options import settings_of
 from suffice.policies.defaults import FLOORS
 from suffice.policies.fitting import FitData, fit_data, fitted_rule, folds
 from suffice.policies.rules.policy import rule_needs
@@ -209,7 +210,7 @@ class SweepResult(Tabular):
         ]
 
 
-def sweep(traces: Traces, settings: SweepSettings) -> SweepResult:
+def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
     """Sweep on tune out of fold, score on eval, cross-validate the choice.
 
     Raises
@@ -220,6 +221,7 @@ def sweep(traces: Traces, settings: SweepSettings) -> SweepResult:
     DataError
         When a split is missing.
     """
+    settings = settings_of(SweepSettings, settings)
     needs = rule_needs(fill(settings.rule, 0.5))
     measures = Measures.of(traces).by(settings.metric)
     tune = measures.only_split(settings.tune_split)

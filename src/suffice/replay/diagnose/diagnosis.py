@@ -7,6 +7,7 @@ from typing import Any
 
 from suffice.errors import UsageError, attempt
 from suffice.measures.measures import Measures, Traces
+from suffice.options import settings_of
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.breakdown import TypeBreakdown, breakdown
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
@@ -72,7 +73,7 @@ def diagnosis(traces: Traces, settings: DiagnosisSettings | None = None) -> Diag
     UsageError
         For an unknown signal or policy, or one that the record cannot give.
     """
-    settings = DiagnosisSettings() if settings is None else settings
+    settings = settings_of(DiagnosisSettings, settings)
     measures = Measures.of(traces).by("f1")  # what a signal is worth is known by gold answers alone
     signals = diagnose(measures, settings.signals)
     policies = settings.policies
@@ -100,12 +101,14 @@ def diagnosis(traces: Traces, settings: DiagnosisSettings | None = None) -> Diag
             seed=settings.signals.seed,
         ),
     )
-    notes = [*signals.notes, *comparison.result.notes]
+    result = comparison.result
+    notes = [*result.banners, *signals.notes, *result.notes]
     named = len(settings.policies) + len(settings.rules) > 0
     confident = {result.policy for result in selective}
     if named and comparison.result.labelled and settings.confidence is None:
         notes += [
-            f"{policy.label} has no confidence of its own; name a signal with --confidence"
+            f"{policy.label} has no confidence of its own; name a signal with --confidence, in Python "
+            "with confidence="
             for policy in comparison.result.policies
             if policy.name not in confident and policy.name != comparison.result.baseline
         ]

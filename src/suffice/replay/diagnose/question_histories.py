@@ -18,6 +18,7 @@ from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
 from suffice.signals.table import SignalTable
+from suffice.trace.rounds.reader import blank_answers
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -67,7 +68,7 @@ class ReportData:
     """Everything a report shows; it computes no number itself.
 
     ``left_out`` questions are not among the stories; ``run`` is what produced the traces; ``parts`` is
-    what goes beyond the comparison.
+    what goes beyond the comparison. ``warnings`` stand above everything.
     """
 
     result: ReplayResult
@@ -76,6 +77,7 @@ class ReportData:
     reliability: Mapping[str, tuple[Reliability, ...]]
     run: Mapping[str, object]
     parts: ReportParts = field(default_factory=ReportParts)
+    warnings: tuple[str, ...] = ()
 
 
 def report_data(
@@ -124,6 +126,7 @@ def report_data(
         },
         run=record.origin.run,
         parts=ReportParts() if parts is None else parts,
+        warnings=blank_answers(record),
     )
 
 

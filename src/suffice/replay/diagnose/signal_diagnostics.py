@@ -188,6 +188,9 @@ class Diagnostics(Tabular):
         useful, part = by_use["useful"], self.parts[-1].name
         where = "all questions" if part == ALL_QUESTIONS else f"split {part}"
         of = f"{counted(len(self.signals), 'signal')} on {where}"
+        if not self.parts[-1].labelled:
+            whose = "" if part == ALL_QUESTIONS else f" of {where}"
+            return f"Not known: no question{whose} has gold answers, which alone tell right from wrong."
         if useful:
             more = f" and {len(useful) - _MOST_NAMED} more" if len(useful) > _MOST_NAMED else ""
             said = f"{len(useful)} of {of} told right from wrong answers: "

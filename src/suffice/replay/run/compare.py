@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures, Traces
+from suffice.options import settings_of
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import LABELS
@@ -136,10 +137,9 @@ def compare(
     DataError
         For a split that is not there, and files that cannot be read.
     """
-    settings = ComparisonSettings() if settings is None else settings
+    settings = settings_of(ComparisonSettings, settings)
     measures = Measures.of(traces).by(settings.metric)
     chosen, split, notes = _choose_split(measures, settings.split)
-    notes = [*blank_answers(chosen.traces), *notes]
     names = settings.policies
     if not names and not settings.rules:
         names = usual_names(chosen.traces.n_rounds, oracles=measures.metric.gold)
@@ -176,6 +176,7 @@ def compare(
             resamples=settings.resamples,
             seed=settings.seed,
             notes=tuple(notes),
+            banners=blank_answers(chosen.traces),
             cost=settings.cost,
             cost_model=settings.cost_model,
         ),

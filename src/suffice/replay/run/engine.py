@@ -45,7 +45,7 @@ class ReplaySettings:
     """How a replay is scored.
 
     ``baseline`` names the candidate that differences are taken against; ``split`` is stated in the
-    results and ``notes`` are carried there. ``cost`` is what policies are compared at, a name of
+    results, ``notes`` and ``banners`` are carried there. ``cost`` is what policies are compared at, a name of
     :data:`suffice.costs.usage.COSTS` (``None``: the first of :data:`suffice.costs.usage.USUAL_COSTS`
     that tells fixed budgets apart); ``cost_model`` prices usage.
     """
@@ -56,6 +56,7 @@ class ReplaySettings:
     resamples: int = 1000
     seed: int = 42
     notes: tuple[str, ...] = ()
+    banners: tuple[str, ...] = ()
     cost: str | None = None
     cost_model: CostModel = field(default_factory=CostModel)
 
@@ -170,6 +171,7 @@ def replay(
         frontier=intervals.frontier,
         full_costs=_full_costs(book),
         question_ids=measures.traces.question_ids,
+        banners=settings.banners,
         notes=(
             *settings.notes,
             *_notes(policies, measures.metric),

@@ -158,8 +158,8 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     if len({result.metric for result in results}) > 1:
         told = ", ".join(f"{result.source} by {result.metric.name}" for result in results)
         raise UsageError(
-            f"sets are compared by different metrics ({told}); give --metric agreement, which reads no gold "
-            "answers, for all"
+            f"sets are compared by different metrics ({told}); give --metric agreement (in Python "
+            "metric=), which reads no gold answers, for all"
         )
     sets = [_set(comparison) for comparison in comparisons]
     baseline = names.index(first.baseline)

@@ -329,7 +329,7 @@ def _require_splits(traces: TraceSet, method: Method) -> None:
         raise UsageError(
             f"it must be fitted, and {traces.origin.source} has no questions in split "
             f"{splits}; {traces.how_to_split(shares)}, fit it on traces that have one with: "
-            f"--fit-on OTHER_TRACES, or suffice fit {method.name} OTHER_TRACES --out "
+            f"--fit-on OTHER_TRACES (in Python fit_on=), or suffice fit {method.name} OTHER_TRACES --out "
             "policy.json, and pass --policy policy.json"
         )
 

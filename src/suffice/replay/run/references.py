@@ -56,7 +56,7 @@ def closed_book_costs(
         known = ", ".join(name for name, values in costs.items() if values is not None)
         raise UsageError(
             f"policy {CLOSED_BOOK!r}: cost {axis.name!r} is not recorded in every round 0; compare at "
-            f"another with --cost, known here: {known}"
+            f"another (--cost, in Python cost=), known here: {known}"
         )
     return costs
 

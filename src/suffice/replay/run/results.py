@@ -125,7 +125,8 @@ class ReplayResult(Tabular):
     ones, in-sample scores, prices. ``metric`` is what they are compared by and what scores are taken
     against: the gold answers, or the full budget's own answer. ``cost`` is what policies are compared
     at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
-    ``left_out`` says by name why a policy could not run on this record.
+    ``left_out`` says by name why a policy could not run on this record; ``banners`` what makes all figures
+    worth less than they look.
     """
 
     questions: int
@@ -146,6 +147,7 @@ class ReplayResult(Tabular):
     notes: tuple[str, ...] = field(default=())
     full_costs: Mapping[str, float | None] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    banners: tuple[str, ...] = ()
 
     @property
     def labels(self) -> dict[str, str]:
@@ -164,7 +166,7 @@ class ReplayResult(Tabular):
         if not adaptive:
             return "Not asked: no policy here decides by what it reads."
         if any(policy.against_fixed for policy in adaptive):
-            return looping_verdict(self.policies)
+            return f"{_by_agreement(self.metric)}{looping_verdict(self.policies)}"
         gains = [
             (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
         ]
@@ -173,8 +175,8 @@ class ReplayResult(Tabular):
         shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
         at = f"the fixed-k frontier at equal {self.cost.label}"
         if shown:
-            return f"Shown over {at}: {'; '.join(shown)}."
-        return f"Not shown: no policy scores above {at} beyond its interval."
+            return f"{_by_agreement(self.metric)}Shown over {at}: {'; '.join(shown)}."
+        return f"{_by_agreement(self.metric)}Not shown: no policy scores above {at} beyond its interval."
 
     def saving(self, policy: PolicyResult) -> str:
         """What a policy saves against the full budget, and what that does to the score, in a sentence."""
@@ -221,7 +223,7 @@ class ReplayResult(Tabular):
         }
 
     def tables(self) -> tuple[Table, ...]:
-        """Whether looping pays, the policies side by side, and what the answer sets of some are worth.
+        """Banners, whether looping pays, the policies side by side, what the answer sets of some are worth.
 
         Scores, the score kept (of the full budget's) and differences are in percent. Where a line is
         too short for every column, the less important ones are left out and named.
@@ -238,9 +240,10 @@ class ReplayResult(Tabular):
             ],
             notes=notes,
         )
+        banners = Table(name="banners", title="\n".join(self.banners)) if self.banners else None
         looping = looping_table(self.policies)
         sets = _answer_sets(giving) if giving else None
-        return tuple(table for table in (looping, policies, sets) if table is not None)
+        return tuple(table for table in (banners, looping, policies, sets) if table is not None)
 
     def table(self, name: str | None = None) -> Table:
         """The table of this name, or the policies."""
@@ -374,7 +377,7 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
         rows.append(row)
     return Table(
         name="looping",
-        title=f"{_question(metric)} {looping_verdict(policies)}",
+        title=f"Does looping pay here? {_by_agreement(metric)}{looping_verdict(policies)}",
         columns=columns,
         rows=rows,
         notes=(
@@ -384,13 +387,13 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
     )
 
 
-def _question(metric: Metric) -> str:
-    """What the first table answers."""
+def _by_agreement(metric: Metric) -> str:
+    """What a verdict answers instead where no gold answer was read; else empty."""
     if metric.gold:
-        return "Does looping pay here?"
+        return ""
     return (
-        "Does looping pay here? Not known without gold answers. Does deciding by what is read keep more of "
-        "the full budget's answers?"
+        "Not known without gold answers. Does deciding by what is read keep more of the full budget's "
+        "answers? "
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from typing import Literal
 
 from suffice.results.formats import tick
@@ -81,15 +81,19 @@ def log_ticks(low: float, high: float) -> tuple[float, ...]:
     return tuple(mark for mark in marked if start <= mark <= end)
 
 
-def outlying(values: Iterable[float], times: float = 5.0) -> float | None:
-    """The largest value that lies below all which are ``times`` it and more; ``None``: there are none such.
+def outlying(values: Iterable[float], times: float = 3.0) -> float | None:
+    """The largest of the values but a few that are ``times`` it and more; ``None``: none are so large.
 
-    >>> outlying([100.0, 120.0, 150.0, 2000.0]), outlying([100.0, 120.0, 300.0])
+    A few: at most a third of all.
+
+    >>> outlying([100.0, 120.0, 150.0, 2000.0]), outlying([1.0, 3.0, 5.0])
     (150.0, None)
     """
     known = sorted(value for value in values if value > 0)
-    gaps = [low for low, high in pairwise(known) if high >= times * low]
-    return gaps[-1] if gaps else None
+    for number in range(-(-2 * len(known) // 3), len(known)):
+        if number and known[number] >= times * known[number - 1]:
+            return known[number - 1]
+    return None
 
 
 def _at(value: float) -> str:

@@ -48,12 +48,14 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
     """Gather the stories, share what repeats, cut what is too long and say so."""
     packer = _Packer(data)
     questions = [packer.question(story) for story in data.stories]
-    size = sum(map(_bytes, questions))
-    if size + packer.bytes_of_reasons > _MOST_BYTES_WITHOUT_TEXTS:
-        kept = _first_turns(data.stories, questions, packer.bytes_of_reasons)
+    sizes = [*map(_bytes, questions)]
+    room = _MOST_BYTES_WITHOUT_TEXTS - packer.bytes_of_reasons
+    if sum(sizes) > room:
+        kept = _first_turns(data.stories, sizes, room)
         packer = _Packer(data)
-        questions = [packer.question(story) for story in kept]
-        size = sum(map(_bytes, questions))
+        questions = [packer.question(data.stories[index]) for index in kept]
+        sizes = [sizes[index] for index in kept]
+    size = sum(sizes)
     cap = _text_cap(packer.passages, _MOST_BYTES - size - packer.bytes_of_reasons)
     document = {
         "policies": [[policy.mark, policy.family, short_name(policy)] for policy in policies],
@@ -69,19 +71,15 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
     return Explorer(document=document, cuts=tuple(_cuts(packer, cap, left_out, len(questions))))
 
 
-def _first_turns(
-    stories: Sequence[QuestionStory], packed: Sequence[Any], taken: int
-) -> list[QuestionStory]:
-    """The stories of the first turns that there is room for beside ``taken`` bytes, at least one."""
-    order = sorted(range(len(stories)), key=lambda index: stories[index].turn)
-    room = _MOST_BYTES_WITHOUT_TEXTS - taken
-    kept: set[int] = set()
-    for index in order:
-        room -= _bytes(packed[index])
+def _first_turns(stories: Sequence[QuestionStory], sizes: Sequence[int], room: int) -> list[int]:
+    """The stories of the first turns that there are ``room`` bytes for, at least one, in their order."""
+    kept: list[int] = []
+    for index in sorted(range(len(stories)), key=lambda index: stories[index].turn):
+        room -= sizes[index]
         if kept and room < 0:
             break
-        kept.add(index)
-    return [story for index, story in enumerate(stories) if index in kept]
+        kept.append(index)
+    return sorted(kept)
 
 
 def _cuts(packer: _Packer, cap: int, left_out: int, shown: int) -> list[str]:

@@ -24,30 +24,31 @@ def first_screen(material: Material) -> Html:
         ("What is promised", _promised(material)),
     )
     blocks = (element("div", element("h2", name), content) for name, content in parts)
-    return join([*_banners(result), element("div", *blocks, class_="verdict")])
+    return join([*_banners(material), element("div", *blocks, class_="verdict")])
 
 
-def _banners(result: ReplayResult) -> Iterator[Html]:
+def _banners(material: Material) -> Iterator[Html]:
     """What makes the figures worth less than they look."""
-    for text in _warnings(result):
+    for text in (*material.data.warnings, *_warnings(material.data.result)):
         yield element("p", text, class_="banner", role="note")
 
 
 def _warnings(result: ReplayResult) -> Iterator[str]:
-    if not result.labelled:
-        against = (
-            ""
-            if result.metric.gold
-            else (" Scores are agreement with the full budget's own answer.")
+    yield from result.banners
+    if not result.metric.gold:
+        yield (
+            "Scores are agreement with the full budget's own answer: no gold answer was read, and nothing "
+            "here says whether answers are right."
         )
-        yield f"No question has gold answers: nothing here says whether answers are right.{against}"
-    elif result.labelled < _FEW:
+    elif not result.labelled:
+        yield "No question has gold answers: nothing here says whether answers are right."
+    if 0 < result.labelled < _FEW:
         width, label = result.width, result.metric.label
         seen = ""
         if width is not None:
             seen = f" Differences below about {100 * width:.0f} {label} points cannot be told from chance."
         yield (
-            f"A small record: {counted(result.labelled, 'question')} with gold answers."
+            f"A small record: {counted(result.labelled, 'question')} {result.metric.scored}."
             f"{seen} Read it as an example, not as a result."
         )
 

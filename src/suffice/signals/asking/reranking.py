@@ -178,9 +178,11 @@ _reranked = partial(
     undefined=(
         Absence(
             "no passage carries a reranker's score",
-            lambda _: True,
+            lambda view: seen_passages(view.rounds) != {} and not rerank_scores(view.rounds),
             f"compute it with suffice signals {RERANKING.option}",
+            input="passages=[suffice.Passage(id=..., rerank_score=...)]",
         ),
+        Absence("no passage was found", lambda _: True),
     ),
 )
 RERANK_TOP_SCORE = _reranked(

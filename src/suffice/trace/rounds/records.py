@@ -320,10 +320,19 @@ def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gold:
-    """Accepted answers and supporting passages; only fitting and scoring read it."""
+    """Accepted answers and supporting passages; only fitting and scoring read it.
+
+    A single text is one of them, not its letters.
+    """
 
     answers: tuple[str, ...] = ()
     passage_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.answers, str):
+            object.__setattr__(self, "answers", (self.answers,))
+        if isinstance(self.passage_ids, str):
+            object.__setattr__(self, "passage_ids", (self.passage_ids,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,7 +340,7 @@ class QuestionRecord:
     """A question run to its full budget: ``rounds[t - 1]`` is round t; ``closed_book`` is round 0."""
 
     question: Question
-    gold: Gold
+    gold: Gold = field(default_factory=Gold)
     rounds: tuple[Round, ...]
     closed_book: Round | None = None
 

@@ -274,6 +274,15 @@ class TraceSet:
         rows = rows.set_column(rows.column_names.index("round"), "round", ones)
         return replace(self, table=rows, closed_book=rows.slice(0, 0))
 
+    def with_abstention(self, phrases: Iterable[str]) -> TraceSet:
+        """The same record, stating by which phrases its answers abstain.
+
+        See :func:`suffice.signals.abstained.abstained_signal`; ``abstained`` is computed by them, and what
+        is fitted on the record takes them along.
+        """
+        run = {**self.origin.run, "abstention": list(phrases)}
+        return replace(self, origin=replace(self.origin, run=run))
+
     def views(self, columns: Sequence[str]) -> Iterator[tuple[LoopView, ...]]:
         """For each question the label-free views of rounds 1, 1..2, ..., carrying only ``columns``."""
         wanted = [

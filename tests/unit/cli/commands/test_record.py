@@ -60,6 +60,22 @@ def test_each_pipeline_has_its_defaults(
     ]  # fmt: skip
 
 
+def test_what_will_not_be_recorded_is_said_before_it_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*RECORD, "--out", str(tmp_path / "t")]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("signals 'self_consistency' and 'normalized_entropy' and ")
+    assert (
+        "each need column samples, which this recording does not hold; type --samples 3" in said[0]
+    )
+    words = ("--samples", "2", "--prompt", "no-confidence", "--out", str(tmp_path / "s"))
+    assert main([*RECORD, *words]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("signal 'verbalized_confidence' needs ")
+    assert "asks for no confidence; type --prompt answer-first" in said[0]
+
+
 def test_no_encoder_means_no_evidence_signals(tmp_path: Path, encoders: list[str]) -> None:
     out = tmp_path / "t"
     assert main([*RECORD, "--pipeline", "budgeted", "--encoder", "none", "--out", str(out)]) == 0

@@ -13,7 +13,7 @@ from suffice.errors import BackendError, DataError, InternalError, SufficeError,
 from suffice.pipelines.live.answering import DECLINED, Answered, Answering, answer
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.controller import Controller
-from suffice.pipelines.live.requirements import check_policy
+from suffice.pipelines.live.requirements import LoopOutput, check_policy
 from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
@@ -76,7 +76,7 @@ def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
     """Ratings 1, 1, 4: the rule stops at round 3; with the judge's tokens the budget is spent before."""
     policy = RulePolicy(rule="judge_support >= 4")
     settings = CumulativeSettings(rounds=9, judge=True)
-    check_policy(policy, settings, logprobs=True)
+    check_policy(policy, LoopOutput(settings=settings))
     script = ["Answer: a", "1", "Answer: b", "1", "Answer: c", "4", "Answer: d", "5"]
 
     def run(budgets: Budgets) -> tuple[Answered, ScriptedModel]:

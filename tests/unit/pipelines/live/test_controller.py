@@ -14,7 +14,7 @@ from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.spec import SignalSpec
-from suffice.trace.rounds.records import LoopView, Passage, Round
+from suffice.trace.rounds.records import LoopView, Passage, Round, Token
 
 STABLE = RulePolicy(rule="answer_stable")
 
@@ -92,7 +92,7 @@ def test_a_round_that_could_not_be_decided_about_was_not_observed() -> None:
     class Fails(FixedPolicy):
         __slots__ = ()
         specs = (
-            RulePolicy(rule="overlap > 0.5").specs[0],
+            RulePolicy(rule="abstained").specs[0],
             SignalSpec(name="own", summary="", compute=fails),
         )
 
@@ -102,7 +102,7 @@ def test_a_round_that_could_not_be_decided_about_was_not_observed() -> None:
             controller.observe(Round(answer="bad"))
     assert not controller.observe(Round(answer="a")).stop
     assert {name: len(values) for name, values in controller.signals.items()} == {
-        "overlap": 1,
+        "abstained": 1,
         "own": 1,
     }
     assert controller.observe(Round(answer="b")).stop
@@ -153,3 +153,86 @@ def test_by_default_a_search_that_brings_nothing_new_ends_with_an_answer_that_st
     assert [controller.observe(finished).stop for finished in repeating] == [False, False, True]
     unsure = Controller(policy, max_rounds=5)
     assert not any(unsure.observe(Round(answer="unknown", passages=(same,))).stop for _ in range(4))
+
+
+# --- inputs that never come ---------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("rule", "finished", "said"),
+    [
+        (
+            "answer_token_margin > 2",
+            Round(answer="a"),
+            r"signal 'answer_token_margin' needs column tokens, which round 1 of this loop does not hold; "
+            r"write suffice\.Round\(answer=\.\.\., tokens=\.\.\.\); use self_consistency",
+        ),
+        (
+            "self_consistency > 0.5 and normalized_entropy < 0.5",
+            Round(answer="a"),
+            "signals 'self_consistency' and 'normalized_entropy' each need column samples, which round 1",
+        ),
+        (
+            "judge_support >= 4",
+            Round(answer="a", passages=(Passage(id="p", text="x"),)),
+            r"'judge_support' needs a recorded value.*signals=\{'judge_support': \.\.\.\}",
+        ),
+        (
+            "error < 1",
+            Round(answer="a", signals={"eror": 0.0}),
+            r"'error' needs a recorded value, which round 1 of this loop does not hold: it holds 'eror'; "
+            r"write suffice\.Round\(answer=\.\.\., signals=\{'error': \.\.\.\}\)",
+        ),
+        (
+            "rerank_top_score > 1",
+            Round(answer="a", passages=(Passage(id="p", text="x"),)),
+            r"cannot be computed from round 1 of this loop: no passage carries a reranker's score; write "
+            r"suffice\.Round\(answer=\.\.\., passages=\[suffice\.Passage\(id=\.\.\., rerank_score=",
+        ),
+        (
+            "answer_token_margin > 2",
+            Round(answer="a", tokens=(Token("a", -0.1),)),
+            r"no token was recorded with two alternatives; write .*top=",
+        ),
+        (
+            "overlap > 0.2",
+            Round(answer="a", passages=(Passage(id="p"),)),
+            "a passage was recorded without its text; write .*text=",
+        ),
+    ],
+)
+def test_inputs_that_never_come_are_told_at_the_first_decision(
+    rule: str, finished: Round, said: str
+) -> None:
+    policy = RulePolicy(rule=rule, own_signals=("error",))
+    controller = Controller(policy, max_rounds=3)
+    whole = f"the rule policy reads what is not given: .*{said}"
+    with pytest.warns(SufficeWarning, match=whole) as told:
+        controller.observe(finished)
+    assert told[0].filename == __file__  # the line of the user's own loop
+    controller.observe(finished)  # once, and no more in copies and later questions
+    controller.start("next").observe(finished)
+    controller.copy().observe(finished)
+    strict = Controller(policy, max_rounds=3, strict=True)
+    for each in (strict, strict.copy(), Controller.from_dict(strict.to_dict())):
+        with pytest.raises(UsageError, match=said):
+            each.observe(finished)
+        assert each.rounds == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "finished"),
+    [
+        ("answer_stable", Round(answer="a")),
+        ("overlap > 0.2", Round(answer="a", passages=(Passage(id="p", text="x"),))),
+        ("overlap > 0.2", Round(answer="a", passages=())),
+        ("rerank_top_score > 1", Round(answer="a", passages=())),
+        ("self_consistency > 0.5", Round(answer="a", samples=())),
+        ("self_consistency > 0.5", Round(answer="a", signals={"self_consistency": 1.0})),
+        ("error < 1", Round(answer="a", signals={"error": math.nan})),
+        ("verbalized_confidence > 3", Round(answer="a", response="a, I think")),
+    ],
+)
+def test_what_is_undefined_in_a_first_round_only_is_no_missing_input(
+    rule: str, finished: Round
+) -> None:
+    policy = RulePolicy(rule=rule, own_signals=("error",))
+    Controller(policy, strict=True).observe(finished)

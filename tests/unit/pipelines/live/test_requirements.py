@@ -9,7 +9,7 @@ import pytest
 from suffice.errors import UsageError
 from suffice.numbers.maps.isotonic import IsotonicMap
 from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.pipelines.live.requirements import check_policy, has_confidence
+from suffice.pipelines.live.requirements import LoopOutput, check_policy, has_confidence
 from suffice.pipelines.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.pipelines.loops.react import ReactSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
@@ -57,12 +57,12 @@ VOTING = BudgetedSettings(certainty="self_consistency", samples=3)
     ],
 )
 def test_a_policy_is_refused_before_the_first_call(
-    rule: str, loop: Any, there: dict[str, bool], parts: tuple[str, ...]
+    rule: str, loop: Any, there: dict[str, Any], parts: tuple[str, ...]
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        check_policy(RulePolicy(rule=rule), loop, **{"logprobs": True, **there})
+        check_policy(RulePolicy(rule=rule), LoopOutput(settings=loop, **there))
     name = rule.split(maxsplit=1)[0]
-    for part in (f"the policy reads {name!r}", *parts):
+    for part in (f"the rule policy reads what is not given: signal {name!r} ", *parts):
         assert part in str(refused.value)
 
 
@@ -94,15 +94,23 @@ def test_a_policy_is_refused_before_the_first_call(
     ],
 )
 def test_what_the_loop_gives_is_accepted(rule: str, loop: Any) -> None:
-    check_policy(RulePolicy(rule=rule), loop, logprobs=True)
+    check_policy(RulePolicy(rule=rule), LoopOutput(settings=loop))
 
 
 def test_ab_rag_needs_all_three() -> None:
     policy = ABRagPolicy.published("token_probability")
-    check_policy(policy, BUDGETED, logprobs=True, encoder=True, reranker=True)
-    for there in ({"encoder": True}, {"reranker": True}):
-        with pytest.raises(UsageError, match="the policy reads"):
-            check_policy(policy, BUDGETED, logprobs=True, **there)
+    check_policy(policy, LoopOutput(settings=BUDGETED, encoder=True, reranker=True))
+    for there in (
+        LoopOutput(settings=BUDGETED, encoder=True),
+        LoopOutput(settings=BUDGETED, reranker=True),
+    ):
+        with pytest.raises(UsageError, match="the ab-rag policy reads what is not given"):
+            check_policy(policy, there)
+    everything = (
+        "'evidence_consistency' needs .*; also, signal 'rerank_variance' cannot be computed"
+    )
+    with pytest.raises(UsageError, match=everything):
+        check_policy(policy, LoopOutput(settings=BUDGETED))
 
 
 def test_who_has_a_confidence() -> None:

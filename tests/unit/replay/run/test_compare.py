@@ -286,7 +286,10 @@ def test_the_split_defaults_to_eval_and_says_so() -> None:
 def test_blank_answers_in_most_rounds_are_said_first() -> None:
     only_at_the_end = [make_record(f"q{n}", ["", "", "Oslo"], gold=["Oslo"]) for n in range(4)]
     result = compared(to_trace_set(only_at_the_end), "fixed-1")
-    assert result.notes[0].startswith("BLANK ANSWERS: 8 of 12 rounds have an empty answer")
+    (banner,) = result.banners
+    assert banner.startswith("BLANK ANSWERS: 8 of 12 rounds have an empty answer")
+    assert result.text().startswith("BLANK ANSWERS: 8 of 12 rounds")
+    assert result.to_json()["banners"] == [banner]
 
 
 def test_without_eval_all_questions_are_replayed_and_it_says_so() -> None:

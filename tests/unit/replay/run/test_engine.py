@@ -17,14 +17,13 @@ from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
-from suffice.pipelines.live.controller import Controller
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import StopPolicy
 from suffice.replay.run.engine import ReplaySettings, replay, stop_rounds
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.scoring import accuracy, exact_match, f1_score
+from suffice.testing.conformance import live_stop
 from suffice.testing.traces import make_record, question_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
@@ -56,14 +55,6 @@ MODEL = CostModel(
 
 
 # --- the twin -------------------------------------------------------------------------------------
-def live_stop(policy: StopPolicy, record: QuestionRecord) -> int | None:
-    controller = Controller(policy)
-    for number, finished in enumerate(record.rounds, start=1):
-        if controller.observe(finished).stop:
-            return number
-    return None
-
-
 def twin_stop(each: NamedPolicy, record: QuestionRecord, budget: int) -> tuple[int, bool]:
     """(round taken, whether a later one was wanted)."""
     last = len(record.rounds)

@@ -13,6 +13,7 @@ from suffice.report.page.section import Material
 from suffice.report.sections.verdict import first_screen
 from suffice.results.formats import percent, points
 from suffice.results.markup import Html
+from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import QuestionRecord
 
 Build = Callable[..., ReportData]
@@ -62,3 +63,10 @@ def test_banners_warn_of_small_and_unlabelled_records(
     assert "banner" not in screen(large)
     none = replace(data, result=replace(data.result, labelled=0))
     assert "nothing here says whether answers are right" in screen(none)
+
+
+def test_a_banner_warns_of_blank_answers(build_report: Build) -> None:
+    blank = [make_record(f"q{n}", ["", "", "Oslo"], gold=["Oslo"]) for n in range(4)]
+    assert "8 of 12 rounds have an empty answer, which is scored as wrong" in screen(
+        build_report(blank)
+    )
