@@ -97,6 +97,7 @@ def fit_data(
             f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
             f"fitting needs labelled questions{instead}; which are: suffice traces info {record.at}"
         )
+    scored = chosen.scores_throughout("fitting", f1_kind)
     provenance = {
         "source": record.origin.source,
         "split": split,
