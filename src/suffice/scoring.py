@@ -38,6 +38,22 @@ def normalize_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
+@lru_cache(maxsize=65536)
+def answer_form(text: str) -> str:
+    """The form by which answers are compared with one another: what scoring normalises to, and "a".
+
+    Scoring takes the choice "A" for an article and leaves nothing of it. Among themselves answers of
+    that letter are equal, differ from other choices and are no blanks; scores do not read this form.
+
+    >>> answer_form("The Tempest."), answer_form("(A)"), answer_form("the"), answer_form("?")
+    ('tempest', 'a', '', '')
+    """
+    form = normalize_answer(text)
+    if form or text.lower().translate(_DELETE_PUNCTUATION).strip() != "a":
+        return form
+    return "a"
+
+
 def exact_match(prediction: str, gold_answers: Iterable[str]) -> float:
     """1.0 when the normalised prediction equals any normalised gold answer, else 0.0.
 
@@ -48,7 +64,8 @@ def exact_match(prediction: str, gold_answers: Iterable[str]) -> float:
     return float(any(normalize_answer(gold) == predicted for gold in gold_answers))
 
 
-def _token_f1(predicted: str, gold: str) -> float:
+def token_f1(predicted: str, gold: str) -> float:
+    """F1 of the token multisets of two normalised texts; 0 where they share none."""
     predicted_tokens, gold_tokens = predicted.split(), gold.split()
     shared = sum((Counter(predicted_tokens) & Counter(gold_tokens)).values())
     if shared == 0:
@@ -67,7 +84,7 @@ def _best(
 def _hotpotqa_f1(predicted: str, gold: str) -> float:
     if predicted != gold and (predicted in _SPECIAL or gold in _SPECIAL):
         return 0.0
-    return _token_f1(predicted, gold)
+    return token_f1(predicted, gold)
 
 
 def f1_score(prediction: str, gold_answers: Iterable[str], kind: F1Kind = "hotpotqa") -> float:
@@ -86,7 +103,7 @@ def f1_score(prediction: str, gold_answers: Iterable[str], kind: F1Kind = "hotpo
     """
     if kind not in F1_KINDS:
         raise UsageError(unknown_name("F1", kind, F1_KINDS))
-    return _best(prediction, gold_answers, _hotpotqa_f1 if kind == "hotpotqa" else _token_f1)
+    return _best(prediction, gold_answers, _hotpotqa_f1 if kind == "hotpotqa" else token_f1)
 
 
 def f1(prediction: str, gold_answers: Iterable[str]) -> float:
@@ -167,6 +184,16 @@ class Metric:
     def scored(self) -> str:
         """Which questions have a score, after their number."""
         return "with gold answers" if self.gold else "whose full budget gives an answer"
+
+    @property
+    def untold(self) -> str:
+        """What a round without a score is, after its number."""
+        return "without an answer"
+
+    @property
+    def remedy(self) -> str:
+        """How rounds get the scores that they lack."""
+        return "record an answer in every round, or ask for them afterwards with suffice probe"
 
     @property
     def unscored(self) -> str:

@@ -114,7 +114,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_traces(
     parser: argparse.ArgumentParser, *, several: bool = False, sampled: bool = False
 ) -> None:
-    """TRACES, ``--skip-invalid`` and, of a command that has ``--seed``, ``--sample``."""
+    """TRACES, ``--skip-invalid``, ``--abstention`` and, of a command that has ``--seed``, ``--sample``."""
     if several:
         meaning = "Parquet files or directories of them, each evaluated by itself"
         parser.add_argument("traces", metavar="TRACES", nargs="+", help=meaning)
@@ -126,6 +126,12 @@ def add_traces(
         "--skip-invalid",
         action="store_true",
         help="leave out what is invalid, count it, and go on with the rest",
+    )
+    parser.add_argument(
+        "--abstention",
+        metavar="FILE",
+        help="what abstains, one phrase a line ('...' at its end or beginning: anything), in place of the "
+        "usual phrases; a policy that is fitted takes it along",
     )
     if sampled:
         parser.add_argument(
@@ -171,6 +177,10 @@ def open_more(
 
     with waiting(f"reading {path}"):
         traces = read_traces(path, skip_invalid=arguments.skip_invalid, keep_unknown=keep_unknown)
+    if getattr(arguments, "abstention", None) is not None:
+        from suffice.signals.abstained import read_phrases
+
+        traces = traces.with_abstention(read_phrases(arguments.abstention))
     if traces.origin.skipped:
         say(
             f"skipped {len(traces.origin.skipped)} invalid parts; the first: {traces.origin.skipped[0]}"

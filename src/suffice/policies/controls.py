@@ -40,6 +40,7 @@ from suffice.policies.thresholds import (
     fill,
     open_rule,
 )
+from suffice.signals.abstained import stated_phrases
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -63,14 +64,14 @@ class Control(RuleMethod):
     def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
         """The control's rule with its maps fitted."""
         gold = gold_of(measures.only_split(how.split))
-        data = fit_data(
-            measures, meant_signals(self.signals, gold), split=how.split, f1_kind=how.f1_kind
-        )
+        stated = stated_phrases(measures.traces.origin.run)
+        signals = meant_signals(self.signals, gold, stated)
+        data = fit_data(measures, signals, split=how.split, f1_kind=how.f1_kind)
         fitted = fitted_rule(
             self.rule(data, how), data, calibrator=how.calibrator, undefined=_undefined(how.preset)
         )
         if "abstained" in fitted.signals:
-            fitted = replace(fitted, abstention=abstention_of(gold))
+            fitted = replace(fitted, abstention=abstention_of(gold, stated))
         if how.preset in self.chosen_by_f1:
             return replace(fitted, fitted_on={**data.chosen_by, **fitted.fitted_on})
         return fitted

@@ -23,8 +23,14 @@ from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
 from suffice.protocols import Signal, StopPolicy
-from suffice.scoring import F1Kind, normalize_answer
-from suffice.signals.abstained import ABSTENTION_PHRASES, abstained_signal
+from suffice.scoring import F1Kind, MetricName, answer_form
+from suffice.signals.abstained import (
+    ABSTAINED,
+    ABSTENTION_PHRASES,
+    abstained_signal,
+    ready,
+    stated_phrases,
+)
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
@@ -39,13 +45,15 @@ LABELS = "labels"
 class FitData:
     """Signals and outcomes of the fitting questions.
 
-    ``provenance`` is what the policy file says of them; ``f1_kind`` the F1 of the outcomes.
+    ``provenance`` is what the policy file says of them; ``f1_kind`` the F1 of the outcomes;
+    ``abstention`` the phrases that their record states instead of the usual ones.
     """
 
     table: SignalTable
     outcomes: Outcomes
     provenance: Mapping[str, Any]
     f1_kind: F1Kind = "hotpotqa"
+    abstention: tuple[str, ...] | None = None
 
     @property
     def chosen_by(self) -> Mapping[str, Any]:
@@ -89,6 +97,7 @@ def fit_data(
             f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
             f"fitting needs labelled questions{instead}; which are: suffice traces info {record.at}"
         )
+    scored = chosen.scores_throughout("fitting", f1_kind)
     provenance = {
         "source": record.origin.source,
         "split": split,
@@ -99,7 +108,11 @@ def fit_data(
     if not scored.metric.gold:
         provenance[LABELS] = scored.metric.name
     return FitData(
-        table=chosen.signals(signals), outcomes=scored, provenance=provenance, f1_kind=f1_kind
+        table=chosen.signals(signals),
+        outcomes=scored,
+        provenance=provenance,
+        f1_kind=f1_kind,
+        abstention=stated_phrases(record.origin.run),
     )
 
 
@@ -125,17 +138,25 @@ def gold_of(measures: Measures) -> tuple[str, ...]:
     return tuple(answer for gold in measures.traces.gold for answer in gold.answers)
 
 
-def abstention_of(gold: Iterable[str]) -> tuple[str, ...] | None:
-    """Phrases that abstain where these are right answers; ``None``: the usual ones."""
-    accepted = {normalize_answer(answer) for answer in gold}
-    if "none" not in accepted:
-        return None
-    return tuple(phrase for phrase in ABSTENTION_PHRASES if phrase != "none")
+def abstention_of(
+    gold: Iterable[str], stated: tuple[str, ...] | None = None
+) -> tuple[str, ...] | None:
+    """Phrases that abstain where these are right answers; ``None``: the usual ones.
+
+    ``stated`` are those the record states instead of the usual ones.
+    """
+    phrases = ABSTENTION_PHRASES if stated is None else stated
+    whole = ready(phrases)
+    right = [answer for answer in gold if answer_form(answer) and whole.holds(answer)]
+    kept = tuple(phrase for phrase in phrases if not any(map(ready([phrase]).holds, right)))
+    return stated if kept == phrases else kept
 
 
-def meant_signals(names: Iterable[str], gold: Iterable[str]) -> tuple[Signal, ...]:
+def meant_signals(
+    names: Iterable[str], gold: Iterable[str], stated: tuple[str, ...] | None = None
+) -> tuple[Signal, ...]:
     """Signals by name, ``abstained`` as a policy fitted on these gold answers means it."""
-    phrases = abstention_of(gold)
+    phrases = abstention_of(gold, stated)
     return tuple(
         abstained_signal(phrases) if name == "abstained" and phrases is not None else resolve(name)
         for name in names
@@ -279,6 +300,7 @@ def fit_rule(
     split: str = FIT_SPLIT,
     calibrator: CalibratorKind = "isotonic",
     fit_on: Traces | None = None,
+    metric: MetricName | None = None,
 ) -> RulePolicy:
     """A rule with its ``calibrated(...)`` and ``base_rate()`` fitted on the questions of a split.
 
@@ -296,6 +318,8 @@ def fit_rule(
         How ``calibrated(...)`` is fitted.
     fit_on
         Another record to fit on instead.
+    metric
+        ``agreement`` fits to the full budget's own answers. ``None``: to gold answers where there are some.
 
     Raises
     ------
@@ -304,13 +328,14 @@ def fit_rule(
         something must be fitted.
     """
     needs = rule_needs(rule)
-    measures = Measures.of(traces)
-    recorded = measures.traces.signal_names
+    measures = Measures.of(traces).by(metric)
+    record = measures.traces
+    recorded, abstention = record.signal_names, stated_phrases(record.origin.run)
     check_rule(rule, recorded)
     own = tuple(name for name in needs.signals if name in recorded and name not in SIGNALS)
     if not needs.fitting:
-        return fitted_rule(rule, None, own_signals=own)
-    fitting = measures if fit_on is None else Measures.of(fit_on)
+        return fitted_rule(rule, None, own_signals=own, abstention=abstention)
+    fitting = measures if fit_on is None else Measures.of(fit_on).by(measures.metric.name)
     source = fitting.traces.origin.source
     if split not in fitting.traces.splits:
         raise UsageError(
@@ -321,11 +346,11 @@ def fit_rule(
     unknown = [name for name in own if name not in fitting.traces.signal_names]
     if unknown:
         raise UsageError(
-            f"rule {rule!r} reads {unknown[0]!r}, which {source} does not record, so "
+            f"rule {rule!r} reads {' and '.join(map(repr, unknown))}, which {source} does not record, so "
             "it cannot be fitted there"
         )
     data = fit_data(fitting, needs.signals, split=split)
-    return fitted_rule(rule, data, own_signals=own, calibrator=calibrator)
+    return fitted_rule(rule, data, own_signals=own, calibrator=calibrator, abstention=abstention)
 
 
 def fitted_rule(
@@ -335,15 +360,21 @@ def fitted_rule(
     own_signals: tuple[str, ...] = (),
     calibrator: CalibratorKind = "isotonic",
     undefined: float | None = None,
+    abstention: tuple[str, ...] | None = None,
 ) -> RulePolicy:
     """A rule text with whatever it needs fitted on ``data``, which may be ``None`` where it needs nothing.
 
     ``calibrator`` is the kind of every ``calibrated(signal)``; another than isotonic is named in the
-    policy's ``fitted_on``. ``undefined`` is what an undefined signal counts as in it.
+    policy's ``fitted_on``. ``undefined`` is what an undefined signal counts as in it. ``abstention`` are
+    the phrases by which an answer abstains; ``None``: those that the record of ``data`` states.
     """
     needs = rule_needs(rule)
+    if abstention is None and data is not None:
+        abstention = data.abstention
+    if ABSTAINED.name not in needs.signals:
+        abstention = None
     if data is None or not needs.fitting:
-        return RulePolicy(rule=rule, own_signals=own_signals)
+        return RulePolicy(rule=rule, own_signals=own_signals, abstention=abstention)
     named = {"calibrator": calibrator} if needs.calibrated and calibrator != "isotonic" else {}
     return RulePolicy(
         rule=rule,
@@ -353,6 +384,7 @@ def fitted_rule(
         },
         base_rates=data.base_rates if needs.base_rate else (),
         own_signals=own_signals,
+        abstention=abstention,
         fitted_on={**data.provenance, **named},
     )
 

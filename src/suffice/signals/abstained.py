@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-from suffice.errors import UsageError
-from suffice.scoring import normalize_answer
+from suffice.errors import DataError, UsageError
+from suffice.scoring import answer_form
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView
+
+STATED = "abstention"
+"""Where a run document states the phrases by which its record's answers abstain."""
+_OPEN = "..."
+_HEAD = re.compile(r"[(;\n]|\. ")
+_LACKING = ("mentioned", "specified", "provided", "available", "stated", "given", "found")
+_EVIDENCE = ("text", "context", "evidence", "passage", "passages", "document", "documents")
+_READ = tuple(f"{given}{what}" for given in ("", "provided ", "given ") for what in _EVIDENCE)
 
 ABSTENTION_PHRASES: tuple[str, ...] = (
     "unknown",
@@ -21,55 +33,148 @@ ABSTENTION_PHRASES: tuple[str, ...] = (
     "cannot be determined",
     "na",
     "none",
+    *("not enough info", "sorry I don't know", "sorry I do not know"),
+    *("not available", "not stated", "not given", "not found", "not known", "not clear", "unclear"),
+    *("not sure", "unsure", "not applicable", "not answerable", "unanswerable", "undetermined"),
+    *("unspecified", "none known", "no answer", "no result", "no results found", "don't know"),
+    *("I do not know", "I don't know", "I am not sure", "I'm not sure", "the answer is unknown"),
+    *(
+        "no answer found ...",
+        "no information ...",
+        "no relevant ...",
+        "no mention of ...",
+    ),
+    *("there is no answer ...", "there is no information ...", "there is no mention of ..."),
+    *("there is not enough ...", "there isn't enough ...", "not enough information ..."),
+    *("insufficient information ...", "information is not ...", "it is not clear ..."),
+    *("it is unclear ...", "it is not known ...", "I could not find ...", "I couldn't find ..."),
+    *("I cannot find ...", "I can't find ...", "I did not find ...", "I didn't find ..."),
+    *("could not find ...", "cannot find ...", "unable to find ...", "unable to determine ..."),
+    *("unable to answer ...", "I am unable to ...", "I'm unable to ...", "I was unable to ..."),
+    *("cannot answer ...", "I cannot answer ...", "I can't answer ...", "cannot determine ..."),
+    *("I cannot determine ...", "I can't determine ...", "cannot be determined ..."),
+    *("cannot be answered ...", "this question cannot be answered ...", "the answer cannot be ..."),
+    *("the question cannot be answered ...", "this question is not answerable ..."),
+    *("the answer could not be ...", "the answer is not in ...", "I do not know the answer ..."),
+    *("I don't know the answer ...", "I do not have enough ...", "I don't have enough ..."),
+    *("I do not have information ...", "I don't have information ...", "I'm sorry but ..."),
+    *("I am sorry but ...", "... is unknown", "... is not known", "... cannot be determined"),
+    *(f"not {lacking} in ..." for lacking in _LACKING),
+    *(f"not in the {read} ..." for read in _READ),
+    *(f"it is not {lacking} ..." for lacking in _LACKING),
+    *(f"the answer is not {lacking} ..." for lacking in _LACKING),
+    *(f"... not {lacking} in the {read}" for lacking in _LACKING for read in _READ),
+    *(f"the {read} {does} not ..." for read in _READ for does in ("does", "do")),
+    *(f"the {read} {does} ..." for read in _READ for does in ("doesn't", "don't")),
 )
-"""Normalised answers that abstain; leave out ``none`` where it is a real answer."""
+"""Answers that abstain: the whole answer, or how it begins or ends where ``...`` stands for the rest.
 
-_USUAL = frozenset(ABSTENTION_PHRASES)
-
-
-def _normalized(phrases: Iterable[str]) -> frozenset[str]:
-    normalized = frozenset(normalize_answer(phrase) for phrase in phrases)
-    if "no" in normalized:
-        raise UsageError(
-            'the abstention phrases hold "no", which answers a yes/no question; leave it out'
-        )
-    return normalized
+Case, punctuation and articles do not count. Leave out ``none`` where it is a real answer.
+"""
 
 
-def _abstains(answer: str, phrases: frozenset[str]) -> bool:
-    normalized = normalize_answer(answer)
-    return normalized == "" or normalized in phrases
+@dataclass(frozen=True, slots=True)
+class Abstentions:
+    """Phrases ready to be compared, in the form of answers.
+
+    ``beginnings`` stand by their first word and ``ends`` by their last.
+    """
+
+    phrases: tuple[str, ...]
+    whole: frozenset[str] = field(compare=False, repr=False)
+    beginnings: Mapping[str, tuple[str, ...]] = field(compare=False, repr=False)
+    ends: Mapping[str, tuple[str, ...]] = field(compare=False, repr=False)
+
+    def holds(self, answer: str) -> bool:
+        """Whether the answer is empty, or says that it is not known.
+
+        A remark after a whole phrase, in brackets or as a further sentence, makes no answer of it; one
+        after an answer makes no abstention of that.
+        """
+        form = answer_form(answer)
+        if form == "" or form in self.whole:
+            return True
+        beginnings = self.beginnings.get(form.partition(" ")[0])
+        if beginnings is not None and f"{form} ".startswith(beginnings):
+            return True
+        head = _HEAD.split(answer, maxsplit=1)[0]
+        if len(head) < len(answer):
+            return answer_form(head) in self.whole
+        ends = self.ends.get(form.rpartition(" ")[2])
+        return ends is not None and f" {form}".endswith(ends)
 
 
-def abstained(view: LoopView) -> float:
-    """1.0 when the answer is empty or says that it is not known, else 0.0; always defined."""
-    return float(_abstains(view.current.answer, _USUAL))
+@lru_cache(maxsize=64)
+def _ready(phrases: tuple[str, ...]) -> Abstentions:
+    whole: list[str] = []
+    beginnings: dict[str, tuple[str, ...]] = {}
+    ends: dict[str, tuple[str, ...]] = {}
+    for phrase in phrases:
+        form = answer_form(phrase.strip().removesuffix(_OPEN).removeprefix(_OPEN))
+        if not form:
+            raise UsageError(
+                f"the abstention phrase {phrase!r} holds no word; write one, as in 'not mentioned' or "
+                "'there is no information ...'"
+            )
+        if form == "no":
+            raise UsageError(
+                'the abstention phrases hold "no", which answers a yes/no question; leave it out'
+            )
+        if phrase.strip().endswith(_OPEN):
+            first = form.partition(" ")[0]
+            beginnings[first] = (*beginnings.get(first, ()), f"{form} ")
+        elif phrase.strip().startswith(_OPEN):
+            last = form.rpartition(" ")[2]
+            ends[last] = (*ends.get(last, ()), f" {form}")
+        else:
+            whole.append(form)
+    return Abstentions(phrases, frozenset(whole), beginnings, ends)
 
 
-def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
-    """``abstained`` with other phrases than the usual ones, which are normalised here.
+def ready(phrases: Iterable[str]) -> Abstentions:
+    """The phrases, compiled; kept.
 
     Raises
     ------
     UsageError
-        When ``phrases`` hold "no", which is an answer.
+        For a phrase without a word, and for "no", which is an answer.
+    """
+    return _ready(tuple(phrases))
+
+
+_USUAL = ready(ABSTENTION_PHRASES)
+
+
+def abstained(view: LoopView) -> float:
+    """1.0 when the answer is empty or says that it is not known, else 0.0; always defined."""
+    return float(_USUAL.holds(view.current.answer_text))
+
+
+def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
+    """``abstained`` with other phrases than the usual ones, written as those are.
+
+    Raises
+    ------
+    UsageError
+        When ``phrases`` hold "no", which is an answer, or one without a word.
 
     >>> from suffice.trace.rounds.records import Round
-    >>> own = abstained_signal(["I don't know."])
-    >>> [own(LoopView("q", (Round(answer=text),))) for text in ("I don't know", "Not mentioned", "")]
-    [1.0, 0.0, 1.0]
+    >>> own = abstained_signal(["I don't know.", "no page on ..."])
+    >>> texts = "I don't know", "Not mentioned", "No page on this mill.", ""
+    >>> [own(LoopView("q", (Round(answer=text),))) for text in texts]
+    [1.0, 0.0, 1.0, 1.0]
     """
-    return replace(ABSTAINED, compute=_AbstainsBy(_normalized(phrases)), own_settings=True)
+    return replace(ABSTAINED, compute=_AbstainsBy(ready(phrases)), own_settings=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _AbstainsBy:
     """``abstained`` by these phrases; alike where they are, so that it is computed once for all."""
 
-    phrases: frozenset[str]
+    phrases: Abstentions
 
     def __call__(self, view: LoopView) -> float:
-        return float(_abstains(view.current.answer, self.phrases))
+        return float(self.phrases.holds(view.current.answer_text))
 
 
 ABSTAINED = SignalSpec(
@@ -81,3 +186,36 @@ ABSTAINED = SignalSpec(
     compute=abstained,
     binary=True,
 )
+
+
+# --- phrases of one's own ------------------------------------------------------------------------
+def read_phrases(path: str | Path) -> tuple[str, ...]:
+    """The phrases of a text file, one a line; blank lines and those that begin with ``#`` are none.
+
+    Raises
+    ------
+    DataError
+        When the file cannot be read as text, or holds no phrase.
+    UsageError
+        See :func:`abstained_signal`.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read as text: {error}", file=str(path)) from error
+    phrases = tuple(
+        line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")
+    )
+    if not phrases:
+        raise DataError(
+            "holds no phrase; write one a line, as in 'not mentioned' or 'there is no information ...'",
+            file=str(path),
+        )
+    ready(phrases)
+    return phrases
+
+
+def stated_phrases(run: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The phrases that a record's run document states; ``None``: the usual ones."""
+    stated = run.get(STATED)
+    return None if stated is None else tuple(map(str, stated))

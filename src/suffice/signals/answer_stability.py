@@ -7,7 +7,7 @@ import re
 import string
 
 from suffice.protocols import Absence
-from suffice.scoring import f1_score, normalize_answer
+from suffice.scoring import answer_form, token_f1
 from suffice.signals.spec import UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -25,10 +25,15 @@ def added_nothing(current: Round, earlier: tuple[Round, ...]) -> bool:
 
 def _pair(view: LoopView) -> tuple[str, str] | None:
     """Previous and current answer; ``None`` where ``answer_stable`` is undefined."""
-    previous = view.previous
+    previous = _previous_answer(view)
     if previous is None or added_nothing(view.current, view.rounds[:-1]):
         return None
-    return previous.answer, view.current.answer
+    return previous, view.current.answer_text
+
+
+def _previous_answer(view: LoopView) -> str | None:
+    """Of the round before; ``None`` where there is none, or it was not asked for an answer."""
+    return None if view.previous is None else view.previous.answer
 
 
 def answer_stable(view: LoopView) -> float:
@@ -38,12 +43,12 @@ def answer_stable(view: LoopView) -> float:
     answer trivially. Two answers that normalise to nothing are equal; ``abstained`` tells them apart.
     """
     pair = _pair(view)
-    return UNDEFINED if pair is None else float(len(set(map(normalize_answer, pair))) == 1)
+    return UNDEFINED if pair is None else float(len(set(map(answer_form, pair))) == 1)
 
 
 _NO_EARLIER = Absence(
     "there is no earlier answer to repeat",
-    lambda view: view.previous is None,
+    lambda view: _previous_answer(view) is None,
     "record with --rounds 2 or more",
 )
 _NOTHING_NEW = Absence(
@@ -58,10 +63,10 @@ def answer_repeats(view: LoopView) -> float:
 
     Where ``answer_stable`` is defined the two are equal. Undefined in round 1.
     """
-    previous = view.previous
+    previous = _previous_answer(view)
     if previous is None:
         return UNDEFINED
-    return float(normalize_answer(previous.answer) == normalize_answer(view.current.answer))
+    return float(answer_form(previous) == answer_form(view.current.answer_text))
 
 
 def published_normalizer(text: str) -> str:
@@ -75,11 +80,11 @@ def answer_stable_published(view: LoopView) -> float:
 
     Its own normaliser drops articles before punctuation. Undefined in round 1 only.
     """
-    previous = view.previous
+    previous = _previous_answer(view)
     if previous is None:
         return UNDEFINED
-    current = published_normalizer(view.current.answer)
-    return float(current == published_normalizer(previous.answer))
+    current = published_normalizer(view.current.answer_text)
+    return float(current == published_normalizer(previous))
 
 
 ANSWER_STABLE = SignalSpec(
@@ -119,7 +124,7 @@ def answer_similarity_f1(view: LoopView) -> float:
     0 when either is empty, two empty ones included (paper 0); undefined where ``answer_stable`` is.
     """
     pair = _pair(view)
-    return UNDEFINED if pair is None else f1_score(pair[1], [pair[0]], "squad")
+    return UNDEFINED if pair is None else token_f1(answer_form(pair[1]), answer_form(pair[0]))
 
 
 def answer_similarity_seq(view: LoopView) -> float:
@@ -130,7 +135,7 @@ def answer_similarity_seq(view: LoopView) -> float:
     pair = _pair(view)
     if pair is None:
         return UNDEFINED
-    previous, current = map(normalize_answer, pair)
+    previous, current = map(answer_form, pair)
     if not previous or not current:
         return 0.0
     return difflib.SequenceMatcher(None, previous, current, autojunk=False).ratio()

@@ -118,7 +118,9 @@ def in_words(lacks: Iterable[Lack]) -> str:
     for lacking in lacks:
         names.setdefault(lacking.predicate, []).append(repr(lacking.spec.name))
     return "; also, ".join(
-        f"signal{'s' * (len(alike) > 1)} {' and '.join(alike)} {'each ' * (len(alike) > 1)}{predicate}"
+        f"signal {alike[0]} {predicate}"
+        if len(alike) == 1
+        else f"signals {' and '.join(alike)} each {predicate.replace('needs', 'need', 1)}"
         for predicate, alike in names.items()
     )
 

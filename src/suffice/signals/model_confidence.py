@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from suffice.protocols import Absence
-from suffice.scoring import normalize_answer
+from suffice.scoring import answer_form
 from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
 from suffice.trace.rounds.records import LoopView, Round, Token
 
@@ -56,22 +56,22 @@ def _span(
         line_start = marker + len(_MARKER)
         line = text[line_start:].partition("\n")[0]
         return line_start + len(line) - len(line.lstrip()), line_start + len(line)
-    normalized = normalize_answer(text)
-    if normalized and normalized == normalize_answer(answer):
+    normalized = answer_form(text)
+    if normalized and normalized == answer_form(answer):
         return len(text) - len(text.lstrip()), len(text.rstrip())
     return None
 
 
 def _of_round(finished: Round) -> tuple[Token, ...]:
     """The tokens of its answer."""
-    return answer_tokens(finished.tokens or (), finished.answer, finished.answer_starts)
+    return answer_tokens(finished.tokens or (), finished.answer_text, finished.answer_starts)
 
 
 def _is_placed(finished: Round) -> bool:
     """Whether something says where the answer is among the tokens."""
     tokens = finished.tokens or ()
     text = "".join(token.token for token in tokens)
-    return _span(text, tokens, finished.answer, finished.answer_starts) is not None
+    return _span(text, tokens, finished.answer_text, finished.answer_starts) is not None
 
 
 def token_margin(token: Token) -> float:

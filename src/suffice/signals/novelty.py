@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 from suffice.protocols import Absence
-from suffice.scoring import normalize_answer
+from suffice.scoring import answer_form
 from suffice.signals.answer_stability import added_nothing
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages, token_set
 from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
@@ -146,7 +146,7 @@ def query_repeats(view: LoopView) -> float:
     if query is None or view.previous is None:
         return UNDEFINED
     earlier = [round_.query for round_ in view.rounds[:-1]]
-    if normalize_answer(query) in {normalize_answer(sent) for sent in earlier if sent is not None}:
+    if answer_form(query) in {answer_form(sent) for sent in earlier if sent is not None}:
         return 1.0
     return UNDEFINED if None in earlier else 0.0
 

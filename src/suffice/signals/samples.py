@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Absence
-from suffice.scoring import normalize_answer
+from suffice.scoring import answer_form
 from suffice.signals.spec import SAMPLES, UNDEFINED, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -55,7 +55,7 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
         For ``embedding`` where the samples were not clustered.
     """
     samples = finished.samples or ()
-    normalized = [normalize_answer(sample) for sample in samples]
+    normalized = [answer_form(sample) for sample in samples]
     if by == "string":
         keys: Sequence[int | str] = normalized
     elif finished.sample_clusters is None and samples:
@@ -82,7 +82,7 @@ def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleC
 def _sizes(view: LoopView, by: Clustering) -> tuple[list[int], list[int]]:
     """Sizes of the round's clusters, and of those that are an answer."""
     if by == "string":  # without the clusters themselves, which take three times as long
-        counts = Counter(map(normalize_answer, view.current.samples or ()))
+        counts = Counter(map(answer_form, view.current.samples or ()))
         return list(counts.values()), [count for answer, count in counts.items() if answer]
     clusters = sample_clusters(view.current, by)
     sizes = [cluster.size for cluster in clusters]

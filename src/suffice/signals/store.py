@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from suffice.protocols import ChatModel, Encoder, Entailment, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, column_values
-from suffice.signals.available import lack
+from suffice.signals.available import is_stored, lack
 from suffice.signals.registry import SIGNALS, asked_by, askings, resolve
-from suffice.signals.table import signal_table
+from suffice.signals.table import declared, signal_table
 from suffice.trace.rounds.table import TraceSet, with_column
 
 _Pair = tuple[str, float | None]
@@ -120,12 +120,13 @@ def with_signals(
             rows.ask_for_inputs(asking, model)
     chosen, skipped = _sorted_out(names, rows.traces)
     rows.pairs = _computed(rows.traces, chosen)
+    again = set(chosen).intersection(rows.traces.signal_names)
     for asking, model in ready:
         if asking.inputs is None:
             rows.ask(asking, model)
     reasons = {name: why for name, why in skipped.items() if name not in rows.computed}
     return StoredSignals(
-        traces=replace(rows.traces, table=_with_map(rows.traces, rows.pairs)),
+        traces=replace(rows.traces, table=_with_map(rows.traces, rows.pairs, drop=again)),
         computed=(*chosen, *rows.computed),
         skipped=reasons | rows.put_off,
         asked=rows.asked,
@@ -224,10 +225,10 @@ def _sorted_out(names: Sequence[str], traces: TraceSet) -> tuple[list[str], dict
     chosen: list[str] = []
     skipped: dict[str, str] = {}
     for name in names:
-        spec = SIGNALS[name]
+        spec = declared(name, traces)
         why = lack(spec, traces)
         inputs = None if spec.asking is None else spec.asking.inputs
-        if name in traces.signal_names:
+        if is_stored(spec, traces):
             skipped[name] = "stored already"
         elif why is not None:
             skipped[name] = why.no_columns or f"needs {spec.asks or 'a model'}"

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.protocols import Signal
+from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.available import is_stored, refuse_lacking
 from suffice.signals.registry import resolve
+from suffice.signals.spec import UNDEFINED, SignalSpec, unanswered
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
@@ -55,7 +57,12 @@ class SignalTable:
 def signal_value(spec: Signal, view: LoopView) -> float:
     """A signal at a view's last round: the recorded value as it stands, else computed."""
     recorded = None if spec.own_settings else view.current.signals.get(spec.name)
-    return spec(view) if recorded is None else float(recorded)
+    return _computed(spec, view) if recorded is None else float(recorded)
+
+
+def _computed(spec: Signal, view: LoopView) -> float:
+    """Undefined where it reads answers and the loop was not asked for one."""
+    return UNDEFINED if unanswered(spec, view) else spec(view)
 
 
 def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:
@@ -84,12 +91,19 @@ def specs_for(traces: TraceSet, signals: Iterable[str | Signal]) -> tuple[Signal
         For an unknown name, or a signal whose inputs the trace does not hold at all.
     """
     resolved = (
-        resolve(signal, also=traces.signal_names) if isinstance(signal, str) else signal
-        for signal in signals
+        declared(signal, traces) if isinstance(signal, str) else signal for signal in signals
     )
     specs = tuple({spec.name: spec for spec in resolved}.values())
     refuse_lacking(specs, traces)
     return specs
+
+
+def declared(name: str, traces: TraceSet) -> SignalSpec:
+    """A signal by name, ``abstained`` by the phrases that the record states."""
+    stated = stated_phrases(traces.origin.run)
+    if name == ABSTAINED.name and stated is not None:
+        return abstained_signal(stated)
+    return resolve(name, also=traces.signal_names)
 
 
 def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
@@ -128,5 +142,5 @@ def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float
     for question, views in enumerate(traces.views(columns)):
         for number, view in enumerate(views):
             for index, spec in enumerate(specs):
-                rounds_first[index, number, question] = spec(view)
+                rounds_first[index, number, question] = _computed(spec, view)
     return [values.T for values in rounds_first]

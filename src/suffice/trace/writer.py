@@ -171,14 +171,15 @@ class _Shards:
     def __init__(
         self,
         root: Path,
-        schema: pa.Schema,
-        key: tuple[str, ...],
+        kind: RowSet[Any],
+        run: Mapping[str, Any],
         *,
         shard_records: int,
     ) -> None:
         self._root = root
-        self._schema = schema
-        self._key = key
+        self._columns = kind.schema
+        self._schema = kind.stamped(run)
+        self._key = kind.key
         self._single = self._root.suffix == ".parquet"
         self._limit = None if self._single else shard_records
         folder = self._root.parent if self._single else self._root
@@ -196,7 +197,7 @@ class _Shards:
         if not shards:
             return 0, None, 0
         number, file = shards[-1]
-        table = pq.read_table(file)
+        table = self._renewed(pq.read_table(file))
         if table.schema.remove_metadata() != self._schema.remove_metadata():
             if self._single:
                 raise DataError(
@@ -208,6 +209,15 @@ class _Shards:
         if self._limit is not None and count >= self._limit:
             return number + 1, None, 0
         return number, table.replace_schema_metadata(self._schema.metadata), count
+
+    def _renewed(self, table: pa.Table) -> pa.Table:
+        """The shard of an older version of the schema with the columns that came later, empty."""
+        stated = (table.schema.metadata or {}).get(self._columns.key, b"")
+        if stated.isdigit() and int(stated) < self._columns.version:
+            for place, column in enumerate(self._schema):
+                if column.name not in table.column_names:
+                    table = table.add_column(place, column, pa.nulls(len(table), column.type))
+        return table
 
     def _shards(self) -> list[tuple[int, Path]]:
         if self._single:
@@ -239,10 +249,21 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a trace set holds already: the ``suffice.run`` document, and the keys of its records."""
+    """What a trace set holds already.
+
+    Parameters
+    ----------
+    run
+        The ``suffice.run`` document, as far as its files agree.
+    keys
+        Of its records.
+    runs
+        The documents of its files.
+    """
 
     run: Mapping[str, Any]
     keys: frozenset[RecordKey]
+    runs: Sequence[Mapping[str, Any]] = ()
 
 
 def recorded_before(
@@ -262,6 +283,11 @@ def recorded_before(
     if not (root.exists() if root.suffix == ".parquet" else any(root.glob("*.parquet"))):
         return None
     before = recorded(root)
+    if any(own.keys() - before.run.keys() - may_differ for own in before.runs):
+        raise UsageError(
+            f"{root} holds files of several runs, so no recording goes on there; choose another --out and "
+            f"join the two with: suffice traces merge {root} OTHER --out NEW"
+        )
     # through JSON, since that is what the files hold: tuples come back as lists
     check_same_run(before.run, json.loads(json.dumps(run)), root, may_differ=may_differ)
     return before
@@ -316,9 +342,7 @@ class TraceWriter(Generic[_Record]):
             before = recorded_before(root, recorded, run=self._run, may_differ=may_differ)
             if before is not None:
                 done = before.keys
-            self._shards = _Shards(
-                root, kind.stamped(self._run), kind.key, shard_records=shard_records
-            )
+            self._shards = _Shards(root, kind, self._run, shard_records=shard_records)
             self._failures = FailureFile(root, kind.key)
             # a kill between the rows and the failures leaves a failure that has since been mended
             self._failures.clear(done)

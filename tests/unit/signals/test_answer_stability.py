@@ -33,6 +33,13 @@ def test_matching_characters_with_the_previous_answer() -> None:
     assert ANSWER_SIMILARITY_SEQ(view("The Tempest!", "tempest")) == 1.0
 
 
+def test_the_choice_a_is_an_answer() -> None:
+    assert ANSWER_STABLE(view("A", "a.")) == 1.0
+    assert ANSWER_STABLE(view("A", "")) == ANSWER_STABLE(view("A", "B")) == 0.0
+    assert ANSWER_SIMILARITY_F1(view("A", "(A)")) == ANSWER_SIMILARITY_SEQ(view("A", "A")) == 1.0
+    assert ANSWER_SIMILARITY_F1(view("A", "B")) == 0.0
+
+
 def test_long_answers_are_compared_in_full() -> None:
     # difflib's shortcut for strings of 200 and more characters would find no match here.
     assert ANSWER_SIMILARITY_SEQ(view("ab" * 150, "ab" * 150 + "c")) == pytest.approx(600 / 601)

@@ -106,13 +106,22 @@ def test_not_recorded_and_single() -> None:
 
 
 def test_by_string_samples_that_normalise_alike_are_one() -> None:
-    found = sample_clusters(finished("The Oslo", "Rome", "oslo.", "", "Oslo", "a"))
+    found = sample_clusters(finished("The Oslo", "Rome", "oslo.", "", "Oslo", "the"))
     assert found == (
         SampleCluster(answer="The Oslo", size=3, members=frozenset({"oslo"})),
         SampleCluster(answer="Rome", size=1, members=frozenset({"rome"})),
         SampleCluster(answer="", size=2, members=frozenset({""})),
     )
     assert [each.is_answer for each in found] == [True, True, False]
+
+
+def test_the_choice_a_is_an_answer_among_samples() -> None:
+    found = sample_clusters(finished("A", "B", "(A)", "A.", ""))
+    assert [(cluster.answer, cluster.size, cluster.is_answer) for cluster in found] == [
+        ("A", 3, True),
+        ("B", 1, True),
+        ("", 1, False),
+    ]
 
 
 def test_by_meaning_they_are_as_recorded() -> None:

@@ -47,6 +47,7 @@ from suffice.results.formats import counted
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
+from suffice.signals.abstained import read_phrases
 from suffice.trace.rounds.records import Passage
 
 _STATED = ("rounds", "samples", "seed")
@@ -70,6 +71,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="a policy file, fixed-K, ab-rag (published) or a rule's text "
         f"(default: {_default_rules()})",
+    )
+    parser.add_argument(
+        "--abstention",
+        metavar="FILE",
+        help="what abstains for a rule, one phrase a line, in place of the usual phrases",
     )
     parser.add_argument(
         "--decline-below",
@@ -145,7 +151,8 @@ def _add_budgets(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, index, loop, print."""
-    chosen = choose_policy(arguments.policy, pipeline=arguments.pipeline)
+    abstention = None if arguments.abstention is None else read_phrases(arguments.abstention)
+    chosen = choose_policy(arguments.policy, pipeline=arguments.pipeline, abstention=abstention)
     settings = AskSettings(
         pipeline=arguments.pipeline,
         rounds=arguments.budget_rounds,

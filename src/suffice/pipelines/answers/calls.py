@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from suffice.pipelines.answers.prompts import Prompt, asks_marker
 from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
-from suffice.scoring import normalize_answer
+from suffice.scoring import answer_form
 from suffice.trace.rounds.records import Round, Usage
 
 ANSWER_MARKER = "Answer:"
@@ -82,7 +82,7 @@ def ask_majority(
     """
     drawn = _sampled(model, call, settings, samples)
     answers = _answers(drawn)
-    normalized = [normalize_answer(answer) for answer in answers]
+    normalized = [answer_form(answer) for answer in answers]
     mode, _ = Counter(normalized).most_common(1)[0]  # of equal counts the one seen first
     chosen = drawn.completions[normalized.index(mode)]
     return replace(_answered(chosen, answer_usage(drawn, calls=len(answers))), samples=answers)

@@ -58,23 +58,28 @@ class ChosenPolicy:
 
 
 def choose_policy(
-    wanted: StopPolicy | str | Path | None, *, pipeline: str | None = None
+    wanted: StopPolicy | str | Path | None,
+    *,
+    pipeline: str | None = None,
+    abstention: tuple[str, ...] | None = None,
 ) -> ChosenPolicy:
     """The policy meant: itself, or a policy file, ``fixed-K``, a method that runs unfitted, or a rule.
 
-    ``None`` is the default rule of the ``pipeline`` named, which needs no fitting.
+    ``None`` is the default rule of the ``pipeline`` named, which needs no fitting. ``abstention`` are the
+    phrases by which a rule takes an answer for an abstention; ``None``: the usual ones.
 
     Raises
     ------
     UsageError
-        For a method that must be fitted first, an oracle, a rule with fitted parts, or a policy that
-        stops no loop, with what to type instead.
+        For phrases beside what is no rule's text and may state its own; a method that must be fitted
+        first, an oracle, a rule with fitted parts, or a policy that stops no loop, with what to type
+        instead.
     """
     if wanted is None:
         loop = LoopSettings if pipeline is None else LOOPS[pipeline]
-        return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule))
+        return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule, abstention=abstention))
     if isinstance(wanted, str | Path):
-        return _named(str(wanted))
+        return _named(str(wanted), abstention)
     return _checked(ChosenPolicy(policy=wanted, max_rounds=wanted.facts.max_rounds))
 
 
@@ -85,7 +90,25 @@ def _checked(chosen: ChosenPolicy) -> ChosenPolicy:
     return chosen
 
 
-def _named(name: str) -> ChosenPolicy:
+def _named(name: str, abstention: tuple[str, ...] | None) -> ChosenPolicy:
+    ready = _ready(name)
+    if ready is None:
+        if rule_needs(name).fitting:
+            raise UsageError(
+                f"rule {name!r} has parts that must be fitted on traces; write it with: suffice fit rule "
+                "RULE TRACES --out policy.json, then --policy policy.json"
+            )
+        return ChosenPolicy(policy=RulePolicy(rule=name, abstention=abstention))
+    if abstention is not None:
+        raise UsageError(
+            f"--abstention goes with a rule's text, and {name!r} is none: what abstains is settled where a "
+            "policy is fitted; type suffice fit METHOD TRACES --abstention FILE"
+        )
+    return ready
+
+
+def _ready(name: str) -> ChosenPolicy | None:
+    """What is named and needs no making; ``None``: a rule's text, perhaps."""
     ready = unfitted_policy(name)
     if ready is not None:
         return ChosenPolicy(policy=ready, max_rounds=ready.facts.max_rounds)
@@ -111,12 +134,7 @@ def _named(name: str) -> ChosenPolicy:
     near = did_you_mean(name, ("fixed-3", *nameable_methods()))
     if near and name not in SIGNALS:
         raise UsageError(f"unknown policy {name!r}{near}")
-    if rule_needs(name).fitting:
-        raise UsageError(
-            f"rule {name!r} has parts that must be fitted on traces; write it with: suffice fit rule RULE "
-            "TRACES --out policy.json, then --policy policy.json"
-        )
-    return ChosenPolicy(policy=RulePolicy(rule=name))
+    return None
 
 
 # --- which loop -------------------------------------------------------------------------------------

@@ -221,13 +221,13 @@ class Controller:
         held = _LAST_START.get()
         if held is not None and held.controller is self._mark and held.cut:
             raise UsageError(
-                f"this round is of the question {held.question!r:.60}, and another thread or task has begun "
-                f"{now.loop.question!r:.60} on the same controller since; {_ONE_EACH}.start(question)"
+                f"this round is of the question {_short(held.question)}, and another thread or task has "
+                f"begun {_short(now.loop.question)} on the same controller since; {_ONE_EACH}.start(question)"
             )
         if now.over is not None:
             over, now.over = now.over, None
             warnings.warn(
-                f"the question {now.loop.question!r:.60} was begun while {over!r:.60} was under way, and "
+                f"the question {_short(now.loop.question)} was begun while {_short(over)} was under way, and "
                 "this round comes from a thread or task that began neither, so which of the two it is of "
                 f"cannot be told; {_ONE_EACH}.start(question)",
                 SufficeWarning,
@@ -345,13 +345,17 @@ class Controller:
         return controller
 
 
+def _short(question: str) -> str:
+    return repr(question if len(question) <= 60 else f"{question[:57]}...")
+
+
 def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
     """The decision that stopped the loop, for whoever did not end it."""
     if finished != loop.current:  # the same round once more is a step that a framework repeats
         warnings.warn(
-            f"the loop of {loop.question!r:.60} was told to stop after round {len(loop.rounds)} and went on; "
-            "that decision is given again and the round is not counted. End the loop where .stop is true, "
-            "and begin the next question with controller.start(question)",
+            f"the loop of {_short(loop.question)} was told to stop after round {len(loop.rounds)} and went "
+            "on; that decision is given again and the round is not counted. End the loop where .stop is "
+            "true, and begin the next question with controller.start(question)",
             SufficeWarning,
             stacklevel=3,
         )

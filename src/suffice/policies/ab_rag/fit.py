@@ -32,7 +32,7 @@ from suffice.policies.thresholds import (
     shortest_threshold,
 )
 from suffice.protocols import Certainty, Signal
-from suffice.signals.abstained import ABSTAINED, abstained_signal
+from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.available import lack, remedy
 from suffice.signals.registry import resolve
 from suffice.trace.rounds.table import TraceSet
@@ -162,19 +162,21 @@ class ABRagSignals:
     """Which signals the corrected preset reads on a record, and what is remarked about them.
 
     ``levels`` are the values S1 can take, where they are few; ``gold`` all gold answers of the split:
-    "none" counts as an abstention only when it is not one.
+    "none" counts as an abstention only when it is not one. ``stated`` are the phrases by which the record
+    says that answers abstain; ``None``: the usual ones.
     """
 
     certainty: Certainty
     support: Support
     levels: tuple[float, ...] = ()
     gold: tuple[str, ...] = ()
+    stated: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def specs(self) -> tuple[Signal, ...]:
         """S1, S2, S3 and whether the answer abstains."""
-        phrases = abstention_of(self.gold)
+        phrases = abstention_of(self.gold, self.stated)
         abstained = ABSTAINED if phrases is None else abstained_signal(phrases)
         return (*map(resolve, (self.certainty, self.support, SPREAD)), abstained)
 
@@ -204,6 +206,7 @@ def choose_signals(
         support=second,
         levels=_levels(held, first),
         gold=gold_of(measures),
+        stated=stated_phrases(measures.traces.origin.run),
         notes=(why_first, why_second, *spread),
     )
 
@@ -250,7 +253,7 @@ def fit_ab_rag(
         link="logistic",
         threshold=threshold,
         reads_abstention=True,
-        abstention=abstention_of(signals.gold),
+        abstention=abstention_of(signals.gold, signals.stated),
         preset="corrected",
         levels=signals.levels,
         fitted_on=dict(data.chosen_by if chosen else data.provenance),

@@ -28,9 +28,11 @@ SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
 }
 
 
-def tasr_signals(preset: Preset, gold: tuple[str, ...] = ()) -> tuple[Signal, ...]:
+def tasr_signals(
+    preset: Preset, gold: tuple[str, ...] = (), stated: tuple[str, ...] | None = None
+) -> tuple[Signal, ...]:
     """The preset's ``SIGNALS_READ``, with ``abstained`` as the policy fitted on ``gold`` means it."""
-    return meant_signals(SIGNALS_READ[preset], gold)
+    return meant_signals(SIGNALS_READ[preset], gold, stated)
 
 
 def fit_tasr(
@@ -68,6 +70,6 @@ def fit_tasr(
         calibrators={MARGIN: fit_calibrator(data, MARGIN, kind=calibrator)},
         kind="tasr",
         preset=preset,
-        abstention=abstention_of(gold),
+        abstention=abstention_of(gold, data.abstention),
         fitted_on={**data.chosen_by, "floors": [FLOORS[0], FLOORS[-1]], "floor": floor},
     )

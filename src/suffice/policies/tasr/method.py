@@ -23,9 +23,11 @@ class TASR(RuleMethod):
         """See :func:`suffice.policies.tasr.fit.fit_tasr`."""
         from suffice.policies.fitting import fit_data, gold_of
         from suffice.policies.tasr.fit import fit_tasr, tasr_signals
+        from suffice.signals.abstained import stated_phrases
 
         gold = gold_of(measures.only_split(how.split))
-        signals = tasr_signals(how.preset, gold)
+        stated = stated_phrases(measures.traces.origin.run)
+        signals = tasr_signals(how.preset, gold, stated)
         data = fit_data(measures, signals, split=how.split, f1_kind=how.f1_kind)
         return fit_tasr(data, how.preset, gold=gold, calibrator=how.calibrator)
 

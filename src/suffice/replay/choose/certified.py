@@ -33,6 +33,7 @@ from suffice.replay.settings import ComparedBy
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
+from suffice.signals.abstained import ABSTAINED, stated_phrases
 
 _FEWEST = 4
 
@@ -135,6 +136,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
             f"certified choice needs at least {_FEWEST} questions {metric.scored} in split "
             f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
         )
+    questions.scores_throughout("certified choice", settings.f1_kind)
     shuffled = np.random.default_rng(settings.seed).permutation(np.array(labelled, object))
     middle = len(shuffled) // 2
     learn, test = (
@@ -221,6 +223,9 @@ def _policy(
         base_rates=family.base_rates if needs.base_rate else (),
         kind="certified",
         own_signals=tuple(signal for signal in family.own_signals if signal in needs.signals),
+        abstention=stated_phrases(questions.traces.origin.run)
+        if ABSTAINED.name in needs.signals
+        else None,
         fitted_on={
             "source": questions.traces.origin.source,
             "split": settings.split,

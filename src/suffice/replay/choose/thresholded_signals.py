@@ -16,9 +16,8 @@ from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
 from suffice.policies.rules.meaning import RuleColumns, rule_fires
 from suffice.policies.rules.syntax import Number
 from suffice.policies.thresholds import shortest_threshold
-from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec
-from suffice.signals.table import SignalTable
+from suffice.signals.table import SignalTable, declared
 from suffice.trace.rounds.table import TraceSet
 
 _CALIBRATED = re.compile(r"calibrated\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)")
@@ -83,7 +82,7 @@ def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
     for text in texts:
         match = _CALIBRATED.fullmatch(text)
         name = match.group(1) if match else text
-        spec = resolve(name, also=traces.signal_names)
+        spec = declared(name, traces)
         operands.append(Operand(spec=spec, calibrated=match is not None))
     if not operands:
         raise UsageError("name at least one signal, as in --signals answer_stable,overlap")

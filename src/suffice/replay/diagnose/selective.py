@@ -28,7 +28,7 @@ from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.signals.abstained import ABSTAINED
-from suffice.signals.registry import resolve
+from suffice.signals.table import declared
 from suffice.trace.rounds.table import TraceSet
 
 OWN_CONFIDENCE = "policy"
@@ -188,7 +188,7 @@ def _confidence(
 ) -> tuple[float, NDArray[np.float64] | None]:
     if signal is None:
         return 1.0, result.confidence
-    spec = resolve(signal, also=measures.traces.signal_names)
+    spec = declared(signal, measures.traces)
     values = measures.signals([spec]).signal(signal)
     sign = -1.0 if spec.direction == "low" else 1.0
     return sign, values[np.arange(len(result.stops)), result.stops - 1]

@@ -23,8 +23,9 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.signals.available import lack
-from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import SignalSpec
+from suffice.signals.table import declared
 from suffice.trace.rounds.table import TraceSet
 
 FlagKind = Literal[
@@ -164,7 +165,9 @@ def _changes(values: Array) -> NDArray[np.bool_]:
 def _computed_again(measures: Measures, names: Sequence[str]) -> dict[str, Array]:
     """Recorded signals that the record allows to compute, computed from rounds 1..t."""
     specs = [
-        replace(resolve(name), own_settings=True)  # own settings: never read from the map
+        replace(
+            declared(name, measures.traces), own_settings=True
+        )  # own settings: never read from the map
         for name in names
         if name in measures.traces.signal_names
         and name in SIGNALS

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suffice._optional import require
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Encoder
-from suffice.scoring import normalize_answer
+from suffice.scoring import answer_form
 from suffice.signals.asking.evidence_models import encoded, unit_rows
 from suffice.signals.asking.memo import KeptEncoder
 from suffice.signals.asking.whole_record import Asked, Replies, RoundQuestion, ask_rounds
@@ -58,7 +58,7 @@ def check_clustering(cosine: float) -> None:
 
 def needs_encoder(samples: Sequence[str]) -> bool:
     """Whether two of the samples differ and both are answers, so that vectors decide."""
-    return len({normalize_answer(sample) for sample in samples} - {""}) > 1
+    return len({answer_form(sample) for sample in samples} - {""}) > 1
 
 
 def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) 
     (0, 0, 0, 3, 4)
     """
     check_cosine(cosine)
-    strings = [normalize_answer(sample) for sample in samples]
+    strings = [answer_form(sample) for sample in samples]
     clusters = dict(zip(strings, strings, strict=True))  # of each string: a name of its cluster
     if needs_encoder(samples):
         spelled = _spellings(samples)
@@ -152,7 +152,7 @@ def _spellings(samples: Sequence[str]) -> dict[str, str]:
     """Each normalised answer as it is written most often, of equals the shortest."""
     written: dict[str, Counter[str]] = {}
     for sample in samples:
-        written.setdefault(normalize_answer(sample), Counter())[sample] += 1
+        written.setdefault(answer_form(sample), Counter())[sample] += 1
     return {
         string: min(counts, key=lambda text: (-counts[text], len(text), text))
         for string, counts in written.items()

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from suffice.errors import DataError
-from suffice.trace.rounds.reader import find_problems, read_traces
+from suffice.trace.rounds.reader import find_problems, inspect_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import QUESTIONS, record_to_rows
 from suffice.trace.rounds.table import TraceSet
@@ -128,5 +128,7 @@ def check_goes_on(path: str | Path, *, run: Mapping[str, Any], may_differ: froze
 
 
 def _recorded(root: Path) -> Recorded:
-    traces = read_traces(root, columns=())
-    return Recorded(traces.origin.run, frozenset((name,) for name in traces.question_ids))
+    inspection = inspect_traces(root, columns=())
+    traces = inspection.valid(skip_invalid=False)
+    keys = frozenset((name,) for name in traces.question_ids)
+    return Recorded(traces.origin.run, keys, [part.run for part in inspection.parts])

@@ -93,6 +93,18 @@ def test_a_reply_that_is_the_answer_alone_has_a_margin(
     assert found["reasons"][-1]["values"]["answer_token_margin"] > 1
 
 
+def test_what_abstains_for_a_rule_can_be_said(
+    corpus: Path, tmp_path: Path, certain: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = ask(capsys, "--corpus", corpus, "--policy", "not abstained")
+    assert usual["rounds"] == 1
+    phrases = tmp_path / "phrases.txt"
+    phrases.write_text(usual["answer"], encoding="utf-8")
+    own = ("--corpus", corpus, "--abstention", phrases)
+    assert ask(capsys, *own, "--policy", "not abstained")["rounds"] > 1
+    assert "goes with a rule's text" in refused(capsys, *own, "--policy", certain)
+
+
 def test_an_agent_stops_where_it_would_finish_unless_told_otherwise(
     corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

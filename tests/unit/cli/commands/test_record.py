@@ -67,7 +67,7 @@ def test_what_will_not_be_recorded_is_said_before_it_starts(
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("signals 'self_consistency' and 'normalized_entropy' and ")
     assert (
-        "each needs column samples, which this recording does not hold; type --samples 3" in said[0]
+        "each need column samples, which this recording does not hold; type --samples 3" in said[0]
     )
     words = ("--samples", "2", "--prompt", "no-confidence", "--out", str(tmp_path / "s"))
     assert main([*RECORD, *words]) == 0

@@ -267,3 +267,33 @@ def test_an_interrupt_while_clustering_asks_nobody_else(
     assert "skipped evidence_consistency: needs --encoder" in printed.out
     assert set(shown) == {"clustered"}
     assert read_traces(out).table.column("sample_clusters").to_pylist()[0] is not None
+
+
+# --- what abstains ------------------------------------------------------------------------------
+def test_phrases_of_ones_own_are_stored_stated_and_taken_along(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    phrases = tmp_path / "phrases.txt"
+    phrases.write_text("nix\nno page on ...\n", encoding="utf-8")
+    answers = ["unknown", "Nix.", "No page on it"]
+    records = [make_record(name, answers, gold=("x",), split="tune") for name in "pq"]
+    source, out = tmp_path / "t.parquet", tmp_path / "out.parquet"
+    write_traces(records, source)
+    command = ["signals", str(source), "--only", "abstained", "--out", str(out)]
+    usual = tmp_path / "usual.parquet"
+    assert main([*command[:-1], str(usual)]) == 0
+    for start in (source, usual):  # what is stored by other phrases is replaced
+        assert main([command[0], str(start), *command[2:], "--abstention", str(phrases)]) == 0
+        stored = read_traces(out)
+        assert stored.stored_signal("abstained")[0][0].tolist() == [0.0, 1.0, 1.0]
+        assert stored.origin.run["abstention"] == ["nix", "no page on ..."]
+    for record, told in ((out, []), (source, ["--abstention", str(phrases)])):
+        policy = tmp_path / "policy.json"
+        fit = ["fit", "rule", "not abstained", str(record), "--out", str(policy), *told]
+        assert main(fit) == 0
+        assert json.loads(policy.read_text())["abstention"] == ["nix", "no page on ..."]
+    replay = ["replay", str(source), "--abstention", str(phrases), "--json", "--per-question"]
+    capsys.readouterr()
+    assert main([*replay, "--stop-when", "round >= 2 and not abstained", "--split", "tune"]) == 0
+    found = json.loads(capsys.readouterr().out)["policies"][0]
+    assert found["rounds"] == {"p": 3, "q": 3}

@@ -168,7 +168,7 @@ def test_by_default_a_search_that_brings_nothing_new_ends_with_an_answer_that_st
         (
             "self_consistency > 0.5 and normalized_entropy < 0.5",
             Round(answer="a"),
-            "signals 'self_consistency' and 'normalized_entropy' each needs column samples, which round 1",
+            "signals 'self_consistency' and 'normalized_entropy' each need column samples, which round 1",
         ),
         (
             "judge_support >= 4",

@@ -307,6 +307,14 @@ def test_a_second_set_is_added_and_nothing_is_overwritten(tmp_path: Path) -> Non
     assert traces.origin.failures == 0
 
 
+def test_no_recording_goes_on_among_files_of_several_runs(tmp_path: Path) -> None:
+    question_writer(tmp_path, run={"m": 1}).add([record_of(0)])
+    write_traces([record_of(1)], tmp_path)
+    assert read_traces(tmp_path).origin.run == {}
+    with pytest.raises(UsageError, match=r"files of several runs.*suffice traces merge"):
+        question_writer(tmp_path, run={"m": 1})
+
+
 def test_questions_that_are_there_already_are_refused_before_writing(tmp_path: Path) -> None:
     write_traces([record_of(0), record_of(1)], tmp_path)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
