@@ -101,7 +101,8 @@ def signals_page() -> str:
 
 def _columns(schema: TableSchema) -> str:
     rows = [
-        f"| `{column.name}` | `{column.type}` | {'yes' if column.required else 'no'} | {column.meaning} |"
+        f"| `{column.name}` | `{column.type}` | {'yes' if column.required else 'no'} "
+        f"| {column.meaning}{'' if column.since == 1 else f' (*since {column.since}*)'} |"
         for column in schema.columns
     ]
     return "\n".join(["| column | type | required | meaning |", "|---|---|---|---|", *rows]) + "\n"
@@ -110,11 +111,24 @@ def _columns(schema: TableSchema) -> str:
 def schema_page() -> str:
     """The trace schema and the plan trace's."""
     head = (
-        "# Trace schema, version 1\n\nOne row per question and round, in one Parquet file or a directory "
+        "# Trace schema, version 2\n\nOne row per question and round, in one Parquet file or a directory "
         "of them. File metadata carries `suffice.schema` and `suffice.run`. Unknown columns are ignored, "
         "missing optional ones read as null, and any Arrow type that converts without loss is accepted. "
         "The token columns are those of the answering call, the `sample_` ones those of its samples, the "
         "`judge_` ones those of the calls in `judge_calls`, so that a policy pays for what it reads.\n\n"
+        "Version 1 stays readable: each file is brought to version 2 when it is read, so a directory may "
+        "hold both. It knows neither the columns that came later (marked *since 2*) nor null answers: a "
+        "column of such a name in a file of version 1 is the user's own and is not read, which a warning "
+        "says. A file that states no version reads as version 1, with a warning; a newer one than 2 is "
+        "refused.\n\n"
+        "**A null answer** means that the loop was not asked for one in that round; an empty one, that it"
+        " was asked and gave none. There is nothing to score then: EM, F1 and Acc are undefined, not 0, "
+        "and so is every signal that reads answers. A policy can be replayed that stops in such rounds: "
+        "its stop rounds and costs are shown, without the answer that it would have asked for, and its "
+        "scores only if every labelled question has an answer where it stops. What is chosen or fitted by"
+        " scores (`search`, `sweep`, `fit`, certified choice) needs an answer in every round of its "
+        "labelled questions, and says where there is none. `suffice probe` asks for answers afterwards, "
+        "from the evidence as recorded, and marks them `probed`.\n\n"
     )
     plans = (
         "\n# Plan trace schema, version 1\n\nWhat planning agents did: one row per run and step, a run being "

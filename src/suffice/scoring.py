@@ -186,6 +186,16 @@ class Metric:
         return "with gold answers" if self.gold else "whose full budget gives an answer"
 
     @property
+    def untold(self) -> str:
+        """What a round without a score is, after its number."""
+        return "without an answer"
+
+    @property
+    def remedy(self) -> str:
+        """How rounds get the scores that they lack."""
+        return "record an answer in every round, or ask for them afterwards with suffice probe"
+
+    @property
     def unscored(self) -> str:
         """Why a question has no score, after "no question"."""
         return "has gold answers" if self.gold else "has an answer at its full budget"

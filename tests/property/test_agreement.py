@@ -32,7 +32,7 @@ def of_full_budget(records: Sequence[QuestionRecord]) -> TraceSet:
     """The records with each one's last answer as its only gold answer."""
     return to_trace_set(
         [
-            replace(record, gold=replace(record.gold, answers=(record.rounds[-1].answer,)))
+            replace(record, gold=replace(record.gold, answers=(record.rounds[-1].answer_text,)))
             for record in records
         ]
     )

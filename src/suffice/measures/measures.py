@@ -255,6 +255,27 @@ class Measures:
             )
         return self._scores[f1_kind]
 
+    def scores_throughout(self, who: str, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
+        """The scores, for ``who`` compares what stopping after any round scores.
+
+        Raises
+        ------
+        UsageError
+            When a question that is scored at all has a round without a score.
+        """
+        scored = self.scores(f1_kind)
+        unknown = self.traces.exists & np.isnan(scored.compared) & scored.labelled[:, None]
+        if unknown.any():
+            question, number = np.argwhere(unknown)[0]
+            raise UsageError(
+                f"{who} needs a score of every round, and {int(unknown.any(axis=1).sum())} of "
+                f"{int(scored.labelled.sum())} questions {scored.metric.scored} have rounds "
+                f"{scored.metric.untold}, the first: round {number + 1} of question "
+                f"{self.traces.question_ids[question]!r} in {self.traces.origin.source}; "
+                f"{scored.metric.remedy}"
+            )
+        return scored
+
     def signals(self, signals: Iterable[str | Signal]) -> SignalTable:
         """A table of these signals; what is not known yet is computed in one pass over the record.
 

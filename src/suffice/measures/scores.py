@@ -15,7 +15,7 @@ from suffice.trace.rounds.table import TraceSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or not recorded.
+    """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or no answer.
 
     ``metric`` says which of them policies are compared by and what they were taken against. Where that
     is the full budget's own answer, questions with one count as labelled.
@@ -35,7 +35,7 @@ class Outcomes:
 
 
 def score_rounds(traces: TraceSet, score: Score) -> NDArray[np.float64]:
-    """One score of every recorded answer, (n_questions, n_rounds)."""
+    """One score of every recorded answer, (n_questions, n_rounds); NaN where none was asked for."""
     answers = traces.table.column("answer").to_pylist()
     accepted = [
         gold.answers
@@ -43,7 +43,7 @@ def score_rounds(traces: TraceSet, score: Score) -> NDArray[np.float64]:
         for _ in range(count)
     ]
     values = [
-        score(answer, golds) if golds else np.nan
+        score(answer, golds) if golds and answer is not None else np.nan
         for answer, golds in zip(answers, accepted, strict=True)
     ]
     return traces.dense(np.array(values, np.float64))

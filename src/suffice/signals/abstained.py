@@ -147,7 +147,7 @@ _USUAL = ready(ABSTENTION_PHRASES)
 
 def abstained(view: LoopView) -> float:
     """1.0 when the answer is empty or says that it is not known, else 0.0; always defined."""
-    return float(_USUAL.holds(view.current.answer))
+    return float(_USUAL.holds(view.current.answer_text))
 
 
 def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
@@ -174,7 +174,7 @@ class _AbstainsBy:
     phrases: Abstentions
 
     def __call__(self, view: LoopView) -> float:
-        return float(self.phrases.holds(view.current.answer))
+        return float(self.phrases.holds(view.current.answer_text))
 
 
 ABSTAINED = SignalSpec(

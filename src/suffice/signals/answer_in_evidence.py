@@ -27,7 +27,7 @@ def answer_in_evidence(view: LoopView) -> float:
     and when it is not found but some passage was recorded without its text or a round without its
     passages.
     """
-    answer = normalize_answer(view.current.answer)
+    answer = normalize_answer(view.current.answer_text)
     if answer in _NOT_EXTRACTIVE:
         return UNDEFINED
     wanted = f" {answer} "
@@ -56,7 +56,7 @@ ANSWER_IN_EVIDENCE = SignalSpec(
     undefined=(
         Absence(
             "the answer is yes, no or empty, or the letter A",
-            lambda view: normalize_answer(view.current.answer) in _NOT_EXTRACTIVE,
+            lambda view: normalize_answer(view.current.answer_text) in _NOT_EXTRACTIVE,
         ),
         _UNREAD,
     ),
@@ -77,7 +77,7 @@ def answer_in_evidence_published(view: LoopView) -> float:
     that normalises to nothing. Undefined when it is not found but some passage was recorded without its
     text or a round without its passages.
     """
-    answer = published_normalizer(view.current.answer)
+    answer = published_normalizer(view.current.answer_text)
     passages = [passage for round_ in view.rounds for passage in round_.passages or ()]
     texts = [passage.text for passage in passages if passage.text is not None]
     if answer and answer in " ".join(filter(None, map(_published, texts))):

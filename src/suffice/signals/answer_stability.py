@@ -25,10 +25,15 @@ def added_nothing(current: Round, earlier: tuple[Round, ...]) -> bool:
 
 def _pair(view: LoopView) -> tuple[str, str] | None:
     """Previous and current answer; ``None`` where ``answer_stable`` is undefined."""
-    previous = view.previous
+    previous = _previous_answer(view)
     if previous is None or added_nothing(view.current, view.rounds[:-1]):
         return None
-    return previous.answer, view.current.answer
+    return previous, view.current.answer_text
+
+
+def _previous_answer(view: LoopView) -> str | None:
+    """Of the round before; ``None`` where there is none, or it was not asked for an answer."""
+    return None if view.previous is None else view.previous.answer
 
 
 def answer_stable(view: LoopView) -> float:
@@ -43,7 +48,7 @@ def answer_stable(view: LoopView) -> float:
 
 _NO_EARLIER = Absence(
     "there is no earlier answer to repeat",
-    lambda view: view.previous is None,
+    lambda view: _previous_answer(view) is None,
     "record with --rounds 2 or more",
 )
 _NOTHING_NEW = Absence(
@@ -58,10 +63,10 @@ def answer_repeats(view: LoopView) -> float:
 
     Where ``answer_stable`` is defined the two are equal. Undefined in round 1.
     """
-    previous = view.previous
+    previous = _previous_answer(view)
     if previous is None:
         return UNDEFINED
-    return float(answer_form(previous.answer) == answer_form(view.current.answer))
+    return float(answer_form(previous) == answer_form(view.current.answer_text))
 
 
 def published_normalizer(text: str) -> str:
@@ -75,11 +80,11 @@ def answer_stable_published(view: LoopView) -> float:
 
     Its own normaliser drops articles before punctuation. Undefined in round 1 only.
     """
-    previous = view.previous
+    previous = _previous_answer(view)
     if previous is None:
         return UNDEFINED
-    current = published_normalizer(view.current.answer)
-    return float(current == published_normalizer(previous.answer))
+    current = published_normalizer(view.current.answer_text)
+    return float(current == published_normalizer(previous))
 
 
 ANSWER_STABLE = SignalSpec(

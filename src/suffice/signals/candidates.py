@@ -152,14 +152,14 @@ def contradiction(view: LoopView) -> float:
     0.0 in round 1, which has nothing to contradict. Undefined where this answer or the previous one is
     empty. A planning agent records the CD of its gate under the same name.
     """
-    if not view.current.answer.strip():
+    if not view.current.answer_text.strip():
         return UNDEFINED
     previous = view.previous
     if previous is None:
         return 0.0
-    if not previous.answer.strip():
+    if not previous.answer_text.strip():
         return UNDEFINED
-    return marker_conflict(previous.answer, view.current.answer)
+    return marker_conflict(previous.answer_text, view.current.answer_text)
 
 
 CONTRADICTION = SignalSpec(

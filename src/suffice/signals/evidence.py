@@ -48,7 +48,7 @@ TEXT_UNKNOWN = Absence(
     lambda view: seen_texts(view.rounds) is None,
     input="passages=[suffice.Passage(id=..., text=...)]",
 )
-NO_ANSWER = Absence("the answer is empty", lambda view: not view.current.answer.strip())
+NO_ANSWER = Absence("the answer is empty", lambda view: not view.current.answer_text.strip())
 
 
 def seen_texts(rounds: Iterable[Round]) -> list[str] | None:

@@ -64,14 +64,14 @@ def _span(
 
 def _of_round(finished: Round) -> tuple[Token, ...]:
     """The tokens of its answer."""
-    return answer_tokens(finished.tokens or (), finished.answer, finished.answer_starts)
+    return answer_tokens(finished.tokens or (), finished.answer_text, finished.answer_starts)
 
 
 def _is_placed(finished: Round) -> bool:
     """Whether something says where the answer is among the tokens."""
     tokens = finished.tokens or ()
     text = "".join(token.token for token in tokens)
-    return _span(text, tokens, finished.answer, finished.answer_starts) is not None
+    return _span(text, tokens, finished.answer_text, finished.answer_starts) is not None
 
 
 def token_margin(token: Token) -> float:

@@ -128,8 +128,22 @@ class SignalSpec:
 _RECORDED_SO = Absence("it was recorded as undefined", lambda _: True)
 
 
+_NOT_ASKED = Absence(
+    "the loop was not asked for an answer in this round",
+    lambda view: view.current.answer is None,
+    "record an answer in every round, or probe for it afterwards",
+)
+
+
+def unanswered(signal: Signal, view: LoopView) -> bool:
+    """Whether the signal reads the answer of a round in which the loop was not asked for one."""
+    return signal.answers and _NOT_ASKED.holds(view)
+
+
 def why_undefined(signal: Signal, view: LoopView) -> Absence | None:
     """The case at the last round of a view where the signal is undefined; ``None``: none is known."""
+    if unanswered(signal, view):
+        return _NOT_ASKED
     for absence in signal.absences:
         if absence.holds(view):
             return absence

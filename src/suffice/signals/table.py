@@ -15,7 +15,7 @@ from suffice.protocols import Signal
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.available import is_stored, refuse_lacking
 from suffice.signals.registry import resolve
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import UNDEFINED, SignalSpec, unanswered
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:
@@ -57,7 +57,12 @@ class SignalTable:
 def signal_value(spec: Signal, view: LoopView) -> float:
     """A signal at a view's last round: the recorded value as it stands, else computed."""
     recorded = None if spec.own_settings else view.current.signals.get(spec.name)
-    return spec(view) if recorded is None else float(recorded)
+    return _computed(spec, view) if recorded is None else float(recorded)
+
+
+def _computed(spec: Signal, view: LoopView) -> float:
+    """Undefined where it reads answers and the loop was not asked for one."""
+    return UNDEFINED if unanswered(spec, view) else spec(view)
 
 
 def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:
@@ -137,5 +142,5 @@ def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float
     for question, views in enumerate(traces.views(columns)):
         for number, view in enumerate(views):
             for index, spec in enumerate(specs):
-                rounds_first[index, number, question] = spec(view)
+                rounds_first[index, number, question] = _computed(spec, view)
     return [values.T for values in rounds_first]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,9 @@ class FileRead:
         Its wanted columns in the schema's types.
     run
         Its run document.
-    misspelt
+    version
+        Of the schema, which it states.
+    remarks
         What it holds that is not read and was likely meant to be, with what it was taken for.
     stored
         Its columns and its metadata as they stand in the file.
@@ -81,12 +83,16 @@ class FileRead:
 
     table: pa.Table
     run: dict[str, Any]
-    misspelt: tuple[str, ...]
+    version: int
+    remarks: tuple[str, ...]
     stored: pa.Schema
 
 
 def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRead:
-    """The wanted columns of one file.
+    """The wanted columns of one file, in the newest version of the schema.
+
+    An older version lacks the columns that came later: what it holds under their names is its own, and is
+    not read.
 
     Raises
     ------
@@ -97,8 +103,15 @@ def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRe
         with pq.ParquetFile(file) as parquet:
             stored = parquet.schema_arrow
             metadata = stored.metadata or {}
-            _check_version(metadata, file, schema)
+            version = _version(metadata, file, schema)
             _check_required(stored.names, str(file), schema)
+            later = {column.name for column in schema.columns if column.since > version}
+            remarks = (
+                *_misspelt(stored, schema),
+                *_unread(later & {*stored.names}, version, schema),
+            )
+            read = [field for field in stored if field.name not in later]
+            stored = pa.schema(read, metadata=stored.metadata)
             present = [name for name in stored.names if name in wanted]
             table = parquet.read(columns=present, use_threads=True)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
@@ -109,7 +122,8 @@ def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRe
     return FileRead(
         table=coerce_table(table, str(file), schema),
         run=_run_document(metadata),
-        misspelt=tuple(_misspelt(stored, schema)),
+        version=version,
+        remarks=remarks,
         stored=stored,
     )
 
@@ -150,7 +164,18 @@ def _unread_parts(found: pa.DataType, wanted: pa.DataType, place: str) -> Iterat
                 )
 
 
-def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> None:
+def _unread(names: Set[str], version: int, schema: TableSchema) -> Iterator[str]:
+    """A sentence on columns that the file has in a version that does not know them."""
+    if names:
+        key, newest = schema.key.decode(), schema.version
+        yield (
+            f"not read, since the file is of version {version} and they are of a later one: "
+            f"{', '.join(sorted(names))}; if they are meant so, state {key} = {newest} in the file: "
+            f"table.replace_schema_metadata({{{key!r}: '{newest}'}})"
+        )
+
+
+def _version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema) -> int:
     stated = metadata.get(schema.key)
     key = schema.key.decode()
     if stated is None:
@@ -162,11 +187,11 @@ def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema
                     file=str(file),
                 )
         warnings.warn(
-            f"{file} does not state {key}; read as version {schema.version}",
+            f"{file} does not state {key}; read as version 1",
             SufficeWarning,
             stacklevel=6,
         )
-        return
+        return 1
     try:
         version = int(stated)
     except ValueError:
@@ -182,6 +207,7 @@ def _check_version(metadata: dict[bytes, bytes], file: Path, schema: TableSchema
             f"{key} is {stated!r}; it must be a version number from 1 to {schema.version}",
             file=str(file),
         )
+    return version
 
 
 def _run_document(metadata: dict[bytes, bytes]) -> dict[str, Any]:
@@ -324,6 +350,8 @@ def _scalar(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_string(target):
         if not _is_text(array.type):
             raise pa.ArrowTypeError(f"{array.type} is not text")
+    elif pa.types.is_timestamp(target):
+        return _moment(array, target)
     elif pa.types.is_boolean(target):
         raise pa.ArrowTypeError(f"{array.type} is not true or false")
     elif not _is_number(array.type):
@@ -331,6 +359,19 @@ def _scalar(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_floating(target) and pa.types.is_floating(array.type):
         return _rounded(array, target)
     return pc.cast(array, target)
+
+
+_UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
+
+
+def _moment(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Moments in UTC, to the microsecond below."""
+    if not pa.types.is_timestamp(array.type):
+        raise pa.ArrowTypeError(f"{array.type} is not a time")
+    if array.type.tz not in _UTC_NAMES:
+        zone = f"in {array.type.tz}" if array.type.tz else "without a zone"
+        raise pa.ArrowTypeError(f"the times are {zone}; they must be in UTC")
+    return pc.cast(array, target, safe=array.type.unit != "ns")
 
 
 def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:

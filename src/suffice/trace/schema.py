@@ -96,6 +96,7 @@ TEXT = Cell(pa.string())
 # part of a struct that reads a null as no text
 TEXT_OR_NONE = Cell(pa.string(), null="")
 BOOL = Cell(pa.bool_())
+TIME = Cell(pa.timestamp("us", tz="UTC"))
 INT16 = Cell(pa.int16())
 INT32 = Cell(pa.int32())
 INT64 = Cell(pa.int64())
@@ -124,6 +125,8 @@ class Column:
         Whether every file has it.
     field
         Of the record; empty: as the column is named.
+    since
+        The first version of the schema that has it.
     """
 
     of: type
@@ -132,6 +135,7 @@ class Column:
     meaning: str
     required: bool = False
     field: str = ""
+    since: int = 1
 
     @property
     def type(self) -> pa.DataType:

@@ -171,14 +171,15 @@ class _Shards:
     def __init__(
         self,
         root: Path,
-        schema: pa.Schema,
-        key: tuple[str, ...],
+        kind: RowSet[Any],
+        run: Mapping[str, Any],
         *,
         shard_records: int,
     ) -> None:
         self._root = root
-        self._schema = schema
-        self._key = key
+        self._columns = kind.schema
+        self._schema = kind.stamped(run)
+        self._key = kind.key
         self._single = self._root.suffix == ".parquet"
         self._limit = None if self._single else shard_records
         folder = self._root.parent if self._single else self._root
@@ -196,7 +197,7 @@ class _Shards:
         if not shards:
             return 0, None, 0
         number, file = shards[-1]
-        table = pq.read_table(file)
+        table = self._renewed(pq.read_table(file))
         if table.schema.remove_metadata() != self._schema.remove_metadata():
             if self._single:
                 raise DataError(
@@ -208,6 +209,15 @@ class _Shards:
         if self._limit is not None and count >= self._limit:
             return number + 1, None, 0
         return number, table.replace_schema_metadata(self._schema.metadata), count
+
+    def _renewed(self, table: pa.Table) -> pa.Table:
+        """The shard of an older version of the schema with the columns that came later, empty."""
+        stated = (table.schema.metadata or {}).get(self._columns.key, b"")
+        if stated.isdigit() and int(stated) < self._columns.version:
+            for place, column in enumerate(self._schema):
+                if column.name not in table.column_names:
+                    table = table.add_column(place, column, pa.nulls(len(table), column.type))
+        return table
 
     def _shards(self) -> list[tuple[int, Path]]:
         if self._single:
@@ -332,9 +342,7 @@ class TraceWriter(Generic[_Record]):
             before = recorded_before(root, recorded, run=self._run, may_differ=may_differ)
             if before is not None:
                 done = before.keys
-            self._shards = _Shards(
-                root, kind.stamped(self._run), kind.key, shard_records=shard_records
-            )
+            self._shards = _Shards(root, kind, self._run, shard_records=shard_records)
             self._failures = FailureFile(root, kind.key)
             # a kill between the rows and the failures leaves a failure that has since been mended
             self._failures.clear(done)

@@ -29,7 +29,7 @@ def recorded() -> list[QuestionRecord]:
             record,
             question=replace(record.question, type=("bridge", "comparison")[number % 3 > 0]),
             rounds=tuple(
-                replace(each, tokens=answer_tokens(each.answer, (number + t) % 5 / 2))
+                replace(each, tokens=answer_tokens(each.answer_text, (number + t) % 5 / 2))
                 for t, each in enumerate(record.rounds)
             ),
         )

@@ -73,7 +73,7 @@ class Lengths:
 
     def __call__(self, view: LoopView) -> float:
         self.calls += 1
-        return float(len(view.current.answer))
+        return float(len(view.current.answer_text))
 
 
 def test_a_signal_that_cannot_be_compared_is_told_by_identity(measures: Measures) -> None:

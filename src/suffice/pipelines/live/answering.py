@@ -304,7 +304,7 @@ def _answered(
     least = settings.decline_below
     declined = least is not None and (confidence is None or confidence < least)
     return Answered(
-        answer=DECLINED if declined else rounds[chosen - 1].answer,
+        answer=DECLINED if declined else rounds[chosen - 1].answer_text,
         rounds=rounds,
         decisions=tuple(decisions),
         stopped_by=stopped_by,

@@ -150,6 +150,7 @@ def record_examples(
         RecorderSettings(
             run=run,
             may_differ=_MAY_DIFFER,
+            rounds=recording.settings.rounds,
             concurrency=recording.concurrency or int(getattr(model, "concurrency", 1)),
             on_start=recording.on_start,
             on_progress=on_progress,

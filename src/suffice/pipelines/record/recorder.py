@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -42,6 +43,8 @@ class RecorderSettings(SessionSettings):
         Answers a question without passages, for round 0; ``None``: there is no round 0.
     may_differ
         Entries of ``run`` that are said of a run, and no part of what was recorded.
+    rounds
+        The full budget: a question with fewer ended by itself, which its record says; ``None``: not known.
 
     The others are those of :class:`suffice.pipelines.record.session.SessionSettings`.
     """
@@ -49,6 +52,7 @@ class RecorderSettings(SessionSettings):
     concurrency: int = 8
     closed_book: Callable[[Question], Round] | None = None
     may_differ: frozenset[str] = frozenset({"version"})
+    rounds: int | None = None
 
 
 def record(
@@ -86,7 +90,7 @@ def record(
     """
     _check_ids(tasks)
     with question_writer(out, run=settings.run, may_differ=settings.may_differ) as writer:
-        recorder = _Questions(pipeline, settings.closed_book)
+        recorder = _Questions(pipeline, settings)
         return record_all(tasks, recorder, writer, settings)
 
 
@@ -105,20 +109,21 @@ class _Questions:
 
     noun = "questions"
 
-    def __init__(
-        self, pipeline: Recordable, closed_book: Callable[[Question], Round] | None
-    ) -> None:
+    def __init__(self, pipeline: Recordable, settings: RecorderSettings) -> None:
         self._pipeline = pipeline
-        self._closed_book = closed_book
+        self._closed_book = settings.closed_book
+        self._budget = settings.rounds
 
     def key(self, task: Task) -> tuple[str]:
         return (task.question.id,)
 
     def record(self, task: Task, stop: threading.Event) -> QuestionRecord | None:
-        closed_book = None if self._closed_book is None else self._closed_book(task.question)
+        closed_book = None
+        if self._closed_book is not None:
+            closed_book = _ended_now(self._closed_book(task.question))
         rounds: list[Round] = []
         for finished in self._pipeline.rounds(task.question, task.retriever):
-            rounds.append(finished)
+            rounds.append(_ended_now(finished))
             if stop.is_set():
                 return None
         if not rounds:
@@ -128,4 +133,9 @@ class _Questions:
             gold=task.gold,
             rounds=tuple(rounds),
             closed_book=closed_book,
+            stopped_by="end" if len(rounds) < (self._budget or 0) else None,
         )
+
+
+def _ended_now(finished: Round) -> Round:
+    return replace(finished, time=datetime.now(UTC))

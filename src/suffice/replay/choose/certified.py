@@ -136,6 +136,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
             f"certified choice needs at least {_FEWEST} questions {metric.scored} in split "
             f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
         )
+    questions.scores_throughout("certified choice", settings.f1_kind)
     shuffled = np.random.default_rng(settings.seed).permutation(np.array(labelled, object))
     middle = len(shuffled) // 2
     learn, test = (

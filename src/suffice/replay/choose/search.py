@@ -93,7 +93,7 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     held_out = RuleScorer(
         on_eval,
         scoring_columns(on_eval.signals(names), calibrators_of(data, operands)),
-        scored=on_eval.scores(settings.f1_kind),
+        scored=on_eval.scores_throughout("a search", settings.f1_kind),
         book=books[1],
         operands=operands,
         axis=axis,

@@ -244,6 +244,7 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
             f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
             f"suffice traces info {evaluated.traces.at}"
         )
+    evaluated.scores_throughout("a sweep", settings.f1_kind)
     on_eval = _on_eval(settings, thresholds, data, evaluated, costs[1])
     choices, held_out = _cross_validate(settings, data, grid, costs[0])
     scores = _scores_at(data.outcomes, chosen.stops)

@@ -25,10 +25,13 @@ from suffice.trace.rounds.table import TraceSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundStory:
-    """One recorded round with its scores (``None``: unlabelled) and signals (``None``: undefined)."""
+    """One recorded round with its scores (``None``: unlabelled) and signals (``None``: undefined).
+
+    ``answer`` is ``None`` where the loop was not asked for one.
+    """
 
     number: int
-    answer: str
+    answer: str | None
     em: float | None
     f1: float | None
     passages: tuple[Passage, ...]

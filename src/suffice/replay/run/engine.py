@@ -174,6 +174,7 @@ def replay(
         banners=settings.banners,
         notes=(
             *settings.notes,
+            *_unscored_notes(runs, scored),
             *_notes(policies, measures.metric),
             *book.notes(axis),
         ),
@@ -186,6 +187,19 @@ def _full_costs(book: CostBook) -> dict[str, float | None]:
     """What the full budget costs a question, as it would be run."""
     paid = {name: book.of_fixed(name) for name in COSTS}
     return {name: None if of is None else float(of[:, -1].mean()) for name, of in paid.items()}
+
+
+def _unscored_notes(runs: Sequence[_Run], scored: Outcomes) -> list[str]:
+    unscored = [
+        (run.candidate.name, int((np.isnan(run.compared) & scored.labelled).sum())) for run in runs
+    ]
+    named = [f"{name} ({count})" for name, count in unscored if count]
+    if not named:
+        return []
+    return [
+        f"no score is known of {', '.join(named)}: in so many of {int(scored.labelled.sum())} questions "
+        f"{scored.metric.scored} it stops at a round {scored.metric.untold}; {scored.metric.remedy}"
+    ]
 
 
 def _notes(policies: Sequence[PolicyResult], metric: Metric) -> list[str]:
@@ -320,15 +334,20 @@ class _Intervals:
             parts.append(of_fixed)
         self._ends = np.cumsum([part.shape[1] for part in parts])[:-1]
         self._costs = tuple(fixed.costs)
+        # an unknown value leaves its column unknown, also in draws without its question
         values = np.hstack(parts)[scored.labelled]
         self._means = self._parts(values.mean(axis=0)[None, :])
+        if np.isnan(self._means.fixed_scores).all():
+            return
         self._draws = self._parts(
             resampled_means(values, resamples=settings.resamples, seed=settings.seed)
         )
         self.frontier = Frontier(
             cost_name=self._axis,
             costs=tuple(self._means.fixed_costs[self._axis][0].tolist()),
-            scores=tuple(self._means.fixed_scores[0].tolist()),
+            scores=tuple(
+                None if np.isnan(score) else score for score in self._means.fixed_scores[0].tolist()
+            ),
         )
 
     def _parts(self, rows: NDArray[np.float64]) -> _Drawn:
@@ -373,6 +392,8 @@ class _Intervals:
         for cost in EQUAL_COSTS:
             if cost not in self._costs or np.isnan(self._means.costs[cost][0, number]):
                 continue
+            if np.isnan(self._means.scores[0, number]):
+                continue
 
             def best(drawn: _Drawn, cost: str = cost) -> BestMix:
                 return best_mix(
@@ -391,7 +412,8 @@ class _Intervals:
     def _interval(self, of: Callable[[_Drawn], NDArray[np.float64]]) -> Interval | None:
         if self.frontier is None:
             return None
-        return percentile_interval(float(of(self._means)[0]), of(self._draws))
+        estimate = float(of(self._means)[0])
+        return None if np.isnan(estimate) else percentile_interval(estimate, of(self._draws))
 
 
 def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet) -> PolicyResult:
@@ -453,7 +475,9 @@ def _with_sets(result: PolicyResult, measures: Measures, draws: Resampling) -> P
 
 
 def _mean_score(values: NDArray[np.float64], labelled: NDArray[np.bool_]) -> float | None:
-    return float(values[labelled].mean()) if labelled.any() else None
+    """``None`` where nothing is labelled, or some question that is has no score there."""
+    mean = float(values[labelled].mean()) if labelled.any() else np.nan
+    return None if np.isnan(mean) else mean
 
 
 def _hash(candidate: NamedPolicy) -> str:

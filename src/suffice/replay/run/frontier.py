@@ -18,19 +18,28 @@ EQUAL_COSTS = ("evaluated_tokens", "seconds", "usd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier:
-    """Costs and mean scores of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost."""
+    """Costs and mean scores of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost.
+
+    A score is ``None`` where some question has none in that round.
+    """
 
     cost_name: str = field(metadata={"json": "cost"})
     costs: tuple[float, ...]
-    scores: tuple[float, ...] = field(metadata={"json": "{metric}"})
+    scores: tuple[float | None, ...] = field(metadata={"json": "{metric}"})
+
+    @property
+    def known(self) -> tuple[tuple[int, float, float], ...]:
+        """(k, cost, score) of every fixed-k whose score is known."""
+        numbered = enumerate(zip(self.costs, self.scores, strict=True), 1)
+        return tuple(
+            (number, cost, score) for number, (cost, score) in numbered if score is not None
+        )
 
     @property
     def best(self) -> tuple[tuple[float, float], ...]:
         """Corners (cost, score) of the line of :func:`best_mix` over all costs, level to the right."""
         corners: list[tuple[float, float]] = []
-        for cost, score in sorted(
-            zip(self.costs, self.scores, strict=True), key=lambda at: (at[0], -at[1])
-        ):
+        for _, cost, score in sorted(self.known, key=lambda at: (at[1], -at[2])):
             if corners and score <= corners[-1][1]:
                 continue
             while len(corners) > 1 and _below(corners[-1], corners[-2], (cost, score)):
@@ -85,14 +94,16 @@ def best_mix(
     Parameters
     ----------
     costs, scores
-        Of fixed-1 .. fixed-R, (n_rows, n_rounds), in any order.
+        Of fixed-1 .. fixed-R, (n_rows, n_rounds), in any order; budgets of unknown score (NaN in every row)
+        are left out.
     at
         What may be spent, (n_rows,). Where it is less than every budget costs, the cheapest is taken.
     """
-    spent = np.maximum(at, costs.min(axis=1))
-    n_rows, n_rounds = costs.shape
+    known = np.flatnonzero(~np.isnan(scores).all(axis=0)).tolist()
+    spent = np.maximum(at, costs[:, known].min(axis=1))
+    n_rows = len(costs)
     best = BestMix(np.full(n_rows, -np.inf), np.zeros(n_rows, int), np.zeros(n_rows, int))
-    for low, high in product(range(n_rounds), repeat=2):
+    for low, high in product(known, repeat=2):
         width = costs[:, high] - costs[:, low]
         share = np.where(
             low == high, 0.0, (spent - costs[:, low]) / np.where(width > 0, width, 1.0)
@@ -112,7 +123,8 @@ def interpolate(
     Parameters
     ----------
     costs, scores
-        (n_rows, n_rounds), in any order: fixed-k need not cost more than fixed-(k - 1).
+        (n_rows, n_rounds), in any order: fixed-k need not cost more than fixed-(k - 1). Budgets of unknown
+        score (NaN in every row) are left out.
     at
         (n_rows,).
 
@@ -127,6 +139,8 @@ def interpolate(
     Neighbours are neighbours in cost. Where some fixed-k cost the same (rounds that add no passage), the
     largest k stands for them.
     """
+    known = ~np.isnan(scores).all(axis=0)
+    costs, scores = costs[:, known], scores[:, known]
     n_rounds = costs.shape[1]
     order = np.argsort(costs, axis=1, kind="stable")
     costs, scores = np.take_along_axis(costs, order, 1), np.take_along_axis(scores, order, 1)

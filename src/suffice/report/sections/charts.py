@@ -67,18 +67,18 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
         for policy in policies
         if (value := getattr(policy.result, metric.beside)) is not None
     ]
+    if not compared or not beside:
+        return []
     fixed = sorted((point.x, point.y) for point in beside if point.family == "fixed")
     of_frontier = [
         (f"frontier, k = {number}", amount(cost), percent(value), "", "")
-        for number, (cost, value) in enumerate(
-            zip(result.frontier.costs, result.frontier.scores, strict=True), 1
-        )
+        for number, cost, value in result.frontier.known
     ]
     best = _at_best(result)
     line = list(
         result.frontier.best
         if best
-        else sorted(zip(result.frontier.costs, result.frontier.scores, strict=True))
+        else sorted((cost, score) for _, cost, score in result.frontier.known)
     )
     intervals = [
         (points(_gain(policy, result)), _ends(policy.result.interval))

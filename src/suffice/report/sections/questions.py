@@ -20,6 +20,7 @@ from suffice.results.markup import Html, element, join, json_for_script, visible
 from suffice.trace.rounds.records import Passage, Usage
 
 # Most characters of a text, most entries of a list, most bytes of the data: a report stays below 5 MB.
+_NOT_ASKED = "(not asked for in this round)"
 _QUESTION, _ANSWER, _TITLE, _REASON, _GOLD = 1_000, 400, 200, 600, 200
 _PASSAGES, _ROUNDS, _SIGNALS, _GOLDS, _MEMBERS = 20, 50, 60, 10, 20
 _TEXT_CAPS = (2_000, 1_200, 800, 500, 300, 150, 60, 0)
@@ -147,7 +148,7 @@ class _Packer:
         self._drop("passage", _PASSAGES, " of a round", len(story.passages) - len(shown))
         failure = story.parse_failure
         return [
-            self._text(story.answer, _ANSWER),
+            self._text(_NOT_ASKED if story.answer is None else story.answer, _ANSWER),
             _number(story.em),
             _number(story.f1),
             [[self._passage(passage), _number(passage.score)] for passage in shown],

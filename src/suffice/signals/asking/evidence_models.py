@@ -107,7 +107,7 @@ def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
         When the encoder fails or gives other vectors than one finite one for every text.
     """
     texts = seen_texts(view.rounds)
-    answer = view.current.answer
+    answer = view.current.answer_text
     if texts is None or not answer.strip():
         return dict.fromkeys(EVIDENCE_SIGNALS, UNDEFINED)
     if not texts:
@@ -162,7 +162,7 @@ def evidence_entailment(view: LoopView, model: Entailment) -> float:
         When the model fails or gives anything but one probability for every passage.
     """
     texts = seen_texts(view.rounds)
-    answer = view.current.answer
+    answer = view.current.answer_text
     if texts is None or not answer.strip():
         return UNDEFINED
     if not texts:

@@ -68,7 +68,7 @@ def render_judge_prompt(
 ) -> str | tuple[Message, ...]:
     """The judge's prompt over the question, passages 1..t and the answer of round t."""
     evidence = evidence_text((seen_passages(view.rounds) or {}).values())
-    asked = f"Question: {one_line(view.question)}\nAnswer: {one_line(view.current.answer)}"
+    asked = f"Question: {one_line(view.question)}\nAnswer: {one_line(view.current.answer_text)}"
     if api == "completion":
         examples = "\n\n".join(
             f"Evidence:\n{text}\nQuestion: {question}\nAnswer: {answer}\nRating: {rating}"
@@ -100,7 +100,7 @@ def judge_support(view: LoopView, model: ChatModel) -> Rating:
     BackendError
         When the model fails.
     """
-    if not view.current.answer.strip():
+    if not view.current.answer_text.strip():
         return Rating(value=UNDEFINED, failure="no answer to rate")
     if seen_passages(view.rounds) is None:
         return Rating(value=UNDEFINED, failure="the passages were not recorded")

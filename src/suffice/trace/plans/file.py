@@ -73,7 +73,7 @@ def inspect_plans(path: str | Path) -> PlanSet:
             errors.append(error)
             continue
         run = run or part.run
-        misspelt.update(dict.fromkeys(part.misspelt, str(file)))
+        misspelt.update(dict.fromkeys(part.remarks, str(file)))
         rows.extend(_Row(row, str(file), index) for index, row in enumerate(part.table.to_pylist()))
     for text, name in misspelt.items():
         warnings.warn(f"{name}: {text}", SufficeWarning, stacklevel=3)

@@ -33,7 +33,15 @@ from suffice.trace.writer import shard_name
 
 ATTRIBUTES = ("dataset", "model", "pipeline")
 """What tells records apart: entries of a run document, or columns of one's own."""
-_KEPT = ("split", "question_type", "gold_answers", *ATTRIBUTES)
+_KEPT = (
+    "split",
+    "question_type",
+    "gold_answers",
+    "propensity",
+    "stopped_by",
+    "policy_hash",
+    *ATTRIBUTES,
+)
 _KNOWN = {column.name: column.type for column in SCHEMA}
 
 
@@ -564,7 +572,7 @@ class _Copy:
             ids = pa.array(source.traces.question_ids, pa.string())
             for part in source.parts:
                 with pq.ParquetFile(part.file) as file:
-                    table = file.read()
+                    table = file.read(columns=part.stored.names)
                 which = _as(table, "question_id")
                 kept = pc.is_in(which, value_set=ids)
                 if self.max_rounds is not None:

@@ -23,6 +23,7 @@ from suffice.trace.reader import (
     parquet_files,
     read_file,
 )
+from suffice.trace.rounds.records import STOPPED_BY, not_a_propensity, not_a_score, not_a_stop
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 
@@ -167,11 +168,11 @@ def inspect_traces(
             errors.append(error)
             continue
         table = part.table
-        for problem in row_problems(table):
+        for problem in (*_unanswered(part), *row_problems(table)):
             errors.append(problem.error(str(file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
         rows += table.num_rows
-        remarks |= {text: str(file) for text in part.misspelt if text not in remarks}
+        remarks |= {text: str(file) for text in part.remarks if text not in remarks}
         tables.append(table if kept is None else _light(table, kept, len(parts)))
         parts.append(_part_of(file, part))
     combined = _combine(tables)
@@ -198,6 +199,19 @@ def inspect_traces(
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
         parts=tuple(parts),
     )
+
+
+def _unanswered(part: FileRead) -> Iterator[Problem]:
+    """Null answers of a file of version 1, which knows none."""
+    if part.version > 1:
+        return
+    for position in _positions(pc.is_null(part.table.column("answer"))):
+        yield Problem(
+            int(position),
+            "answer",
+            "null where version 1 requires a value; write an empty string where the model gave none; where "
+            f"it was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata",
+        )
 
 
 def _part_of(file: Path, read: FileRead) -> Part:
@@ -303,10 +317,19 @@ _MANY_BLANK = 0.5
 
 
 def blank_answers(traces: TraceSet) -> tuple[str, ...]:
-    """A sentence where more than half of the rounds have no answer: they are scored all the same."""
+    """A sentence where the loop was not asked for an answer in some rounds, or more than half are empty.
+
+    Those that are empty are scored all the same.
+    """
     rounds = traces.table.num_rows
-    trimmed = pc.utf8_trim_whitespace(traces.table.column("answer"))
-    blank = pc.sum(pc.equal(trimmed, "")).as_py() or 0
+    answers = traces.table.column("answer")
+    blank = pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0
+    if answers.null_count:
+        return (
+            f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
+            "one: a policy that stops there has no score, and its costs lack the answer that it would ask "
+            "for; 'suffice probe' asks afterwards",
+        )
     if blank <= _MANY_BLANK * rounds:
         return ()
     said = (
@@ -354,9 +377,10 @@ def row_problems(table: pa.Table) -> Iterator[Problem]:
 
 
 def key_problems(table: pa.Table) -> Iterator[Problem]:
-    """Those that show when all rows of a question are seen: of its rounds and its split."""
+    """Those that show when all rows of a question are seen: its rounds, its split, what ended it."""
     yield from _round_sequence(table)
-    yield from _one_split(table)
+    yield from _one_value(table)
+    yield from _stops(table)
 
 
 def _positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
@@ -368,9 +392,10 @@ def _positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 def _required_values(table: pa.Table) -> Iterator[Problem]:
     for name in REQUIRED:
-        hint = "; write an empty string where the model gave none" if name == "answer" else ""
+        if name == "answer":
+            continue  # null: not asked for
         for position in _positions(pc.is_null(table.column(name))):
-            yield Problem(int(position), name, f"null where a value is required{hint}")
+            yield Problem(int(position), name, "null where a value is required")
     for position in _positions(pc.equal(table.column("question_id"), "")):
         yield Problem(int(position), "question_id", "empty question_id")
     for position in _positions(pc.less(table.column("round"), 0)):
@@ -423,18 +448,64 @@ def _round_sequence(table: pa.Table) -> Iterator[Problem]:
         yield Problem(int(order[index]), "round", "a question with round 0 but no round 1")
 
 
-def _one_split(table: pa.Table) -> Iterator[Problem]:
-    if "split" not in table.column_names or table.num_rows == 0:
+# of columns of questions: what a null means, and what is wrong where rows differ
+_OF_QUESTIONS = {
+    "split": ("", "a question's rounds must all lie in one split"),
+    "propensity": (1.0, "a question's rounds must all state one propensity"),
+    "policy_hash": ("", "a question's rounds must all state one policy"),
+}
+
+
+def _one_value(table: pa.Table) -> Iterator[Problem]:
+    there = [name for name in _OF_QUESTIONS if name in table.column_names]
+    if not there or table.num_rows == 0:
         return
     codes, rounds = _keys(table)
-    splits = pc.fill_null(table.column("split"), "").combine_chunks().dictionary_encode()
-    split_codes = splits.indices.to_numpy(zero_copy_only=False)
     order = np.lexsort((rounds, codes))
     same = codes[order][1:] == codes[order][:-1]
-    changed = same & (split_codes[order][1:] != split_codes[order][:-1])
-    for index in np.flatnonzero(changed):
-        position = int(order[index + 1])
-        yield Problem(position, "split", "a question's rounds must all lie in one split")
+    for name in there:
+        null, wrong = _OF_QUESTIONS[name]
+        cells = table.column(name)
+        filled = pc.fill_null(cells, pa.scalar(null, cells.type)).combine_chunks()
+        values = filled.dictionary_encode().indices.to_numpy(zero_copy_only=False)[order]
+        for index in np.flatnonzero(same & (values[1:] != values[:-1])):
+            yield Problem(int(order[index + 1]), name, wrong)
+
+
+def _stops(table: pa.Table) -> Iterator[Problem]:
+    """What ended a question is said in its last row."""
+    if "stopped_by" not in table.column_names or table.num_rows == 0:
+        return
+    cells = table.column("stopped_by")
+    codes, rounds = _keys(table)
+    last = np.zeros(codes.max() + 2, np.int64)
+    np.maximum.at(last, codes, rounds)
+    early = pc.is_valid(cells).to_numpy() & (rounds < last[codes])
+    for position in np.flatnonzero(early):
+        said = (
+            f"stands in round {rounds[position]} of a question with {last[codes[position]]} rounds; it is "
+            "said in the last one only"
+        )
+        yield Problem(int(position), "stopped_by", said)
+
+
+def _allowed(table: pa.Table) -> Iterator[Problem]:
+    """Probabilities, scores and what ended a question: only what is allowed."""
+    if "propensity" in table.column_names:
+        cells = table.column("propensity")
+        right = pc.and_(pc.greater(cells, 0), pc.less_equal(cells, 1))
+        for position in _positions(pc.invert(right)):
+            value = cells[int(position)].as_py()
+            yield Problem(int(position), "propensity", not_a_propensity(value))
+    if "score" in table.column_names:
+        cells = table.column("score")
+        for position in _positions(pc.or_(pc.less(cells, 0), pc.greater(cells, 1))):
+            yield Problem(int(position), "score", not_a_score(cells[int(position)].as_py()))
+    if "stopped_by" in table.column_names:
+        cells = table.column("stopped_by")
+        known = pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))
+        for position in _positions(pc.invert(known)):
+            yield Problem(int(position), "stopped_by", not_a_stop(cells[int(position)].as_py()))
 
 
 def _flat_logprobs(tokens: pa.ListArray) -> Iterator[tuple[str, pa.Array, pa.Array]]:
@@ -531,6 +602,7 @@ def _counts(table: pa.Table) -> Iterator[Problem]:
 
 _ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
     _required_values,
+    _allowed,
     _logprobs,
     _sample_clusters,
     _counts,

@@ -11,7 +11,8 @@ import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -76,6 +77,20 @@ def _clusters(numbers: Sequence[int], samples: Sequence[str] | None) -> tuple[in
                 column="sample_clusters",
             )
     return clusters
+
+
+def _utc(moment: object) -> datetime:
+    """A moment in UTC; refuse one that does not say so."""
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise DataError(
+            f"must be a datetime in UTC, as datetime.now(UTC) gives, found {moment!r}",
+            column="time",
+        )
+    if moment.utcoffset():
+        raise DataError(
+            f"must be in UTC, found {moment!r}; write moment.astimezone(UTC)", column="time"
+        )
+    return moment.astimezone(UTC)
 
 
 def _signals(values: Mapping[str, float | None]) -> Mapping[str, float]:
@@ -194,12 +209,13 @@ _LIMITS: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One retrieve-and-answer step of a loop. Only ``answer`` is required.
+    """One step of a loop. Only ``answer`` is required.
 
     Parameters
     ----------
     answer
-        What would be returned if the loop stopped here; empty when the model gave none.
+        What would be returned if the loop stopped here; empty when the model gave none; ``None``: the
+        loop was not asked for an answer in this round.
     passages
         Passages **added** this round, in rank order; ``None``: not recorded.
     refound
@@ -232,12 +248,17 @@ class Round:
         ``None``, or why no answer could be parsed.
     usage
         What the round cost.
+    probed
+        Whether the answer was asked for the record only, in a loop that does not answer in this round;
+        ``None``: not recorded.
+    time
+        When the round ended, in UTC.
     signals
         Values computed elsewhere, by signal name; NaN or ``None``: undefined. They take precedence
         over computing the signal from the round.
     """
 
-    answer: str
+    answer: str | None
     passages: tuple[Passage, ...] | None = None
     refound: tuple[Passage, ...] | None = None
     query: str | None = None
@@ -252,14 +273,21 @@ class Round:
     candidate_scores: tuple[float, ...] | None = None
     parse_failure: str | None = None
     usage: Usage = field(default_factory=Usage)
+    probed: bool | None = None
+    time: datetime | None = None
     signals: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.answer, str):
+        if self.answer is not None and not isinstance(self.answer, str):
             raise DataError(
-                f"must be text, found {self.answer!r}; write an empty string where the model gave none",
+                f"must be text, found {self.answer!r}; write an empty string where the model gave none, "
+                "None where it was not asked",
                 column="answer",
             )
+        if self.probed is not None and type(self.probed) is not bool:
+            raise DataError(f"must be true or false, found {self.probed!r:.60}", column="probed")
+        if self.time is not None:
+            object.__setattr__(self, "time", _utc(self.time))
         for name, kind in _SEQUENCES.items():
             object.__setattr__(self, name, items(getattr(self, name), kind, name))
         if self.answer_starts is not None:
@@ -278,6 +306,11 @@ class Round:
         )
         if self.signals:
             object.__setattr__(self, "signals", _signals(self.signals))
+
+    @property
+    def answer_text(self) -> str:
+        """The answer; empty also where none was asked for, of which no signal is computed."""
+        return self.answer or ""
 
 
 _SEQUENCES: Mapping[str, type] = {
@@ -335,14 +368,90 @@ class Gold:
             object.__setattr__(self, "passage_ids", (self.passage_ids,))
 
 
+StoppedBy = Literal["policy", "budget", "end", "error", "gold", "user"]
+STOPPED_BY: tuple[StoppedBy, ...] = get_args(StoppedBy)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRecord:
-    """A question run to its full budget: ``rounds[t - 1]`` is round t; ``closed_book`` is round 0."""
+    """A question with what its loop did, to the full budget or to where it was stopped.
+
+    Parameters
+    ----------
+    question, gold
+        What was asked, and what is right.
+    rounds
+        ``rounds[t - 1]`` is round t.
+    closed_book
+        Round 0.
+    scores
+        The user's own scores in [0, 1] of what would be returned, by number of the round, as far as
+        there are any. They stand apart from the rounds, so that no policy sees them.
+    propensity
+        The probability, above 0, with which the question was to run to the full budget whatever the
+        policy said; ``None``: 1.
+    stopped_by
+        What ended it after its last round: the policy, the user's ``budget``, the loop's own ``end``, an
+        ``error``, the label (``gold``: it ended because it was right) or the ``user``; ``None``: the full
+        budget.
+    policy_hash
+        Of the policy that ran.
+    """
 
     question: Question
     gold: Gold = field(default_factory=Gold)
     rounds: tuple[Round, ...]
     closed_book: Round | None = None
+    scores: Mapping[int, float] = field(default_factory=dict)
+    propensity: float | None = None
+    stopped_by: StoppedBy | None = None
+    policy_hash: str | None = None
+
+    def __post_init__(self) -> None:
+        propensity = float32(self.propensity, "propensity")
+        if propensity is not None and not 0.0 < propensity <= 1.0:
+            raise DataError(not_a_propensity(propensity), column="propensity")
+        object.__setattr__(self, "propensity", propensity)
+        if self.stopped_by is not None and self.stopped_by not in STOPPED_BY:
+            raise DataError(not_a_stop(self.stopped_by), column="stopped_by")
+        if self.scores:
+            object.__setattr__(self, "scores", self._checked_scores())
+
+    def _checked_scores(self) -> Mapping[int, float]:
+        first = 1 if self.closed_book is None else 0
+        scores = {}
+        for number, score in self.scores.items():
+            if not first <= number <= len(self.rounds):
+                raise DataError(
+                    f"a score of round {number}; the record has rounds {first} to {len(self.rounds)}",
+                    column="score",
+                )
+            rounded = float32(score, "score")
+            if rounded is None or not 0.0 <= rounded <= 1.0:
+                raise DataError(not_a_score(score), column="score")
+            scores[number] = rounded
+        return scores
+
+
+def not_a_propensity(value: object) -> str:
+    """What is wrong with it."""
+    return (
+        f"must be a probability above 0 and at most 1, found {value!r}; null where nothing but the full "
+        "budget could end the question"
+    )
+
+
+def not_a_score(value: object) -> str:
+    """What is wrong with it."""
+    return f"must be a number from 0 to 1, found {value!r}; divide it by its largest value"
+
+
+def not_a_stop(value: object) -> str:
+    """What is wrong with it."""
+    return (
+        f"must be one of {', '.join(STOPPED_BY)}, found {value!r}; null where the question ran to its "
+        "full budget"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +503,8 @@ def as_document(value: Any) -> Any:
         return [as_document(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
     return value
 
 
@@ -424,6 +535,8 @@ def _built(kind: type, document: Any) -> Any:
             return tuple(part(name, item) for item in value)
         if name in _NUMBERS and value in ("nan", "inf", "-inf"):
             return float(value)
+        if name == "time" and isinstance(value, str):
+            return datetime.fromisoformat(value)
         return _built(_PARTS[name], value) if name in _PARTS and value is not None else value
 
     return kind(**{name: part(name, value) for name, value in document.items()})

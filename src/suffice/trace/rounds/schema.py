@@ -1,8 +1,9 @@
-"""The trace schema, version 1: one row per question and round; between its rows and records."""
+"""The trace schema, version 2: one row per question and round; between its rows and records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from suffice.trace.rounds.records import (
     Usage,
 )
 from suffice.trace.schema import (
+    BOOL,
     FLOAT32,
     FLOATS,
     INT16,
@@ -27,6 +29,7 @@ from suffice.trace.schema import (
     TEXT,
     TEXT_OR_NONE,
     TEXTS,
+    TIME,
     Column,
     TableSchema,
     columns_of,
@@ -36,7 +39,7 @@ from suffice.trace.schema import (
     to_cells,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA_KEY = b"suffice.schema"
 
 PASSAGES = sequence_of(
@@ -71,7 +74,13 @@ COLUMNS: tuple[Column, ...] = (
     Column(Round, "action", TEXT, "what the agent generated to choose the query"),
     Column(Round, "passages", PASSAGES, "passages added this round, in rank order"),
     Column(Round, "refound", _REFOUND, "passages of earlier rounds that its query found again"),
-    Column(Round, "answer", TEXT, "the answer if the loop stopped here", required=True),
+    Column(
+        Round,
+        "answer",
+        TEXT,
+        "the answer if the loop stopped here; empty: it gave none; null: it was asked for none",
+        required=True,
+    ),
     Column(Round, "response", TEXT, "the raw generation"),
     Column(Round, "tokens", _TOKENS, "generated tokens with top alternatives"),
     Column(Round, "answer_starts", INT16, "the token at which the answer starts, from 0"),
@@ -103,6 +112,31 @@ COLUMNS: tuple[Column, ...] = (
     Column(Usage, "answer_latency_s", FLOAT32, "of which the answer took"),
     Column(Usage, "sample_latency_s", FLOAT32, "of which the samples took"),
     Column(Usage, "judge_latency_s", FLOAT32, "of which the judge took"),
+    Column(Round, "probed", BOOL, "the answer was asked for the record only", since=2),
+    Column(
+        QuestionRecord,
+        "score",
+        FLOAT32,
+        "the user's own score in 0 to 1 of what would be returned here; no policy sees it",
+        field="scores",
+        since=2,
+    ),
+    Column(
+        QuestionRecord,
+        "propensity",
+        FLOAT32,
+        "probability, above 0, with which the question was to run to the full budget; null: 1",
+        since=2,
+    ),
+    Column(
+        QuestionRecord,
+        "stopped_by",
+        TEXT,
+        "in the last round: policy, budget, end, error, gold or user; null: the full budget",
+        since=2,
+    ),
+    Column(QuestionRecord, "policy_hash", TEXT, "of the policy that ran", since=2),
+    Column(Round, "time", TIME, "when the round ended", since=2),
     Column(Round, "signals", SIGNALS, "per-round values by name"),
 )
 QUESTIONS = TableSchema(
@@ -135,12 +169,15 @@ def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
     numbered = list(enumerate(record.rounds, start=1))
     if record.closed_book is not None:
         numbered.insert(0, (0, record.closed_book))
+    shared |= {"propensity": record.propensity, "policy_hash": record.policy_hash}
     return [
         {
             **shared,
             "round": number,
             **to_cells(round_, _ROUND_COLUMNS),
             **to_cells(round_.usage, USAGE_COLUMNS),
+            "score": record.scores.get(number),
+            "stopped_by": record.stopped_by if number == len(record.rounds) else None,
         }
         for number, round_ in numbered
     ]
@@ -149,4 +186,30 @@ def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
 def round_from_row(row: Mapping[str, Any]) -> Round:
     """The record of one row; columns the row lacks read as null."""
     usage = Usage(**from_cells(row, USAGE_COLUMNS))
-    return Round(**{"answer": "", **from_cells(row, _ROUND_COLUMNS)}, usage=usage)
+    return Round(**{"answer": None, **from_cells(row, _ROUND_COLUMNS)}, usage=usage)
+
+
+def record_from_rows(
+    question: Question,
+    gold: Gold,
+    rows: Sequence[Mapping[str, Any]],
+    closed_book: Mapping[str, Any] | None,
+) -> QuestionRecord:
+    """The record of a question's rows in round order, and of its row of round 0."""
+    last = rows[-1]
+    numbered = enumerate(([] if closed_book is None else [closed_book]) + [*rows])
+    first = 1 if closed_book is None else 0
+    return QuestionRecord(
+        question=question,
+        gold=gold,
+        rounds=tuple(round_from_row(row) for row in rows),
+        closed_book=None if closed_book is None else round_from_row(closed_book),
+        scores={
+            first + number: score
+            for number, row in numbered
+            if (score := row.get("score")) is not None and not math.isnan(score)
+        },
+        propensity=last.get("propensity"),
+        stopped_by=last.get("stopped_by"),
+        policy_hash=last.get("policy_hash"),
+    )

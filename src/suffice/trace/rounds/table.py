@@ -22,7 +22,7 @@ from suffice.trace.rounds.records import (
     QuestionRecord,
     sampled_ids,
 )
-from suffice.trace.rounds.schema import SCHEMA, round_from_row
+from suffice.trace.rounds.schema import SCHEMA, record_from_rows, round_from_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ class TraceSet:
         A question whose last answer is blank has none.
         """
         answers = self.table.column("answer").take(pa.array(self._starts[1:] - 1)).to_pylist()
-        gold = [[answer] if answer.strip() else [] for answer in answers]
+        gold = [[answer] if answer and answer.strip() else [] for answer in answers]
         by_row = [gold[question] for question in self._cells[0].tolist()]
         none = [None] * self.closed_book.num_rows
         return replace(
@@ -301,13 +301,7 @@ class TraceSet:
         for index, question in enumerate(self.questions):
             start, stop = int(self._starts[index]), int(self._starts[index + 1])
             rows = self.table.slice(start, stop - start).to_pylist()
-            row_0 = closed.get(question.id)
-            yield QuestionRecord(
-                question=question,
-                gold=self.gold[index],
-                rounds=tuple(round_from_row(row) for row in rows),
-                closed_book=None if row_0 is None else round_from_row(row_0),
-            )
+            yield record_from_rows(question, self.gold[index], rows, closed.get(question.id))
 
 
 def with_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:

@@ -42,7 +42,7 @@ async def in_task(controller: Controller, question: str) -> list[str]:
         await asyncio.sleep(0)
         if controller.observe(Round(answer=answer)).stop:
             break
-    return [finished.answer for finished in controller.rounds]
+    return [finished.answer_text for finished in controller.rounds]
 
 
 def in_threads(loops: dict[str, Controller]) -> dict[str, list[str] | UsageError]:
@@ -56,7 +56,7 @@ def in_threads(loops: dict[str, Controller]) -> dict[str, list[str] | UsageError
         try:
             for answer in ANSWERS[question]:
                 controller.observe(Round(answer=answer))
-            ended[question] = [finished.answer for finished in controller.rounds]
+            ended[question] = [finished.answer_text for finished in controller.rounds]
         except UsageError as error:
             ended[question] = error
 
@@ -117,7 +117,7 @@ def test_two_in_observe_at_once_are_refused() -> None:
         controller.observe(Round(answer="b"))
     leave.set()
     other.join()
-    assert [finished.answer for finished in controller.rounds] == ["a"]
+    assert [finished.answer_text for finished in controller.rounds] == ["a"]
 
 
 @pytest.mark.parametrize("kept", [True, False])

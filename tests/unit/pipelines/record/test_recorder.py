@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,24 @@ def test_everything_is_recorded_once(out: Path) -> None:
             f"first of {task.question.id}",
             f"answer of {task.question.id}",
         ]
+
+
+def test_it_says_when_rounds_ended_and_which_questions_ended_early(tmp_path: Path) -> None:
+    before = datetime.now(UTC)
+    for budget, stopped_by in ((None, None), (2, None), (3, "end")):
+        settings = RecorderSettings(
+            run={"pipeline": "cumulative"},
+            rounds=budget,
+            closed_book=lambda question: Round(answer=question.id),
+        )
+        out = tmp_path / f"{budget}.parquet"
+        record(tasks(1), Scripted(), out, settings)
+        (made,) = read_traces(out).records()
+        assert made.stopped_by == stopped_by
+        assert made.closed_book is not None
+        ended = [finished.time for finished in (made.closed_book, *made.rounds)]
+        assert all(time is not None and before <= time <= datetime.now(UTC) for time in ended)
+        assert ended == sorted(time for time in ended if time is not None)
 
 
 def test_a_second_run_goes_on_where_the_first_stopped(out: Path) -> None:

@@ -68,9 +68,9 @@ def twin_stop(each: NamedPolicy, record: QuestionRecord, budget: int) -> tuple[i
     if not gold:
         return last, False
     if each.name == "oracle-em":
-        right = [t for t, r in enumerate(record.rounds, 1) if exact_match(r.answer, gold)]
+        right = [t for t, r in enumerate(record.rounds, 1) if exact_match(r.answer_text, gold)]
         return (right[0] if right else last), False
-    scores = [f1_score(r.answer, gold) for r in record.rounds]
+    scores = [f1_score(r.answer_text, gold) for r in record.rounds]
     return scores.index(max(scores)) + 1, False
 
 
@@ -157,7 +157,7 @@ def check_against_twin(
     assert found.beyond_record == sum(late for _, late in stops)
     assert found.mean_rounds == pytest.approx(sum(stop for stop, _ in stops) / len(stops))
     labelled = [
-        (record.rounds[stop - 1].answer, record.gold.answers)
+        (record.rounds[stop - 1].answer_text, record.gold.answers)
         for record, (stop, _) in zip(records, stops, strict=True)
         if record.gold.answers
     ]
@@ -257,7 +257,7 @@ def check_intervals(result: ReplayResult, built: Any, records: list[QuestionReco
 
     def f1_at(stops: list[int]) -> list[float]:
         chosen = ((records[n], stops[n]) for n in labelled)
-        return [f1_score(r.rounds[stop - 1].answer, r.gold.answers) for r, stop in chosen]
+        return [f1_score(r.rounds[stop - 1].answer_text, r.gold.answers) for r, stop in chosen]
 
     budget = max(len(record.rounds) for record in records)
     full = sum(f1_at([len(r.rounds) for r in records])) / len(labelled)
@@ -375,7 +375,7 @@ def test_an_axis_weighs_what_a_policy_reads() -> None:
     rounds = [
         dataclasses.replace(
             each,
-            samples=(each.answer,),
+            samples=(each.answer_text,),
             usage=Usage(
                 llm_calls=2,
                 sample_calls=1,

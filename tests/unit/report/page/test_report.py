@@ -104,7 +104,7 @@ def test_charts_have_names_and_their_numbers_in_tables(
     frontier = data.result.frontier
     assert frontier is not None
     drawn = page.tables["F1 and cost of every policy"][-3:]
-    assert [row[2] for row in drawn] == [f"{100 * value:.1f}" for value in frontier.scores]
+    assert [row[2] for row in drawn] == [f"{100 * value:.1f}" for _, _, value in frontier.known]
     calibrated = page.tables["Reliability of calibrated(answer_token_margin)"][1:]
     buckets = [bucket for each in data.reliability["tasr"] for bucket in each.buckets]
     assert [row[1:3] + row[4:] for row in calibrated] == [

@@ -230,8 +230,8 @@ def test_missing_and_empty_places_say_what_to_name(tmp_path: Path) -> None:
 
 # --- the schema's number ----------------------------------------------------------------------
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    error = refused(write(tmp_path / "new.parquet", metadata={SCHEMA_KEY: b"2"}))
-    assert "schema 2 is newer than 1" in error.message
+    error = refused(write(tmp_path / "new.parquet", metadata={SCHEMA_KEY: b"3"}))
+    assert "schema 3 is newer than 2" in error.message
     assert "upgrade" in error.message
 
 

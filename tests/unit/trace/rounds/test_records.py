@@ -79,7 +79,8 @@ def test_counts_become_plain_ints() -> None:
 
 def test_an_answer_is_text() -> None:
     with pytest.raises(DataError, match=r"column answer: .*write an empty string"):
-        Round(answer=None)  # type: ignore[arg-type]
+        Round(answer=7)  # type: ignore[arg-type]
+    assert Round(answer=None).answer_text == ""  # the loop was not asked for one
 
 
 @pytest.mark.parametrize(

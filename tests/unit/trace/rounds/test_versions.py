@@ -1,0 +1,199 @@
+"""Version 1 and 2 of the schema: what is read of either, both in one folder, what version 2 allows."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.errors import DataError, SufficeWarning
+from suffice.testing.traces import make_record, to_trace_set
+from suffice.trace.rounds.derive import merge_traces
+from suffice.trace.rounds.reader import inspect_traces, read_traces
+from suffice.trace.rounds.records import Round, as_document, round_of_document
+from suffice.trace.rounds.schema import SCHEMA_KEY
+from suffice.trace.rounds.writer import question_writer, write_traces
+
+HERE = Path(__file__).parent
+V1, V2 = HERE / "traces_v1.parquet", HERE / "traces_v2.parquet"
+LATE = datetime(2026, 11, 22, 10, tzinfo=UTC)
+BERLIN = timezone(timedelta(hours=1))
+
+
+def restated(source: Path, target: Path, version: str | None, **columns: Any) -> Path:
+    """The file under another version, with columns added or replaced."""
+    table = pq.read_table(source)
+    for name, values in columns.items():
+        cells = values if isinstance(values, pa.Array) else pa.array(values)
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        table = table.append_column(name, cells)
+    metadata = {} if version is None else {SCHEMA_KEY: version.encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), target)
+    return target
+
+
+# --- the samples ------------------------------------------------------------------------------
+def test_a_file_of_version_1_reads_as_ever() -> None:
+    one, other = read_traces(V1).records()
+    assert one == make_record(
+        "a",
+        ["Oslo", "Rome", "Oslo"],
+        gold=["Oslo"],
+        split="tune",
+        margins=[0.5, 1.0, 1.5],
+        closed_book=Round(answer="Rome", passages=()),
+    )
+    assert [finished.answer for finished in other.rounds] == ["", "Rome"]
+
+
+def test_a_file_of_version_2_says_what_version_1_could_not() -> None:
+    cut, whole = read_traces(V2).records()
+    assert [finished.answer for finished in cut.rounds] == [None, "Rome", "Oslo"]
+    assert [finished.probed for finished in cut.rounds] == [None, True, False]
+    assert cut.rounds[1].time == datetime(2026, 11, 22, 9, 0, 1, 250_000, UTC)
+    assert cut.closed_book is not None
+    assert cut.closed_book.answer is None
+    assert cut.scores == {0: 0.0, 2: 0.25, 3: 1.0}
+    assert cut.propensity == pytest.approx(0.05)
+    assert cut.stopped_by == "policy"
+    assert cut.policy_hash == "0123456789ab"
+    assert (whole.scores, whole.propensity, whole.stopped_by, whole.policy_hash) == (
+        {},
+        None,
+        None,
+        None,
+    )
+    assert [finished.answer for finished in whole.rounds] == [None, None, None, ""]
+    for record in (cut, whole):
+        assert list(to_trace_set([record]).records()) == [record]
+        for finished in record.rounds:
+            assert round_of_document(as_document(finished)) == finished
+
+
+# --- both in one folder -----------------------------------------------------------------------
+def test_both_versions_in_one_folder(tmp_path: Path) -> None:
+    shutil.copy(V1, tmp_path / "1.parquet")
+    other = [
+        replace(record, question=replace(record.question, id=f"2{record.question.id}"))
+        for record in read_traces(V2).records()
+    ]
+    write_traces(other, tmp_path / "2.parquet")
+    traces = read_traces(tmp_path)
+    assert traces.question_ids == ("2a", "2b", "a", "b")
+    assert list(traces.records()) == [*other, *read_traces(V1).records()]
+    merge_traces([V1, tmp_path / "2.parquet"], tmp_path / "joint")
+    assert list(read_traces(tmp_path / "joint").records()) == list(traces.records())
+
+
+def test_later_columns_of_a_file_of_version_1_are_its_own(tmp_path: Path) -> None:
+    stated = restated(V1, tmp_path / "one.parquet", "1", score=[7.5] * 6, time=["noon"] * 6)
+    unstated = restated(V1, tmp_path / "none.parquet", None, score=[7.5] * 6, time=["noon"] * 6)
+    with pytest.warns(SufficeWarning, match=r"does not state suffice\.schema; read as version 1"):
+        inspections = [inspect_traces(file) for file in (stated, unstated)]
+    for inspection in inspections:
+        (remark,) = inspection.remarks
+        assert "of version 1 and they are of a later one: score, time" in remark
+        assert "replace_schema_metadata({'suffice.schema': '2'})" in remark
+        first = next(iter(inspection.traces.records()))
+        assert (first.scores, first.rounds[0].time) == ({}, None)
+
+
+def test_a_null_answer_of_version_1_is_refused(tmp_path: Path) -> None:
+    answers = ["Rome", "Oslo", None, "Oslo", "", "Rome"]
+    file = restated(V1, tmp_path / "old.parquet", "1", answer=answers)
+    with pytest.raises(DataError, match="null where version 1 requires") as caught:
+        read_traces(file)
+    assert (caught.value.row, caught.value.column) == (2, "answer")
+    assert read_traces(file, skip_invalid=True).n_questions == 1
+
+
+def test_a_recorder_goes_on_with_a_file_of_version_1(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    shutil.copy(V1, file)
+    run = read_traces(V1).origin.run
+    added = make_record("c", ["x"])
+    with question_writer(file, run=run) as writer:
+        writer.add([replace(added, stopped_by="end")])
+    assert [record.stopped_by for record in read_traces(file).records()] == [None, None, "end"]
+    assert pq.read_schema(file).metadata[SCHEMA_KEY] == b"2"
+
+
+# --- what is allowed --------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("columns", "row", "column", "says"),
+    [
+        ({"propensity": [0.0] * 8}, 0, "propensity", "above 0 and at most 1, found 0.0"),
+        ({"propensity": [1.0, 1.0, 1.5] + [1.0] * 5}, 2, "propensity", "found 1.5"),
+        ({"propensity": [float("nan")] * 8}, 0, "propensity", "found nan"),
+        ({"propensity": [0.5] * 3 + [None] * 5}, 3, "propensity", "state one propensity"),
+        ({"policy_hash": ["x"] * 3 + [None] * 5}, 3, "policy_hash", "state one policy"),
+        ({"score": [0.5] * 7 + [-0.1]}, 7, "score", "from 0 to 1, found -0.1"),
+        ({"score": [85.0] + [None] * 7}, 0, "score", "divide it by its largest"),
+        (
+            {"stopped_by": [None] * 2 + ["stop"] + [None] * 5},
+            2,
+            "stopped_by",
+            "policy, budget, end",
+        ),
+        (
+            {"stopped_by": [None] + ["end"] + [None] * 6},
+            1,
+            "stopped_by",
+            "round 1 of a question with 3",
+        ),
+        ({"time": pa.array([LATE.replace(tzinfo=None)] * 8)}, None, "time", "must be in UTC"),
+        (
+            {"time": pa.array([LATE] * 8, pa.timestamp("us", "Europe/Berlin"))},
+            None,
+            "time",
+            "the times are in Europe/Berlin; they must be in UTC",
+        ),
+        ({"time": pa.array([1.5] * 8)}, None, "time", "is not a time"),
+        ({"probed": pa.array([1] * 8)}, None, "probed", "is not true or false"),
+    ],
+)
+def test_a_bad_value_of_version_2_is_named(
+    tmp_path: Path, columns: dict[str, Any], row: int | None, column: str, says: str
+) -> None:
+    file = restated(V2, tmp_path / "bad.parquet", "2", **columns)
+    (error, *_) = inspect_traces(file).errors
+    assert (error.file, error.row, error.column) == (str(file), row, column)
+    assert says in error.message
+
+
+def test_times_of_other_widths_are_read(tmp_path: Path) -> None:
+    """Nanoseconds, as data frames write them, are cut to microseconds."""
+    nanoseconds = pa.array([1_795_338_000_123_456_789] * 8, pa.timestamp("ns", "+00:00"))
+    file = restated(V2, tmp_path / "ns.parquet", "2", time=nanoseconds)
+    first = next(iter(read_traces(file).records())).rounds[0]
+    assert first.time is not None
+    assert first.time.microsecond == 123_456
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"propensity": 0.0}, "column propensity: must be a probability above 0"),
+        ({"propensity": 1e-60}, "column propensity: .* found 0.0"),
+        ({"stopped_by": "done"}, "column stopped_by: must be one of policy, budget"),
+        ({"scores": {1: 1.5}}, "column score: must be a number from 0 to 1"),
+        ({"scores": {2: 0.5}}, "a score of round 2; the record has rounds 1 to 1"),
+        ({"scores": {0: 0.5}}, "a score of round 0"),
+    ],
+)
+def test_a_record_refuses_what_a_file_would(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        replace(make_record("a", ["x"]), **fields)
+
+
+@pytest.mark.parametrize("moment", [LATE.replace(tzinfo=None), LATE.astimezone(BERLIN), "noon"])
+def test_a_round_ends_at_a_time_in_utc(moment: Any) -> None:
+    with pytest.raises(DataError, match=r"column time: must be .*in UTC"):
+        Round(answer="x", time=moment)
