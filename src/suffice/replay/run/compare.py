@@ -248,7 +248,7 @@ def _in_sample_notes(built: Sequence[NamedPolicy], source: str, split: str | Non
 
 def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
     """Which policies learnt from the full budget's answers instead of gold ones."""
-    names = [candidate.name for candidate in built if LABELS in _fitting(candidate)]
+    names = [candidate.label for candidate in built if LABELS in _fitting(candidate)]
     if not names:
         return []
     return [
