@@ -300,3 +300,16 @@ def test_labels_do_not_overlap_in_the_charts(visit: Visit) -> None:
         })"""
     )
     assert overlaps == []
+
+
+def test_the_verdict_is_on_the_first_screen_and_unfolded_tables_are_whole(visit: Visit) -> None:
+    page = visit.page
+    box = page.locator(".verdict").bounding_box()
+    assert box["y"] + box["height"] <= DESK["height"]
+    page.evaluate(OPEN)
+    cut = page.evaluate(
+        """[...document.querySelectorAll('figure .scroll, .comparison .scroll')]
+            .filter((each) => each.scrollWidth > each.clientWidth + 1)
+            .map((each) => each.getAttribute('aria-label'))"""
+    )
+    assert cut == []

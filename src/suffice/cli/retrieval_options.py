@@ -9,7 +9,12 @@ from typing import Any
 from suffice.cli.options import number, positive
 from suffice.cli.output import say, waiting
 from suffice.errors import UsageError, did_you_mean
-from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
+from suffice.integrations.own_retrievers import (
+    FORMS,
+    connect_own,
+    is_own,
+    without_credentials,
+)
 from suffice.pipelines.loops.registry import LOOPS
 from suffice.pipelines.models import connect_encoder, connect_reranker, reranker_name
 from suffice.protocols import Encoder
@@ -109,8 +114,8 @@ def check_finds_its_own(arguments: argparse.Namespace, others: Sequence[str]) ->
         value = getattr(arguments, name)
         if value is not None:
             raise UsageError(
-                f"--retriever {arguments.retriever} finds passages of its own; drop --{name} {value}, or "
-                "--retriever"
+                f"--retriever {without_credentials(arguments.retriever)} finds passages of its own; drop "
+                f"--{name} {value}, or --retriever"
             )
 
 
@@ -156,7 +161,7 @@ def connect_retrieval(
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse, before anything is loaded, options that do not go together."""
-    name, encoder = arguments.retriever, arguments.encoder
+    name, encoder = without_credentials(arguments.retriever), arguments.encoder
     check_reranking(name, reranker=arguments.reranker is not None, pool=arguments.pool)
     served = encoder is not None and encoder.startswith(("http://", "https://"))
     if arguments.encoder_model is not None and not served:

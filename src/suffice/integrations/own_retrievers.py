@@ -48,6 +48,15 @@ def is_own(text: str) -> bool:
     return text.partition(":")[0] in (*_SERVERS, _PYTHON) and ":" in text
 
 
+def without_credentials(text: str) -> str:
+    """The same, to be shown and recorded.
+
+    >>> without_credentials("opensearch:http://ann:secret@localhost:9200/notes")
+    'opensearch:http://localhost:9200/notes'
+    """
+    return re.sub(r"//[^/]*@", "//", text)
+
+
 def connect_own(text: str) -> OwnRetriever:
     """The retriever that one of :data:`FORMS` means.
 
@@ -74,7 +83,7 @@ def connect_own(text: str) -> OwnRetriever:
 
 # --- servers --------------------------------------------------------------------------------------
 def _connect_server(kind: str, address: str) -> OwnRetriever:
-    shown = f"{kind}:{re.sub(r'//[^/]*@', '//', address)}"  # without credentials
+    shown = without_credentials(f"{kind}:{address}")
     try:
         url = urlsplit(address)
         host, port = url.hostname, url.port

@@ -23,7 +23,7 @@ from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
 from suffice.protocols import Signal, StopPolicy
-from suffice.scoring import F1Kind, answer_form
+from suffice.scoring import F1Kind, MetricName, answer_form
 from suffice.signals.abstained import (
     ABSTAINED,
     ABSTENTION_PHRASES,
@@ -300,6 +300,7 @@ def fit_rule(
     split: str = FIT_SPLIT,
     calibrator: CalibratorKind = "isotonic",
     fit_on: Traces | None = None,
+    metric: MetricName | None = None,
 ) -> RulePolicy:
     """A rule with its ``calibrated(...)`` and ``base_rate()`` fitted on the questions of a split.
 
@@ -317,6 +318,8 @@ def fit_rule(
         How ``calibrated(...)`` is fitted.
     fit_on
         Another record to fit on instead.
+    metric
+        ``agreement`` fits to the full budget's own answers. ``None``: to gold answers where there are some.
 
     Raises
     ------
@@ -325,14 +328,14 @@ def fit_rule(
         something must be fitted.
     """
     needs = rule_needs(rule)
-    measures = Measures.of(traces)
+    measures = Measures.of(traces).by(metric)
     record = measures.traces
     recorded, abstention = record.signal_names, stated_phrases(record.origin.run)
     check_rule(rule, recorded)
     own = tuple(name for name in needs.signals if name in recorded and name not in SIGNALS)
     if not needs.fitting:
         return fitted_rule(rule, None, own_signals=own, abstention=abstention)
-    fitting = measures if fit_on is None else Measures.of(fit_on)
+    fitting = measures if fit_on is None else Measures.of(fit_on).by(measures.metric.name)
     source = fitting.traces.origin.source
     if split not in fitting.traces.splits:
         raise UsageError(
@@ -343,7 +346,7 @@ def fit_rule(
     unknown = [name for name in own if name not in fitting.traces.signal_names]
     if unknown:
         raise UsageError(
-            f"rule {rule!r} reads {unknown[0]!r}, which {source} does not record, so "
+            f"rule {rule!r} reads {' and '.join(map(repr, unknown))}, which {source} does not record, so "
             "it cannot be fitted there"
         )
     data = fit_data(fitting, needs.signals, split=split)

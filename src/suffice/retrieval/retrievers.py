@@ -127,6 +127,11 @@ class Retrieval:
     def __post_init__(self) -> None:
         if self.source is None:
             retriever_name(self.name)
+        elif first_stage(self.name) in _PARTS:
+            raise UsageError(
+                f"a retriever of one's own must not be called {self.name!r}, as one over an index is; give "
+                "its own name beside source="
+            )
         for field_name in ("candidates", "pool"):
             count = getattr(self, field_name)
             if count is not None and count < 1:

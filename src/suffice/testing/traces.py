@@ -159,7 +159,7 @@ def to_trace_set(records: Sequence[QuestionRecord]) -> TraceSet:
     )
 
 
-_WORDS = ("Oslo", "oslo.", "the Oslo", "Bergen", "no", "yes", "unknown", "", "A-ha", "ha")
+_WORDS = ("Oslo", "A", "oslo.", "the Oslo", "Bergen", "no", "yes", "unknown", "", "A-ha", "ha")
 
 
 def question_records(
@@ -199,6 +199,9 @@ def question_records(
     one_round = st.builds(
         Round,
         answer=st.sampled_from(_WORDS),
+        query=st.sampled_from([None, "Who?", "who", "where"]),
+        refound=st.sampled_from([None, (), (Passage(id="a"),)]),
+        answer_starts=st.sampled_from([None, None, 0, 2]),
         passages=st.one_of(st.none(), st.lists(passage, max_size=2)),
         tokens=st.one_of(st.none(), st.lists(token, max_size=8)),
         samples=st.one_of(st.none(), st.lists(st.sampled_from(_WORDS), max_size=5)),

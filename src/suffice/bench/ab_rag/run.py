@@ -92,7 +92,8 @@ def ab_rag_study(traces: TraceSet, settings: ABRagStudySettings | None = None) -
     fixed = [f"fixed-{k}" for k in range(1, traces.n_rounds + 1)]
     names = dict.fromkeys([*presets, *fixed, *wanted.policies])
     comparison = compare(
-        traces, replace(wanted, policies=tuple(names), baseline=wanted.baseline or fixed[-1])
+        traces,
+        replace(wanted, policies=tuple(names), baseline=wanted.baseline or fixed[-1], strict=True),
     )
     result = comparison.result
     selective = selective_prediction(

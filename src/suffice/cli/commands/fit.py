@@ -103,9 +103,7 @@ def _prepare(parser: Parser, words: Sequence[str]) -> None:
         "--preset",
         choices=sorted(presets),
         default=default,
-        help=argparse.SUPPRESS
-        if len(presets) == 1
-        else f"with the paper's defects mended, or as its code ran (default: {default})",
+        help=f"with the paper's defects mended, or as its code ran (default: {default})",
     )
     parser.add_argument(
         "--split",
@@ -215,14 +213,19 @@ def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
     return Fitted(
         policy=policy,
         max_rounds=min(traces.n_rounds, policy.facts.max_rounds or traces.n_rounds),
-        lines=_told(policy),
+        lines=_told(policy, method),
         notes=tuple(measures.notes(arguments.metric)) if LABELS in policy.facts.fitted_on else (),
     )
 
 
-def _told(policy: StopPolicy) -> tuple[str, ...]:
+def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
     facts = policy.facts
     lines = [f"rule   {facts.summary}"]
+    if len(method.presets) > 1:
+        lines.append(
+            f"preset {policy.preset}; replay --policy {method.name} fits the {method.presets[0]} one, "
+            f"--policy {method.name}-corrected the corrected one"
+        )
     if facts.promise:
         lines.append(f"promise  {facts.promise}")
     lines += [f"note   {remark}" for remark in facts.notes]

@@ -146,15 +146,15 @@ def run(arguments: argparse.Namespace) -> int:
         # --limit and --sample choose questions, not what they are asked over
         pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
     files = _files(arguments) if corpus == "files" else None
-    model = connect_model(arguments)
     settings = _settings(arguments)
+    retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
+    model = connect_model(arguments)
     with waiting(f"asking {arguments.llm} what it gives"):
         settled, reasons = settings.settled(model)
     for name, why in reasons.items():
         say(f"{name}: {getattr(settled, name)} ({why})")
     if lacking := not_recorded(settled):
         say(lacking)
-    retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
     recording = Recording(
         dataset=_stated_name(arguments),
         columns=_stated_columns(arguments, columns),

@@ -52,7 +52,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print."""
     from suffice.measures.measures import Measures
-    from suffice.policies.fitting import fit_rule
     from suffice.policies.method import FitRun
     from suffice.replay.run.compare import compare, with_q_values
     from suffice.replay.run.macro import macro_means
@@ -74,8 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"wrote {written}")
     kept: dict[str, Any] = {}
     if arguments.out is not None:
-        rule = fit_rule(settings.rules[0], measures, fit_on=settings.fit_on)
-        kept = write_policy(arguments.out, rule, traces)
+        (rule,) = settings.rules
+        replayed = {policy.name: policy.policy for policy in comparison.result.policies}
+        policy = replayed.get(rule)
+        if policy is None:
+            raise UsageError(f"{rule!r} cannot run here: {comparison.result.left_out.get(rule)}")
+        kept = write_policy(arguments.out, policy, traces)
     more = (sampled(open_more(path, arguments, say), arguments, say) for path in arguments.macro)
     with waiting("replaying"):
         others = [compare(traces, settings, run=watched) for traces in more]

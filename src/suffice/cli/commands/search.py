@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     written: dict[str, Any] = {}
     if arguments.out is not None:
         rule = result.pick(arguments.pick or 1).rule
-        policy = fit_rule(rule, measures, split=result.settings.tune_split)
+        policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric)
         written = write_policy(arguments.out, policy, measures.traces)
     print_result(
         arguments,

@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             measures,
             split=settings.tune_split,
             calibrator=settings.calibrator,
+            metric=settings.metric,
         )
         written = write_policy(arguments.out, policy, measures.traces)
     notes = [f"note: {note}" for note in result.notes]

@@ -117,7 +117,7 @@ class Controller:
         self.max_rounds = max_rounds
         self._specs: tuple[Signal, ...] = policy.specs
         self.strict = strict
-        self._told: set[str] = set()
+        self._seen: set[str] = set()  # signals that were looked into, for all copies
         self._mark = object()
         self._now = self._fresh("", "")
 
@@ -139,7 +139,7 @@ class Controller:
     def copy(self) -> Controller:
         """Another controller of the same policy and budget, for another question; it saw no round."""
         copied = Controller(self.policy, max_rounds=self.max_rounds, strict=self.strict)
-        copied._told = self._told
+        copied._seen = self._seen
         return copied
 
     # --- a question -----------------------------------------------------------------------------
@@ -259,18 +259,19 @@ class Controller:
 
     def _check_inputs(self, loop: LoopView, signals: Mapping[str, Sequence[float]]) -> None:
         """Say in the first round which signals this loop does not give; silence would cost its budget."""
-        lacks = [
-            lack
+        undefined = [
+            spec
             for spec in self._specs
-            if math.isnan(signals[spec.name][-1]) and (self.strict or spec.name not in self._told)
-            if (lack := lack_live(spec, loop)) is not None
+            if spec.name not in self._seen and math.isnan(signals[spec.name][0])
         ]
+        lacks = [lack for spec in undefined if (lack := lack_live(spec, loop)) is not None]
+        if not self.strict:
+            self._seen.update(spec.name for spec in undefined)
         if not lacks:
             return
         said = policy_lacks(self.policy, lacks)
         if self.strict:
             raise UsageError(said)
-        self._told.update(lack.spec.name for lack in lacks)
         warnings.warn(
             f"{said}. Without it the loop may run to its budget", SufficeWarning, stacklevel=4
         )

@@ -258,7 +258,7 @@ def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
                 f"fitted on {metric.labels}, not on gold answers: {{}}; a calibrated value is the "
                 "probability of "
             )
-            names.setdefault(said + meant, []).append(candidate.name)
+            names.setdefault(said + meant, []).append(candidate.label)
     return [said.format(", ".join(learnt)) for said, learnt in names.items()]
 
 

@@ -191,7 +191,7 @@ def _full_costs(book: CostBook) -> dict[str, float | None]:
 
 def _unscored_notes(runs: Sequence[_Run], scored: Outcomes) -> list[str]:
     unscored = [
-        (run.candidate.name, int((np.isnan(run.compared) & scored.labelled).sum())) for run in runs
+        (run.candidate.label, int((np.isnan(run.compared) & scored.labelled).sum())) for run in runs
     ]
     named = [f"{name} ({count})" for name, count in unscored if count]
     if not named:

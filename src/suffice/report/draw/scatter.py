@@ -18,6 +18,7 @@ from suffice.report.draw.svg import (
     enclosing,
     line,
     place_badges,
+    polyline,
     speck,
     text,
     whisker,
@@ -77,9 +78,10 @@ def scatter(chart: Scatter) -> Html:
         drawn.append(line((FRAME.left, height), (FRAME.right, height), "frontier"))
         drawn.append(text((FRAME.right, 16), name, "tick end"))
     corners = [(x(across), y(up)) for across, up in chart.frontier]
-    bent = tuple(_bent(chart.frontier)) if chart.log else chart.frontier
-    path = [(x(across), y(up)) for across, up in bent]
-    drawn += [line(*ends, class_="frontier") for ends in pairwise(path)]
+    if chart.log:  # one line, so that its dashes run on around the bends
+        drawn.append(polyline([(x(at), y(up)) for at, up in _bent(chart.frontier)], "frontier"))
+    else:
+        drawn += [line(*ends, class_="frontier") for ends in pairwise(corners)]
     drawn += [speck(place, "frontier-point") for place in corners]
     crowd = ((round(2 * x(across)) / 2, round(2 * y(up)) / 2) for across, up in chart.specks)
     drawn += [speck(place, "speck") for place in dict.fromkeys(crowd)]
@@ -99,7 +101,7 @@ def _axes(chart: Scatter) -> Axes:
 
 def _bent(path: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
     """A line of straight parts as points close to each other, for an axis on which they are bent."""
-    yield path[0]
+    yield from path[:1]
     for (x1, y1), (x2, y2) in pairwise(path):
         for step in range(1, _STEPS + 1):
             share = step / _STEPS

@@ -36,7 +36,9 @@ _READING = element(
             (
                 "Intervals",
                 "95% percentile intervals. The same resampled questions serve all policies, so "
-                "differences are paired. An interval that covers 0 shows no difference.",
+                "differences are paired: they are narrower than the two scores' own intervals, and it is "
+                "they that decide. An interval that covers 0 shows no difference; an AUROC whose interval "
+                "covers 0.5 is uninformative.",
             ),
             (
                 "Tokens",

@@ -68,7 +68,7 @@ def _curves(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> C
         element(
             "div",
             element("p", label_of(result.policy, policies), class_="panel-name"),
-            _panel(result),
+            _panel(result, short_name_of(result.policy, policies)),
         )
         for result in drawn
     ]
@@ -83,13 +83,13 @@ def _curves(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> C
     )
 
 
-def _panel(result: SelectiveResult) -> Html:
+def _panel(result: SelectiveResult, name: str) -> Html:
     curve = result.curve.thinned()
     path = list(zip(curve.coverage.tolist(), curve.risk["em"].tolist(), strict=True))
     last = path[-1][1]
     return unit_square(
         UnitSquare(
-            title=f"Risk against coverage of {visible(result.policy)}",
+            title=f"Risk against coverage of {visible(name)}",
             description=f"Risk {percent(last)}% when all are answered; the numbers are in the table below.",
             x_name="answered %",
             y_name="risk % ↑",

@@ -14,7 +14,7 @@ import pytest
 
 from suffice.cli.main import build_parser, main
 from suffice.testing.traces import make_record
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.writer import write_traces
 
 Say = pytest.CaptureFixture[str]
@@ -172,6 +172,40 @@ def test_what_was_found_is_written_as_a_policy(
     assert from_file["rounds"] == from_text["rounds"]
 
 
+@pytest.mark.parametrize("command", ["search", "sweep", "replay"])
+def test_without_gold_what_is_written_is_what_was_compared(
+    folder: Path, tmp_path: Path, capsys: Say, command: str
+) -> None:
+    """Fitted to the full budget's own answers, as the figures are."""
+    generator = np.random.default_rng(3)
+    records = [signal_record(number, generator) for number in range(40)]
+    bare = [dataclasses.replace(record, gold=Gold()) for record in records]
+    path = folder / f"bare-{command}.parquet"
+    write_traces(bare, path)
+    name, *words = OUT[command]
+    told = document(capsys, name, str(path), *words, "--out", str(tmp_path / "p.json"))
+    rule = told["policy"]["rule"]
+    again = document(
+        capsys, "replay", str(path), "--policy", str(tmp_path / "p.json"), "--stop-when", rule,
+        "--bootstrap", "5", "--per-question",
+    )  # fmt: skip
+    assert again["policies"][0]["rounds"] == again["policies"][1]["rounds"]
+    assert again["policies"][1]["hash"] == told["hash"]
+
+
+def test_a_rule_that_cannot_run_is_not_written(traces: str, tmp_path: Path, capsys: Say) -> None:
+    out = tmp_path / "p.json"
+    words = ["--policy", "fixed-1", "--stop-when", "llm_stop", "--bootstrap", "5"]
+    refused(capsys, "'llm_stop' cannot run here", "replay", traces, *words, "--out", str(out))
+    assert not out.exists()
+
+
+def test_fit_says_which_preset_a_bare_name_is(traces: str, tmp_path: Path, capsys: Say) -> None:
+    assert main(["fit", "tasr", traces, "--out", str(tmp_path / "p.json")]) == 0
+    said = capsys.readouterr().out
+    assert "preset corrected; replay --policy tasr fits the published one" in said
+
+
 def test_search_writes_the_rule_picked(traces: str, tmp_path: Path, capsys: Say) -> None:
     words = ["search", traces, "--signals", "own,overlap", "--form", "dnf", "--bootstrap", "5"]
     listed = [rule for rule in document(capsys, *words)["rules"] if rule["like"] is None]
@@ -241,7 +275,7 @@ def test_sweep_is_one_document(traces: str, capsys: Say) -> None:
     assert found["f1_kind"] == "squad"
     assert main(["sweep", traces, "--rule", "own > ?", "--bootstrap", "20"]) == 0
     shown = capsys.readouterr().out
-    for part in ("Chosen:", "Knee:", "Held-out folds", "Selection gap", "chosen"):
+    for part in ("Chosen:", "Knee, where", "Held-out folds", "Selection gap", "chosen"):
         assert part in shown
 
 

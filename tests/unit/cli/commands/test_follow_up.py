@@ -35,12 +35,14 @@ SECONDS = [column.name for column in fields(Usage) if column.name.endswith("late
 
 
 def untimed(traces: TraceSet) -> list[QuestionRecord]:
-    """The records but for the seconds they took."""
+    """The records but for when they were made and the seconds they took."""
     return [
         replace(
             each,
             rounds=tuple(
-                replace(finished, usage=replace(finished.usage, **dict.fromkeys(SECONDS)))
+                replace(
+                    finished, time=None, usage=replace(finished.usage, **dict.fromkeys(SECONDS))
+                )
                 for finished in each.rounds
             ),
         )

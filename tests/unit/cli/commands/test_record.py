@@ -237,6 +237,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 OWN = ["record", "--dataset", "own.csv", "--llm", "scripted", "--rounds", "2", "--out", "t"]
+SERVED = "opensearch:http://ann:secret@h/n"
 MAPPED = [*OWN, "--columns", "question=asked,answers=right,id=nr"]
 
 
@@ -339,6 +340,8 @@ def test_gold_passages_stay_where_the_files_hold_them() -> None:
         ([*OWN, "--columns", "asked", "--corpus", "notes"], "'asked' is none of question"),
         ([*MAPPED, "--corpus", "nowhere"], "nowhere: does not exist; give a folder"),
         ([*MAPPED, "--retriever", "python:shelf:search", "--corpus", "notes"], "drop --corpus notes"),
+        ([*MAPPED, "--retriever", SERVED, "--corpus", "x"], "opensearch:http://h/n finds"),
+        ([*MAPPED, "--retriever", SERVED, "--pool", "2"], "--retriever opensearch:http://h/n+rerank"),
         ([*MAPPED, "--retriever", "python:shelf:find"], "shelf has no 'find'; it has: search"),
         ([*MAPPED, "--corpus", "notes", "--query-prefix", "q"], "--query-prefix is for a retriever"),
         ([*MAPPED, "--corpus", "notes", "--data", "x"], "drop --data x"),

@@ -16,7 +16,7 @@ from suffice.pipelines.record.dataset_run import (
     record_examples,
 )
 from suffice.pipelines.record.session import RecordSummary
-from suffice.retrieval.retrievers import Retrieval, pooled_passages
+from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
@@ -276,3 +276,14 @@ def test_clusters_that_cannot_be_made_are_refused_first(
     with pytest.raises(UsageError, match=says):
         begin()
     assert not (tmp_path / "t").exists()
+
+
+def test_what_is_searched_must_be_there() -> None:
+    own = Retrieval(name="mine", source=OwnParagraphs(EXAMPLES[0].passages))
+    assert own.stated == {"retriever": "mine"}
+    assert Recording(dataset="d", corpus="retriever", retrieval=own).corpus == "retriever"
+    for wrong in ({"corpus": "files"}, {"corpus": "retriever"}, {"files": ()}, {"retrieval": own}):
+        with pytest.raises(UsageError, match="corpus='files' goes with files="):
+            Recording(dataset="d", **wrong)
+    with pytest.raises(UsageError, match="must not be called 'bm25'"):
+        Retrieval(source=own.source)

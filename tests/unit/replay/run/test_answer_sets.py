@@ -200,3 +200,13 @@ def test_a_record_of_entropies_alone_has_empty_sets_and_says_so(tmp_path: Path) 
     assert found is not None
     assert not any(each.answers for each in found.sets)
     assert any("hold 0 samples" in note for note in found.notes)
+
+
+def test_coverage_needs_gold_answers(tmp_path: Path) -> None:
+    """Beside agreement a set may hold the full budget's answer, of which nothing was promised."""
+    path = save_policy(fitted(), tmp_path / "policy.json", max_rounds=3)
+    result = compare(TRACES, ComparisonSettings(policies=(str(path),), metric="agreement")).result
+    found = result.policies[0]
+    assert found.sets is not None
+    assert (found.sets.coverage, found.sets.objective) == (None, None)
+    assert any("coverage and objective need gold answers" in note for note in result.notes)
