@@ -117,23 +117,23 @@ def fit_data(
     )
 
 
-def refuse_agreement(measures: Measures, who: str, why: str) -> None:
+def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
     """Refuse to fit without gold answers what would say more of its policy than is known then.
 
     Raises
     ------
     UsageError
-        Where the full budget's answers stand for gold ones.
+        Where something else stands for gold answers.
     """
     if not measures.metric.gold:
         raise UsageError(
-            f"{who} is fitted on gold answers only ({why}); the full budget's own answers stand for them "
-            f"here. Leave {who} out, or give the policy file of a fit on labelled traces"
+            f"{who} is fitted on gold answers only ({why}); {measures.metric.stands_for_gold}. "
+            f"Leave {who} out, or give the policy file of a fit on labelled traces"
         )
 
 
 def gold_of(measures: Measures) -> tuple[str, ...]:
-    """Every gold answer of these questions; none where the full budget's answers stand for them."""
+    """Every gold answer of these questions; none where scores are not taken against them."""
     if not measures.metric.gold:
         return ()
     return tuple(answer for gold in measures.traces.gold for answer in gold.answers)
