@@ -20,7 +20,7 @@ from suffice.errors import UsageError, unknown_name
 F1Kind = Literal["hotpotqa", "squad"]
 F1_KINDS: tuple[F1Kind, ...] = get_args(F1Kind)
 ScoreName = Literal["em", "f1", "acc"]
-MetricName = Literal["f1", "em", "acc", "agreement"]
+MetricName = Literal["f1", "em", "acc", "score", "agreement"]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -134,25 +134,39 @@ class Metric:
         For ``--metric`` and JSON.
     score
         Which score.
-    gold
-        Whether against the gold answers; else against the full budget's own answer.
+    against
+        The gold answers; the full budget's own answer, which stands for them (``agreement``); or nothing,
+        since the record holds its user's own scores. Of those ``f1`` is the score itself, ``em`` whether
+        it is 1 and ``acc`` whether it is above 0, so that whatever asks if an answer is right knows it.
     """
 
     name: MetricName
     score: ScoreName
-    gold: bool = True
+    against: Literal["gold", "agreement", "scores"] = "gold"
+
+    @property
+    def gold(self) -> bool:
+        """Whether gold answers are read."""
+        return self.against == "gold"
+
+    @property
+    def agreement(self) -> bool:
+        """Whether the full budget's own answer stands for the gold answers, with which it agrees."""
+        return self.against == "agreement"
 
     @property
     def label(self) -> str:
         """In tables and sentences.
 
-        >>> METRICS["agreement"].label
-        'agr. F1'
+        >>> METRICS["agreement"].label, METRICS["score"].label
+        ('agr. F1', 'score')
         """
         return self.head(self.score)
 
     def head(self, score: ScoreName) -> str:
         """What one of the scores is called beside this metric, in tables."""
+        if self.against == "scores":
+            return _OF_SCORES[score]
         return _LABELS[score] if self.gold else f"agr. {_LABELS[score]}"
 
     @property
@@ -165,9 +179,13 @@ class Metric:
 
         >>> METRICS["agreement"].key("f1"), METRICS["agreement"].key("em"), METRICS["em"].key("f1")
         ('agreement', 'agreement_em', 'f1')
+        >>> METRICS["score"].key("em"), METRICS["score"].key("acc")
+        ('score_1', 'score_above_0')
         """
         if self.gold:
             return score
+        if self.against == "scores":
+            return _OF_SCORES[score].replace(" ", "_").replace(">", "above")
         return self.name if score == self.score else f"{self.name}_{score}"
 
     @property
@@ -180,41 +198,104 @@ class Metric:
         """Scores against gold answers that are not known beside this metric, for JSON."""
         return {} if self.gold else dict.fromkeys(_LABELS)
 
+    def which_f1(self, kind: F1Kind) -> F1Kind | None:
+        """The F1 among its score and the one beside it; ``None``: neither is an F1 of answers."""
+        return kind if self.against != "scores" and "f1" in (self.score, self.beside) else None
+
     @property
     def scored(self) -> str:
         """Which questions have a score, after their number."""
-        return "with gold answers" if self.gold else "whose full budget gives an answer"
-
-    @property
-    def untold(self) -> str:
-        """What a round without a score is, after its number."""
-        return "without an answer"
-
-    @property
-    def remedy(self) -> str:
-        """How rounds get the scores that they lack."""
-        return "record an answer in every round, or ask for them afterwards with suffice probe"
+        return _SCORED[self.against]
 
     @property
     def unscored(self) -> str:
         """Why a question has no score, after "no question"."""
-        return "has gold answers" if self.gold else "has an answer at its full budget"
+        return _UNSCORED[self.against]
+
+    @property
+    def untold(self) -> str:
+        """What a round without a score is, after its number."""
+        return "without a score" if self.against == "scores" else "without an answer"
+
+    @property
+    def remedy(self) -> str:
+        """How rounds get the scores that they lack."""
+        if self.against == "scores":
+            return "write a score of every round (column 'score')"
+        return "record an answer in every round, or ask for them afterwards with suffice probe"
+
+    @property
+    def stands_for_gold(self) -> str:
+        """What stands where gold answers would be read; empty: they do."""
+        return _INSTEAD[self.against]
+
+    @property
+    def labels(self) -> str:
+        """What a policy learns from that is fitted by it."""
+        return _LEARNT[self.against]
+
+    @property
+    def legend(self) -> str:
+        """What a reader of its figures must know; empty: nothing."""
+        return _LEGENDS[self.against]
 
 
 _LABELS: Mapping[ScoreName, str] = MappingProxyType({"em": "EM", "f1": "F1", "acc": "Acc"})
-AGREEMENT_LEGEND = (
-    "Scores are agreement (agr.) with the full budget's own answer, not with the truth: no gold answer was "
-    "read, and a wrong answer kept counts as right."
+_OF_SCORES: Mapping[ScoreName, str] = MappingProxyType(
+    {"em": "score 1", "f1": "score", "acc": "score > 0"}
+)
+_SCORED = MappingProxyType(
+    {
+        "gold": "with gold answers",
+        "agreement": "whose full budget gives an answer",
+        "scores": "with scores of their own",
+    }
+)
+_UNSCORED = MappingProxyType(
+    {
+        "gold": "has gold answers",
+        "agreement": "has an answer at its full budget",
+        "scores": "has a score of its own (column 'score')",
+    }
+)
+_INSTEAD = MappingProxyType(
+    {
+        "gold": "",
+        "agreement": "the full budget's own answers stand for them here",
+        "scores": "policies are compared by the record's own scores here",
+    }
+)
+_LEARNT = MappingProxyType(
+    {
+        "gold": "gold answers",
+        "agreement": "agreement with the full budget's own answer",
+        "scores": "the record's own scores",
+    }
+)
+_LEGENDS = MappingProxyType(
+    {
+        "gold": "",
+        "agreement": "Scores are agreement (agr.) with the full budget's own answer, not with the truth: no "
+        "gold answer was read, and a wrong answer kept counts as right.",
+        "scores": "Scores are the record's own (column 'score'), from 0 to 1; no gold answer was read.",
+    }
 )
 METRICS: Mapping[MetricName, Metric] = MappingProxyType(
     {
         "f1": Metric(name="f1", score="f1"),
         "em": Metric(name="em", score="em"),
         "acc": Metric(name="acc", score="acc"),
-        "agreement": Metric(name="agreement", score="f1", gold=False),
+        "score": Metric(name="score", score="f1", against="scores"),
+        "agreement": Metric(name="agreement", score="f1", against="agreement"),
     }
 )
 """By name; the first is what holds where questions have gold answers and none is asked for."""
+
+
+def metric_of_labels(stated: object) -> Metric:
+    """What a policy file says that it learnt from; nothing known: agreement."""
+    known = [metric for metric in METRICS.values() if metric.name == stated]
+    return known[0] if known else METRICS["agreement"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,9 @@ from suffice.costs.usage import CostModel
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
 from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
-from suffice.measures.scores import Outcomes, agreement, score_rounds
+from suffice.measures.scores import Outcomes, agreement, own_scores, score_rounds
 from suffice.protocols import Score, Signal, StopPolicy
 from suffice.scoring import (
-    AGREEMENT_LEGEND,
     METRICS,
     F1Kind,
     Metric,
@@ -146,7 +145,8 @@ class Measures:
         ----------
         name
             Of :data:`suffice.scoring.METRICS`. ``None``: the one asked for before, else f1 where some
-            question has gold answers and agreement where none has.
+            question has gold answers, score where none has and some has a score of its own, else
+            agreement.
 
         Notes
         -----
@@ -154,8 +154,7 @@ class Measures:
         fitting as in scoring: what comes out is what a record without gold answers gives.
         """
         if name is None:
-            labelled = any(gold.answers for gold in self.traces.gold)
-            name = self.metric.name if self._metric or labelled else "agreement"
+            name = self.metric.name if self._metric else self._usual()
         metric = METRICS[name]
         if metric == self._metric:
             return self
@@ -163,10 +162,15 @@ class Measures:
             self._by[name] = self._compared_by(metric)
         return self._by[name]
 
+    def _usual(self) -> MetricName:
+        if any(gold.answers for gold in self.traces.gold):
+            return "f1"
+        return "score" if self.traces.has("score") else "agreement"
+
     def _compared_by(self, metric: Metric) -> Measures:
-        if not self.metric.gold:
+        if self.metric.agreement:
             raise InternalError(f"no gold answers are left to score {metric.name} against")
-        if metric.gold:
+        if not metric.agreement:
             measures = Measures(self.traces, metric)
             measures._whole, measures._rows = self._whole, self._rows
             return measures
@@ -182,7 +186,15 @@ class Measures:
         if self.metric.gold:
             return []
         why = "" if asked else "No question has gold answers. "
-        traces, notes = self.traces, [f"{why}{AGREEMENT_LEGEND}"]
+        traces, notes = self.traces, [f"{why}{self.metric.legend}"]
+        if not self.metric.agreement:
+            without = int((~self.scores().labelled).sum())
+            if without:
+                notes.append(
+                    f"{without} of {traces.n_questions} questions have no score: counted in costs, not in "
+                    "scores"
+                )
+            return notes
         short = int((traces.last_rounds < traces.n_rounds).sum())
         if short:
             notes.append(
@@ -237,20 +249,27 @@ class Measures:
     # --- local to a question -------------------------------------------------------------------
     def score(self, name: ScoreName, f1_kind: F1Kind = "hotpotqa") -> Array:
         """One score of every recorded answer, (n_questions, n_rounds); NaN: unlabelled or no round."""
+        if self.metric.against == "scores":
+            own: Hashable = ("own", name)
+            return self._local([own], lambda traces, _: [own_scores(traces, name)])[0]
         key = (name, f1_kind) if name == "f1" else name
         scored = _score(name, f1_kind)
-        if not self.metric.gold:
+        if self.metric.agreement:
             scored = agreement(scored)
         return self._local([key], lambda traces, _: [score_rounds(traces, scored)])[0]
 
     def scores(self, f1_kind: F1Kind = "hotpotqa") -> Outcomes:
         """What every recorded answer scored."""
         if f1_kind not in self._scores:
+            f1 = self.score("f1", f1_kind)
+            labelled = np.array([bool(gold.answers) for gold in self.traces.gold], bool)
+            if self.metric.against == "scores":
+                labelled = np.asarray(~np.isnan(f1).all(axis=1))
             self._scores[f1_kind] = Outcomes(
                 em=self.score("em"),
-                f1=self.score("f1", f1_kind),
+                f1=f1,
                 acc=self.score("acc"),
-                labelled=np.array([bool(gold.answers) for gold in self.traces.gold], bool),
+                labelled=labelled,
                 metric=self.metric,
             )
         return self._scores[f1_kind]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.protocols import Score
-from suffice.scoring import METRICS, Metric, exact_match
+from suffice.scoring import METRICS, Metric, ScoreName, exact_match
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -18,7 +18,8 @@ class Outcomes:
     """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or no answer.
 
     ``metric`` says which of them policies are compared by and what they were taken against. Where that
-    is the full budget's own answer, questions with one count as labelled.
+    is the full budget's own answer, questions with one count as labelled; where it is the record's own
+    score, those with any.
     """
 
     em: NDArray[np.float64]
@@ -47,6 +48,20 @@ def score_rounds(traces: TraceSet, score: Score) -> NDArray[np.float64]:
         for answer, golds in zip(answers, accepted, strict=True)
     ]
     return traces.dense(np.array(values, np.float64))
+
+
+def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
+    """The record's own scores in place of one of those of answers, see :class:`suffice.scoring.Metric`.
+
+    (n_questions, n_rounds); NaN: no score.
+    """
+    scores = traces.column("score")
+    if scores is None:
+        return np.full((traces.n_rounds, traces.n_questions), np.nan).T
+    if name == "f1":
+        return scores
+    holds = scores == 1.0 if name == "em" else scores > 0.0
+    return np.where(np.isnan(scores), np.nan, holds)
 
 
 def agreement(score: Score) -> Score:

@@ -56,9 +56,9 @@ ComparedBy = Annotated[
     MetricName | None,
     Option(
         name="metric",
-        help="what policies are compared by: a score against the gold answers, or agreement with the "
-        "full budget's own answer, which reads none (default: f1 where a question has gold answers, "
-        "else agreement)",
+        help="what policies are compared by: a score against the gold answers, the record's own score, or "
+        "agreement with the full budget's own answer, which reads none (default: f1 where a question has "
+        "gold answers, else score where the record holds scores, else agreement)",
     ),
 ]
 CostName = Annotated[

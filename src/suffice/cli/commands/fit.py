@@ -37,6 +37,7 @@ from suffice.policies.method import (
 from suffice.policies.registry import find_method, method_names, refuse_options
 from suffice.protocols import StopPolicy
 from suffice.replay.settings import ComparedSettings
+from suffice.scoring import metric_of_labels
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
@@ -232,7 +233,7 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
         lines.append(
             f"fitted on {fitted['labelled']} labelled questions of split {fitted['split']}"
             if LABELS not in fitted
-            else f"fitted on agreement with the full budget's own answer, on {fitted['labelled']} questions "
+            else f"fitted on {metric_of_labels(fitted[LABELS]).labels}, on {fitted['labelled']} questions "
             f"of split {fitted['split']}; no gold answer was read"
         )
     return (*lines, "use    suffice replay {traces} --policy {policy}")

@@ -17,7 +17,7 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.fitting import refuse_agreement
+from suffice.policies.fitting import refuse_without_gold
 from suffice.policies.method import Preset
 from suffice.policies.micp.notes import (
     few_notes,
@@ -90,7 +90,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
         nothing is divided.
     """
     measures = Measures.of(questions)
-    refuse_agreement(measures, "micp", "it promises how often its sets hold the right answer")
+    refuse_without_gold(measures, "micp", "it promises how often its sets hold the right answer")
     traces = measures.traces
     if split == FIT_SPLIT and {OPTIMIZE, CALIBRATE} <= set(traces.splits):
         if settings.share != DEFAULT_SHARE:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.fitting import refuse_agreement
+from suffice.policies.fitting import refuse_without_gold
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
@@ -138,7 +138,7 @@ class _Part:
 
 def _divide(measures: Measures, split: str, settings: StopRAGSettings) -> tuple[_Part, _Part]:
     """Training and validation questions, the usable ones."""
-    refuse_agreement(measures, "stop-rag", "its rewards are scores of sampled answers")
+    refuse_without_gold(measures, "stop-rag", "its rewards are scores of sampled answers")
     traces = measures.traces
     whole = _part(measures, split, settings.reward)
     if VALIDATION_SPLIT in traces.splits and split != VALIDATION_SPLIT:

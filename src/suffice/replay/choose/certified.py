@@ -32,7 +32,7 @@ from suffice.replay.choose.learn_then_test import (
 from suffice.replay.settings import ComparedBy
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
-from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
+from suffice.scoring import METRICS, F1Kind, Metric, ScoreName, metric_of_labels
 from suffice.signals.abstained import ABSTAINED, stated_phrases
 
 _FEWEST = 4
@@ -43,7 +43,7 @@ class CertifiedSettings:
     """Everything that certified choice is asked.
 
     ``split`` is halved by ``seed``; ``cost_model`` prices usage. ``metric`` says what must not be lost
-    (``None``: F1 where questions have gold answers, else agreement); the loss wrong-stop reads EM, and so
+    (``None``: as :meth:`suffice.measures.measures.Measures.by` chooses); the loss wrong-stop reads EM, and so
     does agreement: its loss is how often the answer is another than the full budget's.
     """
 
@@ -128,8 +128,10 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
     chosen, metric = questions.traces, questions.metric
     labelled = [
         question
-        for question, gold in zip(chosen.question_ids, chosen.gold, strict=True)
-        if gold.answers
+        for question, scored in zip(
+            chosen.question_ids, questions.scores(settings.f1_kind).labelled, strict=True
+        )
+        if scored
     ]
     if len(labelled) < _FEWEST:
         raise UsageError(
@@ -170,7 +172,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
 
 def _lost(metric: Metric, settings: CertifiedSettings) -> ScoreName:
     """The score whose loss is bounded."""
-    counted = settings.promise.loss == "wrong-stop" or not metric.gold
+    counted = settings.promise.loss == "wrong-stop" or metric.agreement
     return "em" if counted else metric.score
 
 
@@ -312,7 +314,8 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
     lost = (
         f"expected {promise['loss']} loss in {promise['metric']} of at most {promise['max_loss']:g}"
     )
-    if LABELS in outcome.policy.fitted_on:
+    stated = outcome.policy.fitted_on.get(LABELS)
+    if stated is not None and metric_of_labels(stated).agreement:
         lost = (
             f"the answer is another than the full budget's on at most {promise['max_loss']:.3g} of the "
             "questions, so EM and F1 fall by no more (no gold answer was read),"

@@ -70,7 +70,7 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     on_tune = measures.only_split(settings.tune_split)
     on_eval = measures.only_split(settings.eval_split)
     data = fit_data(measures, names, split=settings.tune_split, f1_kind=settings.f1_kind)
-    if not any(gold.answers for gold in on_eval.traces.gold):
+    if not on_eval.scores(settings.f1_kind).labelled.any():
         raise UsageError(
             f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
             f"suffice traces info {on_eval.traces.at}"

@@ -257,7 +257,8 @@ class SearchResult(Tabular):
     def explained(self, *, naive: bool) -> list[str]:
         """What the figures are and what the correction covers, sentence by sentence."""
         settings, label = self.settings, self.metric.label
-        kind = f" ({settings.f1_kind})" if "f1" in (self.metric.score, self.metric.beside) else ""
+        which = self.metric.which_f1(settings.f1_kind)
+        kind = "" if which is None else f" ({which})"
         texts = [
             f"{label}, {self.metric.head(self.metric.beside)}{kind} and differences in percent, means over "
             f"{self.labelled[1]} questions {self.metric.scored}, of split {settings.eval_split}; delta "

@@ -29,6 +29,7 @@ from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
+from suffice.scoring import metric_of_labels
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
 from suffice.trace.rounds.reader import blank_answers
@@ -247,14 +248,18 @@ def _in_sample_notes(built: Sequence[NamedPolicy], source: str, split: str | Non
 
 
 def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
-    """Which policies learnt from the full budget's answers instead of gold ones."""
-    names = [candidate.label for candidate in built if LABELS in _fitting(candidate)]
-    if not names:
-        return []
-    return [
-        f"fitted on agreement with the full budget's own answer, not on gold answers: {', '.join(names)}; a "
-        "calibrated value is the probability of agreeing, not of being right"
-    ]
+    """Which policies learnt from something else than gold answers."""
+    names: dict[str, list[str]] = {}
+    for candidate in built:
+        if LABELS in (fitting := _fitting(candidate)):
+            metric = metric_of_labels(fitting[LABELS])
+            meant = "agreeing, not of being right" if metric.agreement else "the full score of 1"
+            said = (
+                f"fitted on {metric.labels}, not on gold answers: {{}}; a calibrated value is the "
+                "probability of "
+            )
+            names.setdefault(said + meant, []).append(candidate.label)
+    return [said.format(", ".join(learnt)) for said, learnt in names.items()]
 
 
 def _fitted_on(candidate: NamedPolicy, source: str, split: str | None) -> bool:

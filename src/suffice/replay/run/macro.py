@@ -19,7 +19,7 @@ from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
-from suffice.scoring import AGREEMENT_LEGEND, Metric
+from suffice.scoring import Metric
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
@@ -114,7 +114,7 @@ class MacroResult(Tabular):
             f"Means over {len(self.sources)} sets, each counting the same, of "
             f"{' and '.join(str(count) for count in self.labelled)} questions {metric.scored}. {shared}"
         )
-        notes = (explained,) if metric.gold else (explained, f"Note: {AGREEMENT_LEGEND}")
+        notes = (explained, f"Note: {metric.legend}") if metric.legend else (explained,)
         return (Table(name="means over sets", columns=columns, rows=rows, notes=notes),)
 
 

@@ -259,8 +259,7 @@ def _asked(measures: Measures, name: Wanted, fitting: _Fitting) -> AskedPolicy:
 def _oracle(measures: Measures, name: str) -> NamedPolicy:
     if not measures.metric.gold:
         raise UsageError(
-            f"policy {name!r} reads gold answers and scores here are agreement with the full budget's "
-            "own answer; leave it out"
+            f"policy {name!r} reads gold answers, and {measures.metric.stands_for_gold}; leave it out"
         )
     return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
 

@@ -256,7 +256,8 @@ class ReplayResult(Tabular):
             if column.name in _DROPPED
             else column
             for column in _COLUMNS
-            if self.metric.gold or column.name != "retained"  # the full budget agrees with itself
+            if not self.metric.agreement
+            or column.name != "retained"  # the full budget agrees with itself
         ]
         if self.cost.name in (_CALLS, _ROUNDS):
             return columns
@@ -285,9 +286,11 @@ class ReplayResult(Tabular):
         spent = "calls and tokens" if named else f"calls, {self.cost.label} and tokens"
         baseline = shorten(self.baseline_label, _NAME_WIDTH, "...")
         label, head = self.metric.label, self.metric.head
-        kept = f", {label} kept (of the full budget's {label})" if self.metric.gold else ""
+        kept = "" if self.metric.agreement else f", {label} kept (of the full budget's {label})"
+        which = self.metric.which_f1(self.f1_kind)
+        f1 = head("f1") if which is None else f"{head('f1')} ({which})"
         return first, (
-            f"{head('em')}, {head('f1')} ({self.f1_kind}), {head('acc')}{kept} and differences in "
+            f"{head('em')}, {f1}, {head('acc')}{kept} and differences in "
             f"percent; rounds, {spent} are means per question. delta {label} is against "
             f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
             f"intervals of {self.resamples} paired resamples of the questions (seed {self.seed})."
@@ -389,7 +392,7 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
 
 def _by_agreement(metric: Metric) -> str:
     """What a verdict answers instead where no gold answer was read; else empty."""
-    if metric.gold:
+    if not metric.agreement:
         return ""
     return (
         "Not known without gold answers. Does deciding by what is read keep more of the full budget's "

@@ -123,9 +123,12 @@ def _facts(data: ReportData) -> Html:
 def _compared_by(result: ReplayResult) -> str:
     """The score and what it is taken against."""
     metric = result.metric
-    kind = f", F1 as {result.f1_kind} scores it" if "f1" in (metric.score, metric.beside) else ""
+    which = metric.which_f1(result.f1_kind)
+    kind = "" if which is None else f", F1 as {which} scores it"
     if metric.gold:
         return f"{metric.label} against gold answers{kind}"
+    if not metric.agreement:
+        return "the record's own score, from 0 to 1"
     return f"{metric.label}: agreement with the full budget's own answer, not with the truth{kind}"
 
 

@@ -35,13 +35,13 @@ def _banners(material: Material) -> Iterator[Html]:
 
 def _warnings(result: ReplayResult) -> Iterator[str]:
     yield from result.banners
-    if not result.metric.gold:
+    if result.metric.agreement:
         yield (
             "Scores are agreement with the full budget's own answer: no gold answer was read, and nothing "
             "here says whether answers are right."
         )
     elif not result.labelled:
-        yield "No question has gold answers: nothing here says whether answers are right."
+        yield f"No question {result.metric.unscored}: nothing here says whether answers are right."
     if 0 < result.labelled < _FEW:
         width, label = result.width, result.metric.label
         seen = ""

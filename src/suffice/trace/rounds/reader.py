@@ -327,8 +327,8 @@ def blank_answers(traces: TraceSet) -> tuple[str, ...]:
     if answers.null_count:
         return (
             f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
-            "one: a policy that stops there has no score, and its costs lack the answer that it would ask "
-            "for; 'suffice probe' asks afterwards",
+            "one: EM, F1 and Acc are not known there, and the costs of a policy that stops there lack the "
+            "answer that it would ask for; 'suffice probe' asks afterwards",
         )
     if blank <= _MANY_BLANK * rounds:
         return ()

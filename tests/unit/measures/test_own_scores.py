@@ -1,0 +1,154 @@
+"""Records whose users score their rounds themselves, without a gold answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.errors import UsageError
+from suffice.measures.measures import Measures
+from suffice.replay.choose.certified import CertifiedSettings, fit_certified
+from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.learn_then_test import CertifySettings
+from suffice.replay.choose.search import search
+from suffice.replay.choose.sweep import sweep
+from suffice.replay.diagnose.question_histories import report_data
+from suffice.replay.run.compare import compare
+from suffice.replay.run.macro import macro_means
+from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
+from suffice.report.page.report import render_report
+from suffice.testing.traces import random_records, to_trace_set
+from suffice.trace.rounds.records import Gold, QuestionRecord
+
+SCORES = ((0.0, 0.5, 1.0), (0.25, 1.0, 0.5))
+
+
+def scored(count: int = 40, *, gold: bool = False) -> list[QuestionRecord]:
+    """Scores by turns as above; ``own`` tells the round's score but for the first question of four."""
+    records = []
+    for number, record in enumerate(random_records(count)):
+        scores = SCORES[number // 2 % 2]
+        told = (0.0, 0.0, 0.0) if number % 8 < 2 else scores
+        records.append(
+            replace(
+                record,
+                gold=record.gold if gold else Gold(),
+                rounds=tuple(
+                    replace(finished, signals={"own": value})
+                    for finished, value in zip(record.rounds, told, strict=True)
+                ),
+                scores=dict(enumerate(scores, start=1)),
+            )
+        )
+    return records
+
+
+def mean_at(records: Sequence[QuestionRecord], stops: Sequence[int]) -> float:
+    return float(np.mean([r.scores[stop] for r, stop in zip(records, stops, strict=True)]))
+
+
+@pytest.fixture(scope="module")
+def records() -> list[QuestionRecord]:
+    return scored()
+
+
+def test_a_score_stands_where_no_question_has_gold_answers(records: list[QuestionRecord]) -> None:
+    own = Measures(to_trace_set(records)).by(None)
+    assert own.metric.name == "score"
+    outcomes = own.scores()
+    np.testing.assert_array_equal(outcomes.f1[2], SCORES[1])
+    np.testing.assert_array_equal(outcomes.em[2], [0, 1, 0])  # whether it is 1
+    np.testing.assert_array_equal(outcomes.acc[0], [0, 1, 1])  # whether it is above 0
+    assert outcomes.labelled.all()
+    assert own.only_split("tune").metric == own.metric
+    with_gold = Measures(to_trace_set(scored(gold=True)))
+    assert with_gold.by(None).metric.name == "f1"
+    asked = with_gold.by("score")
+    np.testing.assert_array_equal(asked.scores().f1, outcomes.f1)
+    # gold answers are still there to be asked for
+    np.testing.assert_array_equal(asked.by("em").scores().em, with_gold.scores().em)
+    unscored = [replace(record, scores={}) for record in records]
+    assert Measures(to_trace_set(unscored)).by(None).metric.name == "agreement"
+
+
+def test_a_question_without_scores_counts_in_costs_alone(records: list[QuestionRecord]) -> None:
+    partly = [replace(records[0], scores={}), replace(records[2], scores={3: 0.5}), *records[3:]]
+    own = Measures(to_trace_set(partly)).by(None)
+    assert own.scores().labelled.tolist() == [False, *[True] * (len(partly) - 1)]
+    assert "1 of 39 questions have no score: counted in costs, not in scores" in own.notes(None)
+    found = compare(own, ComparisonSettings(policies=("fixed-1", "fixed-3"))).result
+    one, full = found.policies
+    assert (one.score, full.score is None) == (None, False)
+    (note,) = [note for note in found.notes if note.startswith("no score is known")]
+    assert "fixed-1 (1): in so many of 19 questions with scores of their own" in note
+    assert "write a score of every round (column 'score')" in note
+    with pytest.raises(UsageError, match="rounds without a score, the first: round 1 of question"):
+        search(own, SearchSettings(signals=("own",)))
+
+
+def test_replay_means_over_sets_and_report_go_by_it(records: list[QuestionRecord]) -> None:
+    settings = ComparisonSettings(policies=("fixed-1", "fixed-3"), rules=("own >= 1",))
+    comparison = compare(to_trace_set(records), settings)
+    result = comparison.result
+    evaluated = [record for record in records if record.question.split == "eval"]
+    for policy in result.policies:
+        assert policy.score == pytest.approx(mean_at(evaluated, policy.stops.tolist()))
+        assert policy.interval is not None
+    entry = result.to_json()["policies"][2]
+    assert entry["score"] == result.policies[2].score
+    assert entry["score_1"] == result.policies[2].em
+    assert (entry["f1"], entry["em"], entry["acc"]) == (None, None, None)
+    assert {"delta_score", "retained_score", "score_interval"} <= entry.keys()
+    assert result.policies[0].retained == pytest.approx(
+        mean_at(evaluated, [1] * 20) / mean_at(evaluated, [3] * 20)
+    )
+    text = result.table().text(200)
+    assert "no gold answer was read" in text
+    assert "EM" not in text.split("Note")[0]
+    assert "hotpotqa" not in text
+    macro = macro_means([comparison, comparison])
+    assert macro.policies[2].score.estimate == pytest.approx(result.policies[2].score)
+    page = render_report(report_data(to_trace_set(evaluated), result))
+    assert "own score, from 0 to 1" in page
+    with pytest.raises(UsageError, match="compared by the record's own scores here; leave it out"):
+        compare(to_trace_set(records), ComparisonSettings(policies=("oracle-f1",), strict=True))
+
+
+def test_what_chooses_goes_by_it(records: list[QuestionRecord]) -> None:
+    traces = to_trace_set(records)
+    tune = [record for record in records if record.question.split == "tune"]
+    found = search(traces, SearchSettings(signals=("own",)))
+    (rule,) = found.rules
+    assert found.objective == "score"
+    swept = sweep(traces, SweepSettings(rule="own >= ?", thresholds=(0.5, 1.0)))
+    points = {point.threshold: point for point in swept.points}
+    stops = [2 if record.rounds[1].signals["own"] >= 1 else 3 for record in tune]
+    assert points[1.0].tune_score == pytest.approx(mean_at(tune, stops))
+    assert rule.tune_score == pytest.approx(max(point.tune_score for point in swept.points))
+    certified = fit_certified(
+        traces,
+        CertifiedSettings(
+            family=FamilySettings(family="thresholds", rule="own >= ?", thresholds=(0.5, 1.0)),
+            promise=CertifySettings(loss="signed", max_loss=0.4),
+        ),
+    )
+    assert certified.policy.guarantee["metric"] == "score"
+    assert certified.policy.fitted_on["labels"] == "score"
+
+
+@pytest.mark.parametrize("name", ["loopgain_w4", "loopgain_w5"])
+def test_a_public_record_of_scores(name: str) -> None:
+    """Null answers but in the last round, and scores throughout."""
+    root = os.environ.get("SUFFICE_DATA")
+    if root is None:
+        pytest.skip("needs recorded traces: set SUFFICE_DATA to the folder that holds traces/")
+    own = Measures.of(Path(root, "traces", f"{name}.parquet")).by(None)
+    assert own.metric.name == "score"
+    means = own.scores_throughout("this").compared.mean(axis=0)
+    first, last = {"loopgain_w4": (0.75, 0.77), "loopgain_w5": (0.777, 0.351)}[name]
+    assert means[[0, -1]] == pytest.approx([first, last], abs=0.001)
