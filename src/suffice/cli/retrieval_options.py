@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.cli.options import number, positive
 from suffice.cli.output import say, waiting
-from suffice.errors import UsageError, did_you_mean
+from suffice.errors import UsageError, unknown_name
 from suffice.integrations.own_retrievers import (
     FORMS,
     connect_own,
@@ -97,10 +97,7 @@ def _retriever(text: str) -> str:
     """The argparse type of ``--retriever``."""
     if text in RETRIEVERS or is_own(text):
         return text
-    raise argparse.ArgumentTypeError(
-        f"unknown retriever {text!r}; known: {', '.join((*RETRIEVERS, *FORMS))}"
-        f"{did_you_mean(text, RETRIEVERS)}"
-    )
+    raise argparse.ArgumentTypeError(unknown_name("retriever", text, (*RETRIEVERS, *FORMS)))
 
 
 def finds_its_own(arguments: argparse.Namespace) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import SufficeWarning, UsageError, unknown_name
+from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
@@ -31,6 +31,7 @@ from suffice.signals.abstained import (
     ready,
     stated_phrases,
 )
+from suffice.signals.available import refuse_lacking
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
@@ -336,21 +337,31 @@ def fit_rule(
     if not needs.fitting:
         return fitted_rule(rule, None, own_signals=own, abstention=abstention)
     fitting = measures if fit_on is None else Measures.of(fit_on).by(measures.metric.name)
-    source = fitting.traces.origin.source
-    if split not in fitting.traces.splits:
-        raise UsageError(
-            f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
-            f"{source} does not have; {fitting.traces.how_to_split()}, "
-            "or fit on traces that have it with: --fit-on OTHER_TRACES (in Python fit_on=)"
-        )
-    unknown = [name for name in own if name not in fitting.traces.signal_names]
-    if unknown:
-        raise UsageError(
-            f"rule {rule!r} reads {' and '.join(map(repr, unknown))}, which {source} does not record, so "
-            "it cannot be fitted there"
-        )
+    all_of(
+        lambda: _require_split(rule, fitting.traces, split),
+        lambda: _require_own(rule, own, fitting.traces),
+        lambda: refuse_lacking((resolve(name, also=recorded) for name in needs.signals), record),
+    )
     data = fit_data(fitting, needs.signals, split=split)
     return fitted_rule(rule, data, own_signals=own, calibrator=calibrator, abstention=abstention)
+
+
+def _require_split(rule: str, traces: TraceSet, split: str) -> None:
+    if split not in traces.splits:
+        raise UsageError(
+            f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
+            f"{traces.origin.source} does not have; {traces.how_to_split()}, "
+            "or fit on traces that have it with: --fit-on OTHER_TRACES (in Python fit_on=)"
+        )
+
+
+def _require_own(rule: str, own: Sequence[str], traces: TraceSet) -> None:
+    unknown = [name for name in own if name not in traces.signal_names]
+    if unknown:
+        raise UsageError(
+            f"rule {rule!r} reads {' and '.join(map(repr, unknown))}, which {traces.origin.source} does "
+            "not record, so it cannot be fitted there"
+        )
 
 
 def fitted_rule(

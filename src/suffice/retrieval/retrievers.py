@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from suffice.errors import UsageError, unknown_name
+from suffice.errors import DataError, UsageError, unknown_name
 from suffice.protocols import Encoder, Reranker, Retriever
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
+from suffice.retrieval.index_folder import load_index
 from suffice.retrieval.indexes import IndexKind, IndexMaker
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.ranking import corpus_changes, corpus_fingerprint
 from suffice.trace.rounds.records import Passage
 
 RetrieverName = Literal[
@@ -240,6 +243,16 @@ def pooled_retriever(
     An index found there is used again when it is of these passages, and of this encoder.
     """
     return retrieval.over([make.cached(k, passages, _beside(folder, k)) for k in retrieval.kinds])
+
+
+def pool_changes(passages: tuple[Passage, ...], retrieval: Retrieval, folder: Path) -> str | None:
+    """What differs, in words, from the passages indexed in ``folder``; ``None``: nothing, or none is kept."""
+    for kind in retrieval.kinds:
+        with suppress(DataError):
+            kept = load_index(_beside(folder, kind), kind).passages
+            same = corpus_fingerprint(kept) == corpus_fingerprint(passages)
+            return None if same else corpus_changes(kept, passages)
+    return None
 
 
 def _beside(folder: Path, kind: IndexKind) -> Path:

@@ -153,8 +153,6 @@ def run(arguments: argparse.Namespace) -> int:
         settled, reasons = settings.settled(model)
     for name, why in reasons.items():
         say(f"{name}: {getattr(settled, name)} ({why})")
-    if lacking := not_recorded(settled):
-        say(lacking)
     recording = Recording(
         dataset=_stated_name(arguments),
         columns=_stated_columns(arguments, columns),
@@ -279,9 +277,11 @@ def _settings(arguments: argparse.Namespace) -> LoopSettings:
 
 
 def _tell_cost(settings: LoopSettings, questions: int) -> None:
-    """Say, before it starts, what a recording will take for so many questions."""
+    """Say, before it starts, what a recording will take for so many questions, and what it will lack."""
     if not questions:
         return
+    if lacking := not_recorded(settings):
+        say(lacking)
     rounds = questions * settings.rounds
     calls = rounds * settings.calls + questions * settings.closed_book
     sampled = f", {rounds * settings.samples:,} of them samples" if settings.samples else ""

@@ -22,7 +22,13 @@ from suffice.pipelines.record.session import Progress, RecordSummary
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
-from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages, pooled_retriever
+from suffice.retrieval.retrievers import (
+    OwnParagraphs,
+    Retrieval,
+    pool_changes,
+    pooled_passages,
+    pooled_retriever,
+)
 from suffice.signals.asking.meaning_clusters import clustering_stated
 from suffice.trace.rounds.derive import assign_splits
 from suffice.trace.rounds.records import Gold, Passage
@@ -130,7 +136,7 @@ def record_examples(
     passages = _searched(usable, recording)
     run = _run_document(model, recording, pipeline, passages)
     if passages is not None:  # before they are indexed
-        check_goes_on(out, run=run, may_differ=_MAY_DIFFER)
+        _check_goes_on(passages, recording, run, out)
     shared = _shared(passages, recording, out)
     known = (
         None if recording.files is None else frozenset(passage.id for passage in recording.files)
@@ -196,11 +202,27 @@ def _shared(
     """The retriever of all questions; ``None``: each has its own."""
     if passages is None:
         return None if recording.retrieval.source is None else recording.retrieval.over(())
-    folder = out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
     make = IndexMaker(encoder=recording.retrieval.encoder)
     if recording.on_encoded is not None:
         make = replace(make, on_progress=recording.on_encoded)
-    return pooled_retriever(passages, recording.retrieval, folder, make)
+    return pooled_retriever(passages, recording.retrieval, _index_folder(out), make)
+
+
+def _index_folder(out: Path) -> Path:
+    return out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
+
+
+def _check_goes_on(
+    passages: tuple[Passage, ...], recording: Recording, run: Mapping[str, Any], out: Path
+) -> None:
+    """Refuse other settings than ``out`` was recorded with; of another corpus, say what changed."""
+    try:
+        check_goes_on(out, run=run, may_differ=_MAY_DIFFER)
+    except UsageError as error:
+        changed = pool_changes(passages, recording.retrieval, _index_folder(out))
+        if changed is not None:
+            raise UsageError(f"{error}. Of the passages: {changed}") from error
+        raise
 
 
 def _found_in(known: frozenset[str] | None, gold: Gold) -> Gold:

@@ -198,6 +198,14 @@ def test_all_that_cannot_run_is_said_at_once() -> None:
     assert "signal 'q_stop' needs a recorded value" in said
 
 
+def test_a_rule_that_lacks_its_split_and_its_signals_says_both() -> None:
+    with pytest.raises(UsageError) as raised:
+        compared(split_traces("eval"), rules=("base_rate() > 0.1 and llm_stop",))
+    said = str(raised.value)
+    assert "fitted on split 'tune', which" in said
+    assert "; also, signal 'llm_stop' needs a recorded value" in said
+
+
 def test_a_policy_left_out_is_no_baseline() -> None:
     with pytest.raises(UsageError, match="suffice fit tasr"):
         compared(split_traces("eval"), "fixed-1", "tasr", baseline="tasr")
