@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,10 +106,8 @@ def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRe
             version = _version(metadata, file, schema)
             _check_required(stored.names, str(file), schema)
             later = {column.name for column in schema.columns if column.since > version}
-            remarks = (
-                *_misspelt(stored, schema),
-                *_unread(later & {*stored.names}, version, schema),
-            )
+            own = parquet.read(columns=sorted(later & {*stored.names}))
+            remarks = (*_misspelt(stored, schema), *_unread(own, version, schema))
             read = [field for field in stored if field.name not in later]
             stored = pa.schema(read, metadata=stored.metadata)
             present = [name for name in stored.names if name in wanted]
@@ -164,13 +162,14 @@ def _unread_parts(found: pa.DataType, wanted: pa.DataType, place: str) -> Iterat
                 )
 
 
-def _unread(names: Set[str], version: int, schema: TableSchema) -> Iterator[str]:
-    """A sentence on columns that the file has in a version that does not know them."""
+def _unread(own: pa.Table, version: int, schema: TableSchema) -> Iterator[str]:
+    """A sentence on columns that the file holds something in, and its version does not know."""
+    names = [name for name in own.column_names if own.column(name).null_count < own.num_rows]
     if names:
         key, newest = schema.key.decode(), schema.version
         yield (
             f"not read, since the file is of version {version} and they are of a later one: "
-            f"{', '.join(sorted(names))}; if they are meant so, state {key} = {newest} in the file: "
+            f"{', '.join(names)}; if they are meant so, state {key} = {newest} in the file: "
             f"table.replace_schema_metadata({{{key!r}: '{newest}'}})"
         )
 

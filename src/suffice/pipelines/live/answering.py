@@ -26,11 +26,10 @@ from suffice.protocols import (
     StopPolicy,
 )
 from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
-from suffice.trace.rounds.records import Question, Round, Usage
+from suffice.trace.rounds.records import Question, Round, StoppedBy, Usage
 
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
-StoppedBy = Literal["policy", "budget", "end", "error"]
 WhichAnswer = Literal["latest", "most-confident"]
 
 

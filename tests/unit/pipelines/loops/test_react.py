@@ -223,7 +223,7 @@ def without_verdict(finished: Round) -> Round:
     signals = {name: value for name, value in finished.signals.items() if name != "llm_stop"}
     none: dict[str, Any] = dict.fromkeys((*JUDGE_TOKENS, "latency_s"))
     usage = replace(finished.usage, judge_calls=0, **none)
-    return replace(finished, signals=signals, usage=usage)
+    return replace(finished, signals=signals, usage=usage, time=None)
 
 
 def recorded(out: Path, **changes: Any) -> Any:
