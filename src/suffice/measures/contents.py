@@ -281,4 +281,8 @@ def _notes(traces: TraceSet) -> Iterator[str]:
     if not traces.splits:
         yield f"no question has a split; {traces.how_to_split()}"
     if not any(gold.answers for gold in traces.gold):
-        yield "no question has gold answers, so nothing can be scored or fitted that reads them"
+        own = "; its own scores (column 'score') are what policies are compared by"
+        yield (
+            "no question has gold answers, so nothing can be scored or fitted that reads them"
+            f"{own if traces.has('score') else ''}"
+        )
