@@ -169,7 +169,7 @@ class Contents(Tabular):
         columns = (Column(name="why"), Column(name="signals"))
         rows = [(why, ", ".join(names)) for why, names in by_reason.items()]
         title = "Signals it does not give"
-        return Table(name="lacking", title=title, columns=columns, rows=rows)
+        return Table(name="lacking", title=title, columns=columns, rows=rows, names=0)
 
 
 def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
