@@ -72,7 +72,7 @@ class Contents(Tabular):
     groups
         Questions by split, type, data set, model and loop.
     columns, signals
-        What the files hold, and what can be computed of it without asking a model.
+        What the files hold, and what can be computed of it in some round without asking a model.
     lacking
         Why the record does not give the other signals, by name.
     run
@@ -163,13 +163,11 @@ class Contents(Tabular):
         )
 
     def _lacking(self) -> Table:
-        by_reason: dict[str, list[str]] = {}
-        for name, why in self.lacking.items():
-            by_reason.setdefault(why, []).append(name)
-        columns = (Column(name="why"), Column(name="signals"))
-        rows = [(why, ", ".join(names)) for why, names in by_reason.items()]
+        columns = (Column(name="signal"), Column(name="why"))
         title = "Signals it does not give"
-        return Table(name="lacking", title=title, columns=columns, rows=rows, names=0)
+        return Table(
+            name="lacking", title=title, columns=columns, rows=sorted(self.lacking.items())
+        )
 
 
 def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
@@ -191,6 +189,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     inspection = inspect_traces(path)
     traces = inspection.valid(skip_invalid=skip_invalid)
     given = given_signals(traces)
+    signals = tuple(_signals(traces, given))
     return Contents(
         source=source.name,
         files=len(source.parts),
@@ -204,11 +203,18 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         failures=traces.origin.failures,
         groups=tuple(_groups(source)),
         columns=tuple(_columns(source)),
-        signals=tuple(_signals(traces, given)),
+        signals=tuple(signal for signal in signals if signal.undefined < 1.0),
         lacking={
-            name: why.why
-            for name, spec in SIGNALS.items()
-            if name not in given and (why := lack(spec, traces)) is not None
+            **{
+                name: why.why
+                for name, spec in SIGNALS.items()
+                if name not in given and (why := lack(spec, traces)) is not None
+            },
+            **{
+                signal.name: "it is undefined in every round"
+                for signal in signals
+                if signal.undefined == 1.0
+            },
         },
         run=traces.origin.run,
         notes=(*inspection.remarks, *_notes(traces)),
@@ -275,4 +281,8 @@ def _notes(traces: TraceSet) -> Iterator[str]:
     if not traces.splits:
         yield f"no question has a split; {traces.how_to_split()}"
     if not any(gold.answers for gold in traces.gold):
-        yield "no question has gold answers, so nothing can be scored or fitted that reads them"
+        own = "; its own scores (column 'score') are what policies are compared by"
+        yield (
+            "no question has gold answers, so nothing can be scored or fitted that reads them"
+            f"{own if traces.has('score') else ''}"
+        )

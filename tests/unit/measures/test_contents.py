@@ -67,6 +67,9 @@ def test_signals_are_given_or_lacking_with_the_reason(folder: Path) -> None:
     assert (stable.stored, stable.undefined, stable.undefined_after_1) == (False, 0.4, 0.0)
     assert signals["answer_token_margin"].undefined == pytest.approx(3 / 5)
     assert contents.lacking["self_consistency"] == "the trace has no samples"
+    undefined = {name for name, why in contents.lacking.items() if "every round" in why}
+    assert undefined
+    assert not undefined & set(signals)
     text = contents.text()
     for said in ("my record", "eval", "big", "answer_stable", "the trace has no samples"):
         assert said in text

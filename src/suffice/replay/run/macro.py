@@ -201,6 +201,12 @@ def _set(comparison: Comparison) -> _Set:
     scored = comparison.measures.scores(result.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no replayed question of {result.source} {result.metric.unscored}")
+    unscored = [policy.label for policy in result.policies if policy.score is None]
+    if unscored:
+        raise UsageError(
+            f"in {result.source} no score is known of {', '.join(unscored)}, which stop at rounds "
+            f"{result.metric.untold}; leave them out, or {result.metric.remedy}"
+        )
     columns = [
         at_stop(values, policy.stops)[scored.labelled]
         for values in (scored.compared, getattr(scored, scored.metric.beside))

@@ -7,19 +7,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.builders import of_rounds
+from tests.properties import examples
 
 from suffice.costs.usage import CostReads, stop_costs
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.pipelines.live.controller import Controller
+from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.search import search
 from suffice.replay.choose.sweep import sweep
 from suffice.replay.run.compare import compare
+from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
 from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import why_undefined
 from suffice.testing.traces import random_records, to_trace_set
-from suffice.trace.rounds.records import LoopView, QuestionRecord, Round, Usage
+from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Round, Usage
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -156,6 +163,37 @@ def test_what_is_chosen_by_scores_needs_them_throughout(
         choose(traces)
     assert "the first: round 1 of question 'q01'" in str(caught.value)
     assert "suffice probe" in str(caught.value)
+
+
+def test_means_over_sets_need_scores(traces: TraceSet) -> None:
+    comparison = compare(traces, ComparisonSettings(policies=("fixed-1", "fixed-3")))
+    with pytest.raises(
+        UsageError, match="no score is known of fixed-1, which stop at rounds without"
+    ):
+        macro_means([comparison, comparison])
+
+
+@given(
+    answers=st.lists(st.sampled_from([None, "", "Oslo", "Rome"]), min_size=1, max_size=5),
+    rule=st.sampled_from(["answer_stable", "answer_repeats or abstained", "not abstained"]),
+)
+@settings(max_examples=examples(60))
+def test_a_live_loop_stops_where_replay_says(answers: list[str | None], rule: str) -> None:
+    record = of_rounds(
+        *(
+            Round(answer=answer, passages=(Passage(id=str(number), text="x"),))
+            for number, answer in enumerate(answers)
+        )
+    )
+    policy = RulePolicy(rule=rule)
+    (stop,) = Measures(record).wanted_rounds(policy).tolist()
+    controller = Controller(policy, max_rounds=len(answers)).start("Where?")
+    live = next(
+        number
+        for number, finished in enumerate(next(record.records()).rounds, 1)
+        if controller.observe(finished).stop
+    )
+    assert live == min(stop, len(answers))
 
 
 def test_unlabelled_questions_need_no_answer() -> None:
