@@ -408,7 +408,6 @@ def _negative(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.less(cells, 0)
 
 
-_STOPS = pa.array([*STOPPED_BY, None], pa.string())
 _WRONG_CELLS: Mapping[
     str, tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], Callable[[Any], str]]
 ] = {
@@ -419,7 +418,10 @@ _WRONG_CELLS: Mapping[
         not_a_propensity,
     ),
     "score": (lambda cells: pc.or_(_negative(cells), pc.greater(cells, 1)), not_a_score),
-    "stopped_by": (lambda cells: pc.invert(pc.is_in(cells, _STOPS)), not_a_stop),
+    "stopped_by": (
+        lambda cells: pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))),
+        not_a_stop,
+    ),
     **{column.name: (_negative, lambda _: "a negative amount") for column in USAGE_COLUMNS},
 }
 """Of columns that may be there: which cells are wrong, and what is said of such a value."""
