@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import ModuleType
 
 from suffice.errors import MissingExtra
@@ -39,17 +37,3 @@ def require(
             f"Install it with: pip install {package or repr(f'suffice[{extra}]')}"
         )
         raise MissingExtra(message) from error
-
-
-@contextmanager
-def without_bars() -> Iterator[None]:
-    """No progress bars of transformers, which is installed, inside; as before after."""
-    logging = require("transformers.utils.logging", package="transformers", purpose="A network")
-    if not logging.is_progress_bar_enabled():
-        yield
-        return
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.enable_progress_bar()

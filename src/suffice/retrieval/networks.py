@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from suffice._optional import require, without_bars
+from suffice._optional import require
 from suffice.errors import BackendError, UsageError, first_line
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Bars are off inside and as before after."""
+    logging = require("transformers.utils.logging", extra="rerank", purpose="A cross-encoder")
+    if not logging.is_progress_bar_enabled():
+        yield
+        return
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.enable_progress_bar()
 
 
 def load_pair_network(name_or_path: str | Path, what: str) -> Any:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from suffice._optional import require, without_bars
+from suffice._optional import require
 from suffice.errors import UsageError, first_line
 from suffice.policies.stop_rag.encoding import Tokens
 from suffice.policies.stop_rag.settings import MIN_WINDOW, PACKAGED_ENCODER, Mode
@@ -68,7 +68,7 @@ class TextEncoder:
         transformers = require("transformers", extra="learn", purpose=PURPOSE)
         path = _packaged() if name == PACKAGED_ENCODER else name
         try:
-            with without_bars():
+            with _without_bars():
                 tokenizer = transformers.AutoTokenizer.from_pretrained(path)
                 body = transformers.AutoModel.from_pretrained(path)
         except (OSError, ValueError, KeyError, ImportError) as error:
@@ -276,3 +276,17 @@ def _identity(tokenizer: Any, body: Any) -> str:
         digest.update(flat.view(torch.uint8).numpy())
     digest.update(json.dumps(sorted(tokenizer.get_vocab().items())).encode())
     return digest.hexdigest()
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """No progress bars of transformers inside, and as before after."""
+    logging = require("transformers.utils.logging", extra="learn", purpose=PURPOSE)
+    if not logging.is_progress_bar_enabled():
+        yield
+        return
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.enable_progress_bar()

@@ -12,8 +12,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice._optional import require, without_bars
+from suffice._optional import require
 from suffice.errors import BackendError, UsageError, first_line
+from suffice.retrieval.networks import without_bars
 
 _PURPOSE = "A sentence-transformers encoder"
 

@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice._optional import require, without_bars
+from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
+from suffice.retrieval.networks import without_bars
 
 _PURPOSE = "A cross-encoder"
 _HEADER = "suffice_reranker.json"

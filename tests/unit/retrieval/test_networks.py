@@ -6,7 +6,7 @@ pytest.importorskip("transformers", reason="the extra 'rerank' is missing")
 
 from transformers.utils import logging
 
-from suffice._optional import without_bars
+from suffice.retrieval.networks import without_bars
 
 
 @pytest.mark.parametrize("before", [True, False])
