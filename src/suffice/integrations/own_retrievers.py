@@ -173,12 +173,12 @@ def _module(text: str, name: str) -> Any:
                 "Python's path; run where it lies, or add its folder to PYTHONPATH"
             ) from error
         raise UsageError(f"--retriever {text!r}: importing {name} failed: {error}") from error
-    except SufficeError:
-        raise
     except Exception as error:
-        raise UsageError(
-            f"--retriever {text!r}: importing {name} failed: {_told(error)}"
-        ) from error
+        if not isinstance(error, SufficeError):
+            raise UsageError(
+                f"--retriever {text!r}: importing {name} failed: {_told(error)}"
+            ) from error
+        raise
 
 
 def _told(error: Exception) -> str:
@@ -224,12 +224,11 @@ class PythonRetriever:
         check_k(k)
         try:
             found = self._find(query, k)
-            listed = isinstance(found, Iterable) and not isinstance(found, str | bytes | Mapping)
-            items = list(found) if listed else None
-        except SufficeError:
-            raise
+            items = None if not _listable(found) else list(found)
         except Exception as error:
-            raise BackendError(f"{self._source} failed: {_told(error)}") from error
+            if not isinstance(error, SufficeError):
+                raise BackendError(f"{self._source} failed: {_told(error)}") from error
+            raise
         if items is None:
             raise self._wrong(found)
         if all(isinstance(item, Passage) for item in items):
@@ -265,6 +264,10 @@ class PythonRetriever:
         )
 
 
+def _listable(found: Any) -> bool:
+    return isinstance(found, Iterable) and not isinstance(found, str | bytes | Mapping)
+
+
 _WANTED = (
     "name a function of a query and the most passages wanted, def search(query, k), or an object with such "
     "a function retrieve"
@@ -275,13 +278,13 @@ def _callable(target: Any, source: str) -> Callable[[str, int], Any]:
     if isinstance(target, type):
         try:
             target = target()
-        except SufficeError:
-            raise
         except Exception as error:
-            raise UsageError(
-                f"--retriever {source!r}: {type(error).__name__} when it was made without arguments: "
-                f"{first_line(error)}; name an object made in the module"
-            ) from error
+            if not isinstance(error, SufficeError):
+                raise UsageError(
+                    f"--retriever {source!r}: {type(error).__name__} when it was made without arguments: "
+                    f"{first_line(error)}; name an object made in the module"
+                ) from error
+            raise
     find = getattr(target, "retrieve", target)
     if not callable(find):
         raise UsageError(
