@@ -114,6 +114,8 @@ def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRe
             table = parquet.read(columns=present, use_threads=True)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if Path(file).suffix == ".json":
+            first_line += "; a policy file is named with --policy"
         raise DataError(
             f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
         ) from error
