@@ -113,8 +113,9 @@ def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRe
             present = [name for name in stored.names if name in wanted]
             table = parquet.read(columns=present, use_threads=True)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        hint = "; a policy file is named with --policy" if file.suffix == ".json" else ""
         raise DataError(
-            f"not a readable Parquet file, truncated or damaged: {first_line(error)}",
+            f"not a readable Parquet file, truncated or damaged: {first_line(error)}{hint}",
             file=str(file),
         ) from error
     return FileRead(
