@@ -86,11 +86,6 @@ class _Run:
     scored: Outcomes
     at: NDArray[np.int16]
 
-    @property
-    def adaptive(self) -> bool:
-        """Whether it decides by what it reads."""
-        return self.candidate.policy is not None and bool(self.candidate.policy.specs)
-
     def scores(self, name: ScoreName) -> NDArray[np.float64]:
         """A score of each question's answer, (n_questions,)."""
         return at_stop(getattr(self.scored, name), self.at)
@@ -465,7 +460,7 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
         retained=score / full if score is not None and full else None,
         delta_full=intervals.delta_full(name),
         frontier_gain=intervals.gain(name),
-        against_fixed=intervals.against_fixed(name) if run.adaptive else (),
+        against_fixed=intervals.against_fixed(name) if run.candidate.adaptive else (),
         p95_rounds=float(np.percentile(run.stops, 95)),
         policy=candidate.policy,
         label=candidate.label,
