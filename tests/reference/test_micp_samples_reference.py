@@ -17,7 +17,7 @@ from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_fit import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.stage2 import calibrate, evaluate
-from suffice.scoring import normalize_answer
+from suffice.scoring import answer_form, normalize_answer
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
 from suffice.testing.traces import sampled_records, to_trace_set
@@ -57,7 +57,7 @@ def slow_clusters(finished: Round, *, by_meaning: bool) -> list[list[str]]:
     """The clusters' samples, those that normalise to nothing included."""
     clusters: dict[object, list[str]] = {}
     for position, sample in enumerate(finished.samples or ()):
-        key = (finished.sample_clusters or ())[position] if by_meaning else normalize_answer(sample)
+        key = (finished.sample_clusters or ())[position] if by_meaning else answer_form(sample)
         clusters.setdefault(key, []).append(sample)
     return list(clusters.values())
 
@@ -65,7 +65,7 @@ def slow_clusters(finished: Round, *, by_meaning: bool) -> list[list[str]]:
 def slow_entropy(finished: Round, *, by_meaning: bool) -> float:
     clusters = slow_clusters(finished, by_meaning=by_meaning)
     m = sum(map(len, clusters))
-    if m <= 1 or not any(normalize_answer(s) for cluster in clusters for s in cluster):
+    if m <= 1 or not any(answer_form(s) for cluster in clusters for s in cluster):
         return math.nan
     return -math.fsum(len(c) / m * math.log(len(c) / m) for c in clusters) / math.log(m)
 
@@ -98,8 +98,8 @@ def test_what_samples_say(data: st.DataObject, penalty: float, by_meaning: bool)
             for cluster in slow_clusters(finished, by_meaning=by_meaning):
                 share = len(cluster) / len(finished.samples or ())
                 subtracted = 0.0 if math.isnan(entropy) else penalty * entropy
-                golden = {normalize_answer(each) for each in record.gold.answers} - {""}
-                if golden & {normalize_answer(each) for each in cluster}:
+                golden = {normalize_answer(each) for each in record.gold.answers}
+                if golden & {normalize_answer(each) for each in cluster if answer_form(each)}:
                     best = max(best, share - subtracted)
             assert fast.best_gold[index, t] == pytest.approx(best, abs=1e-12)
 
@@ -114,7 +114,7 @@ def test_answer_sets(data: st.DataObject, final: float, by_meaning: bool) -> Non
         groups: list[list[tuple[float, int, set[str], str]]] = []
         for number, finished in enumerate(record.rounds, start=1):
             for cluster in slow_clusters(finished, by_meaning=by_meaning):
-                forms = {normalize_answer(each) for each in cluster}
+                forms = {answer_form(each) for each in cluster}
                 confidence = len(cluster) / len(finished.samples or ())
                 if forms == {""} or confidence < final:
                     continue

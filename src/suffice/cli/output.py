@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import wrap
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
@@ -91,16 +92,33 @@ def print_result(
 
 def in_form(tables: Sequence[Table], form: str) -> str:
     """Tables as text for this terminal, CSV, Markdown or LaTeX; without a final line feed."""
-    from suffice.results.table import WIDTH
-
     if form == "text":
-        terminal = on_terminal(sys.stdout)
-        width = shutil.get_terminal_size((WIDTH, 24)).columns if terminal else WIDTH
+        width = _width()
         paint = painted if coloured(sys.stdout) else None
         blocks = [table.text(width, paint) for table in tables]
     else:
         blocks = [getattr(table, form)() for table in tables]
     return "\n\n".join(block.rstrip("\n") for block in blocks if block)
+
+
+def _width() -> int:
+    """Letters a line: those of the terminal, else what tables take."""
+    from suffice.results.table import WIDTH
+
+    return shutil.get_terminal_size((WIDTH, 24)).columns if on_terminal(sys.stdout) else WIDTH
+
+
+def print_lines(text: str, *, lead: str = "", indent: int = 2) -> None:
+    """A sentence in lines that fit, what leads it before the first; words are not broken."""
+    lines = wrap(
+        text,
+        max(_width(), 2 * indent),
+        initial_indent=lead,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print("\n".join(lines))
 
 
 def one_line_warnings() -> None:

@@ -68,9 +68,16 @@ class Parser(argparse.ArgumentParser):
             near = did_you_mean(str(value), map(str, action.choices or ()))
             raise argparse.ArgumentError(action, f"{error.message}{near}") from None
 
+    def _actions_there_are(self, message: str) -> str:
+        """What may stand where one of a command's actions is missing."""
+        for action in self._actions:
+            if isinstance(action.choices, dict) and message.endswith(f" {action.metavar}"):
+                return f", one of {', '.join(action.choices)}"
+        return ""
+
     def error(self, message: str) -> NoReturn:
         """A line of ours, and where the options are told."""
         if message.startswith("the following arguments are required"):
-            message += self._misspelt()
+            message += self._actions_there_are(message) + self._misspelt()
         stop = " See" if message.endswith("?") else "; see"
         self.exit(2, f"{self.prog}: {message}{stop} '{self.helped_by or self.prog} --help'\n")

@@ -56,7 +56,8 @@ class Column:
         Whether its text is to be copied, as a rule is: where the row has no room for it, it stands on a
         line of its own below. For the last column.
     drop
-        Those of the highest go first where a line is too short, and are named below; 0: never.
+        Those of the highest go first where a line is too short, after those without any figure, and are
+        named below; 0: never.
     in_text
         Whether text has it; all other forms do.
     """
@@ -374,6 +375,11 @@ class _Shown:
         return " ".join(line for line in self.head if line)
 
     @property
+    def unknown(self) -> bool:
+        """Whether it may be left out and holds no figure at all."""
+        return bool(self.column.drop) and all(cell == [UNKNOWN] for cell in self.cells)
+
+    @property
     def width(self) -> int:
         return max(map(_cells_wide, [*self.head, *(line for cell in self.cells for line in cell)]))
 
@@ -482,7 +488,7 @@ def _kept(columns: list[_Shown], width: int) -> tuple[list[_Shown], _Shown | Non
     if kept[-1].column.whole and len(kept) > 1 and _total(kept, 1) > width:
         below = kept.pop()
     while _total(kept, 1) > width and any(column.column.drop for column in kept):
-        kept.remove(max(kept, key=lambda column: column.column.drop))
+        kept.remove(max(kept, key=lambda column: (column.unknown, column.column.drop)))
     return kept, below
 
 

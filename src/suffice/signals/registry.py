@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from suffice.errors import UsageError, unknown_name
+from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.protocols import Signal
 from suffice.signals.spec import SignalSpec
 
@@ -92,6 +92,12 @@ def is_usual(spec: Signal) -> bool:
     return SIGNALS.get(spec.name, spec) == spec
 
 
+_OWN = (
+    "; one of your own must stand in the rounds' signals, Round(signals={NAME: VALUE}), and a rule in "
+    "Python be told it: RulePolicy(rule=..., own_signals=(NAME,))"
+)
+
+
 def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
     """The declaration of a signal; names in ``also`` are the user's own, recorded ones.
 
@@ -105,4 +111,6 @@ def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
     own = sorted(set(also))
     if name in own:
         return SignalSpec(name=name, summary="recorded by the user")
-    raise UsageError(unknown_name("signal", name, dict.fromkeys([*sorted(SIGNALS), *own])))
+    known = dict.fromkeys([*sorted(SIGNALS), *own])
+    how = "" if did_you_mean(name, known) else _OWN
+    raise UsageError(f"{unknown_name('signal', name, known)}{how}")

@@ -86,3 +86,11 @@ def test_python_says_what_was_meant(traces: str) -> None:
         suffice.search(traces, suffice.SearchSettings(signals="answer_stabel"))  # type: ignore[arg-type]
     with pytest.raises(SufficeError, match="did you mean 'mine'"):
         suffice.RulePolicy(rule="mien > 0.2", own_signals=("mine",))
+
+
+def test_a_missing_action_is_answered_with_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["traces"])
+    assert "ACTION, one of info, validate, split, merge, filter; see" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from suffice.cli import output
-from suffice.cli.output import ProgressLine, in_form, print_json, say, waiting
+from suffice.cli.output import ProgressLine, in_form, print_json, print_lines, say, waiting
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.results.table import Column, Table
 
@@ -114,3 +114,15 @@ def test_who_tells_how_far_it_is_needs_no_announcement(
         ProgressLine("trained steps").show(1, 9)
         time.sleep(0.15)
     assert capsys.readouterr().err == "trained steps 1/9\n"
+
+
+def test_a_sentence_stands_in_lines_that_fit_and_no_word_is_broken(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "one two-three " * 9 + "x" * 90
+    print_lines(text, lead="  note   ", indent=9)
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("  note   one two-three")
+    assert all(line.startswith(" " * 9 + "one") or "two-three" in line for line in lines[1:])
+    assert last == " " * 9 + "x" * 90

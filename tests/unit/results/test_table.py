@@ -129,6 +129,18 @@ def test_columns_that_may_be_left_out_are_named() -> None:
     assert "Left out" not in table.text(60)
 
 
+def test_columns_without_any_figure_are_left_out_before_others() -> None:
+    columns = (
+        Column(name="policy"),
+        Column(name="accuracy", kind="percent", drop=2),
+        Column(name="calls", kind="number", drop=1),
+    )
+    text = Table(name="t", columns=columns, rows=[("fixed-1", 0.5, None)]).text(20)
+    assert "accuracy" in text
+    assert "Left out for width:" in text
+    assert "calls." in text
+
+
 def test_a_long_text_is_wrapped_before_columns_are_split() -> None:
     rule = Column(name="rule")
     table = Table(

@@ -201,6 +201,10 @@ def test_signals_that_read_no_answer_do_not_move_with_it(some: list[Round], othe
 def test_unknown_names_are_refused_and_own_ones_pass() -> None:
     with pytest.raises(UsageError, match=r"unknown signal 'stable'.*answer_stable.*mine"):
         resolve("stable", also=["mine"])
+    with pytest.raises(UsageError, match=r"Round\(signals=.*own_signals="):
+        resolve("stable")
+    with pytest.raises(UsageError, match=r"did you mean 'answer_stable'\?$"):
+        resolve("answr_stable")
     own = resolve("mine", also=["mine"])
     assert own.name == "mine"
     assert own.recorded_only

@@ -19,7 +19,7 @@ from suffice.cli.options import (
     positive,
     seconds,
 )
-from suffice.cli.output import ProgressLine, print_json, say, waiting
+from suffice.cli.output import ProgressLine, print_json, print_lines, say, waiting
 from suffice.cli.retrieval_options import (
     SEARCHED,
     add_pipeline,
@@ -242,7 +242,7 @@ def _tokens(spent: Spent, about: str = "") -> str:
 def _print(answered: Answered, decline_below: float | None) -> None:
     rounds = len(answered.rounds)
     print(answered.answer or "(the model gave no answer)")
-    print(f"stopped after round {rounds} by {answered.stopped_by}: {answered.reason}")
+    print_lines(f"stopped after round {rounds} by {answered.stopped_by}: {answered.reason}")
     known = answered.confidence
     said = "undefined" if known is None else f"{known:.4g}"
     if answered.answer_set is not None:
@@ -257,13 +257,13 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     print(f"spent {_in_words(answered.spent)}{usd}")
     budget = counted(rounds + answered.saved.rounds, "round")
     if answered.saved.rounds:
-        print(
+        print_lines(
             f"saved up to {_in_words(answered.saved)} against this loop's full budget of {budget}"
         )
     else:
         print("saved nothing: the loop ran to its end")
     if answered.fixed is not None:
-        print(
+        print_lines(
             f"one call on the passages of {budget} would take {_tokens(answered.fixed, 'about ')}"
         )
     print("evidence:")

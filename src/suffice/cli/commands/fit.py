@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from suffice.cli.options import add_json, add_traces, open_traces, out_path
-from suffice.cli.output import fit_progress, print_json, say, waiting
+from suffice.cli.output import fit_progress, print_json, print_lines, say, waiting
 from suffice.cli.parser import Parser
 from suffice.cli.settings_options import (
     FieldOption,
@@ -181,10 +181,21 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"wrote {written}")
         for line in fitted.lines:
             text = line.replace("{traces}", str(arguments.traces))
-            print(f"  {text.replace('{policy}', str(written))}")
+            _print_line(text.replace("{policy}", str(written)))
     for note in fitted.notes:
         say(f"note: {note}")
     return 0
+
+
+def _print_line(line: str) -> None:
+    """What is to be copied in one line, all else in lines that fit, under what it is about."""
+    about, _, said = line.partition(" ")
+    text = said.lstrip()
+    if about in ("rule", "use"):
+        print(f"  {line}")
+    else:
+        lead = f"  {line[: len(line) - len(text)]}"
+        print_lines(text, lead=lead, indent=len(lead))
 
 
 def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:

@@ -163,6 +163,9 @@ def compare(
     if fit_on is not None:
         notes += transfer_notes(built, fit_on.traces, chosen.traces)
     notes += [candidate.note for candidate in built if candidate.note]
+    usual = not settings.policies and not settings.rules
+    if usual and not any(candidate.adaptive for candidate in built):
+        notes.append(_NONE_ADAPTIVE)
     for candidate in built:
         said = () if candidate.policy is None else candidate.policy.facts.notes
         notes += [f"{candidate.label}: {note}" for note in said]
@@ -180,10 +183,17 @@ def compare(
             banners=blank_answers(chosen.traces),
             cost=settings.cost,
             cost_model=settings.cost_model,
+            answer=settings.answer,
         ),
     )
     left = {policy.name: policy.reason for policy in left_out}
     return Comparison(measures=chosen, result=replace(result, left_out=left))
+
+
+_NONE_ADAPTIVE = (
+    "no usual policy that this record can feed decides by what it reads, so nothing is said of whether "
+    "looping pays; add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
+)
 
 
 def _refusal(left_out: Sequence[LeftOut], source: str) -> str:

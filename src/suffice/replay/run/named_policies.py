@@ -55,6 +55,11 @@ class NamedPolicy:
         if not self.label:
             object.__setattr__(self, "label", self.name)
 
+    @property
+    def adaptive(self) -> bool:
+        """Whether it decides by what it reads."""
+        return self.policy is not None and bool(self.policy.specs)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:

@@ -36,8 +36,9 @@ def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Show
             plain(
                 f"Scores are means over questions {result.metric.scored}, rounds, "
                 f"{''.join(f'{cost.label}, ' for cost in own)}calls and tokens are means per question. "
-                f"{result.metric.label} over fixed-k is at equal {result.cost.label}. In brackets: "
-                "95% intervals.",
+                f"{result.metric.label} over fixed-k is at equal {result.cost.label}, over the two "
+                "nearest in cost; over the best fixed-k the best is taken anew in each resample, which "
+                "favours fixed-k. In brackets: 95% intervals.",
             ),
             element("div", _table(result, policies), class_="comparison"),
             _identities(policies),

@@ -31,7 +31,8 @@ _READING = element(
             (
                 "F1 over fixed-k",
                 "F1 minus that of the fixed-k frontier at the same cost. The frontier mixes "
-                "fixed budgets at random, so a policy worth its name lies above zero.",
+                "the two fixed budgets nearest in cost at random, so a policy worth its name lies above "
+                "zero.",
             ),
             (
                 "Intervals",

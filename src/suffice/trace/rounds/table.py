@@ -65,6 +65,11 @@ class TraceSet:
     closed_book: pa.Table
     origin: TraceSetOrigin = field(default_factory=TraceSetOrigin)
 
+    def __repr__(self) -> str:
+        splits = "".join(f", {name} {count:,}" for name, count in self.splits.items())
+        held = f"questions {self.n_questions:,}, rounds {self.table.num_rows:,}{splits}"
+        return f"<TraceSet {self.origin.source}: {held}>"
+
     @cached_property
     def _starts(self) -> NDArray[np.int64]:  # (n_questions + 1,)
         ids = self.table.column("question_id").combine_chunks()
@@ -99,6 +104,11 @@ class TraceSet:
     def exists(self) -> NDArray[np.bool_]:
         """Which rounds were recorded, (n_questions, n_rounds)."""
         return np.arange(self.n_rounds)[None, :] < self.last_rounds[:, None]
+
+    @cached_property
+    def answered(self) -> NDArray[np.bool_]:
+        """Rounds whose loop was asked for an answer, (n_questions, n_rounds)."""
+        return np.equal(self.dense(pc.is_valid(self.table.column("answer"))), 1.0)
 
     @cached_property
     def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -204,9 +214,9 @@ class TraceSet:
         if not chosen.any():
             splits = ", ".join(self.splits) or "none"
             shares = f"{'tune' if name == 'eval' else name}=0.4,eval=0.6"
+            way_out = did_you_mean(name, self.splits) or f"; {self.how_to_split(shares)}"
             raise DataError(
-                f"no question lies in split {name!r}; splits found: {splits}"
-                f"{did_you_mean(name, self.splits)}; {self.how_to_split(shares)}",
+                f"no question lies in split {name!r}; splits found: {splits}{way_out}",
                 file=self.origin.source,
                 column="split",
             )

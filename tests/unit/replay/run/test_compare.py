@@ -224,6 +224,10 @@ def test_nothing_named_compares_the_usual() -> None:
     assert names(found) == [name for name in usual if "tasr" not in name]
     said = [note for note in found.notes if note.startswith("left out tasr, tasr-corrected: ")]
     assert len(said) == 1
+    hint = "--stop-when 'answer_repeats and not abstained'"
+    assert [hint in note for note in found.notes].count(True) == 1
+    named = compare(split_traces("eval"), ComparisonSettings(policies=("fixed-1",))).result
+    assert not any(hint in note for note in named.notes)
 
 
 def test_what_python_passes_is_taken_for_what_it_is(tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ class TestLooping:
         assert table.name == "looping"
         assert [row[0] for row in table.rows] == ["tasr"]
         assert result.text().startswith("Does looping pay here? ")
+        assert "takes the best anew in each resample, which favours fixed-k" in table.notes[0]
         fields = {policy.name: policy.to_json()["against_fixed"] for policy in result.policies}
         assert [fields[name] for name in ("fixed-1", "fixed-3", "oracle-f1")] == [[], [], []]
         assert [entry["cost"] for entry in fields["tasr"]] == ["evaluated_tokens", "usd"]

@@ -187,6 +187,8 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, content: bytes) -> 
     file = tmp_path / "table.parquet"
     file.write_bytes(content)
     assert "not a readable Parquet file" in refused(file).message
+    policy = file.rename(tmp_path / "policy.json")
+    assert "a policy file is named with --policy" in refused(policy).message
 
 
 def test_damaged_bytes_never_escape_as_foreign_errors(tmp_path: Path) -> None:

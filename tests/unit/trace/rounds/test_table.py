@@ -122,3 +122,12 @@ def test_a_sample_says_what_it_is_of() -> None:
     assert drawn.origin.source == "memory (a sample of 2 of 3 questions, seed 7)"
     assert set(drawn.closed_book.column("question_id").to_pylist()) <= set(drawn.question_ids)
     assert traces.sample(9, seed=7).question_ids == traces.question_ids
+
+
+def test_it_is_shown_by_what_it_holds_and_a_near_split_is_not_drawn_anew() -> None:
+    traces = to_trace_set([make_record(f"q{n}", ["a", "b"], split="eval") for n in range(2)])
+    assert repr(traces) == "<TraceSet memory: questions 2, rounds 4, eval 2>"
+    with pytest.raises(DataError, match=r"did you mean 'eval'\?$"):
+        traces.only_split("evl")
+    with pytest.raises(DataError, match="draw others with: suffice traces split"):
+        traces.only_split("calibrate")
