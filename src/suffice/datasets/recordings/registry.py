@@ -79,7 +79,8 @@ def import_traces(
     columns
         For ``columns``, the file's columns by what they hold: names of the schema, ``passage_ids``,
         ``passage_texts`` and ``signals.NAME``. Without it every column that bears a name of the
-        schema is read, with it of the others ``question_id``, ``round``, ``question``, ``answer`` and ``gold_answers``.
+        schema is read, with it of the others ``question_id``, ``round``, ``question``, ``answer`` and
+        ``gold_answers``.
 
     Returns
     -------
