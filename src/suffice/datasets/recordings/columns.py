@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from suffice.datasets.files import Row, no_column, open_table, parse_column_map, text_id
 from suffice.errors import DataError
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS, record_from_rows
 from suffice.trace.schema import columns_of, from_cells
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _HELD = {column.name: column for column in COLUMNS}
 _QUESTION, _GOLD = columns_of(Question, COLUMNS), columns_of(Gold, COLUMNS)
@@ -198,23 +199,23 @@ def _moment(row: Row, value: Any, column: str) -> datetime:
 
 def _cell(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
     """The value as the schema's column takes it; NaN, as a table writes a missing number: none."""
-    if pa.types.is_nested(kind):
+    if kind.num_fields:
         return _items(row, value, column, kind)
     if isinstance(value, float) and math.isnan(value):
         return None
-    if pa.types.is_string(kind):
+    if str(kind) == "string":
         texts = [] if isinstance(value, list) else row.texts(value, column)
         if len(texts) != 1:
             raise row.error(f"must be one text, found {value!r:.60}", column)
         return texts[0]
-    if pa.types.is_boolean(kind):
+    if str(kind) == "bool":
         truth = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
         if truth is None:
             raise row.error(f"must be true or false, found {value!r:.60}", column)
         return truth
-    if pa.types.is_timestamp(kind):
+    if str(kind).startswith("timestamp"):
         return _moment(row, value, column)
-    if pa.types.is_integer(kind):
+    if str(kind).startswith("int"):
         return _whole(row, value, column)
     number = _number(row, value, column)
     return None if math.isnan(number) else number
@@ -223,13 +224,13 @@ def _cell(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
 def _items(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
     """Lists, and of passages and tokens the parts that the schema knows."""
     item = kind.value_type
-    if pa.types.is_string(item):
+    if str(item) == "string":
         return row.texts(row.listed(column) if isinstance(value, str) else value, column)
     if isinstance(value, str):
         value = _json(row, value, column)
     if not isinstance(value, list):
         raise row.error(f"must be a list, found {value!r:.60}", column)
-    if not pa.types.is_struct(item):
+    if not item.num_fields:
         return [None if one is None else _cell(row, one, column, item) for one in value]
     names = [item.field(number).name for number in range(item.num_fields)]
     structs = []
