@@ -264,6 +264,40 @@ def metric_of_labels(stated: object) -> Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerChoice:
+    """Which of the answers up to the stop is returned; of equal ones the latest.
+
+    ``rule``: the latest, that of the greatest confidence, or that of the round in which ``signal`` is
+    highest or lowest.
+    """
+
+    rule: Literal["latest", "most-confident", "highest", "lowest"] = "latest"
+    signal: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> AnswerChoice:
+        """From ``latest``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``.
+
+        Raises
+        ------
+        UsageError
+            For anything else.
+
+        >>> AnswerChoice.parse("lowest:error")
+        AnswerChoice(rule='lowest', signal='error')
+        """
+        rule, colon, signal = text.partition(":")
+        if rule in ("highest", "lowest") and signal:
+            return cls(rule=rule, signal=signal)  # type: ignore[arg-type]
+        if rule in ("latest", "most-confident") and not colon:
+            return cls(rule=rule)  # type: ignore[arg-type]
+        raise UsageError(
+            f"no choice of an answer: {text!r}; type latest, most-confident, highest:NAME or lowest:NAME, "
+            "with the name of a signal, as in lowest:error"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """When an answer is right: equal to a gold answer after normalisation, or of at least this F1."""
 
