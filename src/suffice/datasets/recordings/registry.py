@@ -114,7 +114,7 @@ def import_traces(
     records: dict[str, QuestionRecord] = {}
     sources: dict[str, Path] = {}
     for path in paths:
-        for record in kind.read(path, columns or {}):
+        for record in _read(path, kind, columns or {}):
             name = record.question.id
             if name in records:
                 raise DataError(
@@ -144,6 +144,20 @@ def import_traces(
         },
         notes=(*([kind.note] if kind.note else []), *notes),
     )
+
+
+def _read(path: Path, kind: Format, columns: Mapping[str, str]) -> tuple[QuestionRecord, ...]:
+    """The records of a file; an error names it, and what it should be where the whole is not that."""
+    try:
+        return kind.read(path, columns)
+    except DataError as error:
+        whole = error.row is None and error.column is None
+        raise DataError(
+            f"{error.message}; read as {kind.meaning}" if whole else error.message,
+            file=error.file or str(path),
+            row=error.row,
+            column=error.column,
+        ) from error
 
 
 def _digest(path: Path) -> str:
