@@ -27,6 +27,7 @@ from suffice.replay.run.frontier import (
     Frontier,
     best_mix,
     interpolate,
+    of_mix,
 )
 from suffice.replay.run.named_policies import NamedPolicy, measure_usual_signals
 from suffice.replay.run.references import (
@@ -396,9 +397,19 @@ class _Intervals:
                 )
 
             means = best(self._means)
-            draws = self._draws.scores[:, number] - best(self._draws).score
-            gain = percentile_interval(float(self._means.scores[0, number] - means.score[0]), draws)
-            compared.append(AgainstFixed(cost=cost, fixed=means.names[0], gain=gain))
+            own, drawn = self._draws.scores[:, number], self._draws
+            gain = float(self._means.scores[0, number] - means.score[0])
+            named = of_mix(
+                drawn.fixed_costs[cost], drawn.fixed_scores, drawn.costs[cost][:, number], means
+            )
+            compared.append(
+                AgainstFixed(
+                    cost=cost,
+                    fixed=means.names[0],
+                    gain=percentile_interval(gain, own - best(drawn).score),
+                    held=percentile_interval(gain, own - named),
+                )
+            )
         return tuple(compared)
 
     def full_budget(self) -> float | None:
