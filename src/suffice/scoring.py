@@ -138,11 +138,28 @@ class Metric:
         The gold answers; the full budget's own answer, which stands for them (``agreement``); or nothing,
         since the record holds its user's own scores. Of those ``f1`` is the score itself, ``em`` whether
         it is 1 and ``acc`` whether it is above 0, so that whatever asks if an answer is right knows it.
+    scored, unscored
+        Which questions have a score, after their number; why one has none, after "no question".
+    untold, remedy
+        What a round without a score is, after its number; how rounds get the scores that they lack.
+    stands_for_gold
+        What stands where gold answers would be read; empty: they do.
+    labels
+        What a policy learns from that is fitted by it.
+    legend
+        What a reader of its figures must know; empty: nothing.
     """
 
     name: MetricName
     score: ScoreName
     against: Literal["gold", "agreement", "scores"] = "gold"
+    scored: str = "with gold answers"
+    unscored: str = "has gold answers"
+    untold: str = "without an answer"
+    remedy: str = "record an answer in every round, or ask for them afterwards with suffice probe"
+    stands_for_gold: str = ""
+    labels: str = "gold answers"
+    legend: str = ""
 
     @property
     def gold(self) -> bool:
@@ -202,91 +219,39 @@ class Metric:
         """The F1 among its score and the one beside it; ``None``: neither is an F1 of answers."""
         return kind if self.against != "scores" and "f1" in (self.score, self.beside) else None
 
-    @property
-    def scored(self) -> str:
-        """Which questions have a score, after their number."""
-        return _SCORED[self.against]
-
-    @property
-    def unscored(self) -> str:
-        """Why a question has no score, after "no question"."""
-        return _UNSCORED[self.against]
-
-    @property
-    def untold(self) -> str:
-        """What a round without a score is, after its number."""
-        return "without a score" if self.against == "scores" else "without an answer"
-
-    @property
-    def remedy(self) -> str:
-        """How rounds get the scores that they lack."""
-        if self.against == "scores":
-            return "write a score of every round (column 'score')"
-        return "record an answer in every round, or ask for them afterwards with suffice probe"
-
-    @property
-    def stands_for_gold(self) -> str:
-        """What stands where gold answers would be read; empty: they do."""
-        return _INSTEAD[self.against]
-
-    @property
-    def labels(self) -> str:
-        """What a policy learns from that is fitted by it."""
-        return _LEARNT[self.against]
-
-    @property
-    def legend(self) -> str:
-        """What a reader of its figures must know; empty: nothing."""
-        return _LEGENDS[self.against]
-
 
 _LABELS: Mapping[ScoreName, str] = MappingProxyType({"em": "EM", "f1": "F1", "acc": "Acc"})
 _OF_SCORES: Mapping[ScoreName, str] = MappingProxyType(
     {"em": "score 1", "f1": "score", "acc": "score > 0"}
-)
-_SCORED = MappingProxyType(
-    {
-        "gold": "with gold answers",
-        "agreement": "whose full budget gives an answer",
-        "scores": "with scores of their own",
-    }
-)
-_UNSCORED = MappingProxyType(
-    {
-        "gold": "has gold answers",
-        "agreement": "has an answer at its full budget",
-        "scores": "has a score of its own (column 'score')",
-    }
-)
-_INSTEAD = MappingProxyType(
-    {
-        "gold": "",
-        "agreement": "the full budget's own answers stand for them here",
-        "scores": "policies are compared by the record's own scores here",
-    }
-)
-_LEARNT = MappingProxyType(
-    {
-        "gold": "gold answers",
-        "agreement": "agreement with the full budget's own answer",
-        "scores": "the record's own scores",
-    }
-)
-_LEGENDS = MappingProxyType(
-    {
-        "gold": "",
-        "agreement": "Scores are agreement (agr.) with the full budget's own answer, not with the truth: no "
-        "gold answer was read, and a wrong answer kept counts as right.",
-        "scores": "Scores are the record's own (column 'score'), from 0 to 1; no gold answer was read.",
-    }
 )
 METRICS: Mapping[MetricName, Metric] = MappingProxyType(
     {
         "f1": Metric(name="f1", score="f1"),
         "em": Metric(name="em", score="em"),
         "acc": Metric(name="acc", score="acc"),
-        "score": Metric(name="score", score="f1", against="scores"),
-        "agreement": Metric(name="agreement", score="f1", against="agreement"),
+        "score": Metric(
+            name="score",
+            score="f1",
+            against="scores",
+            scored="with scores of their own",
+            unscored="has a score of its own (column 'score')",
+            untold="without a score",
+            remedy="write a score of every round (column 'score')",
+            stands_for_gold="policies are compared by the record's own scores here",
+            labels="the record's own scores",
+            legend="Scores are the record's own (column 'score'), from 0 to 1; no gold answer was read.",
+        ),
+        "agreement": Metric(
+            name="agreement",
+            score="f1",
+            against="agreement",
+            scored="whose full budget gives an answer",
+            unscored="has an answer at its full budget",
+            stands_for_gold="the full budget's own answers stand for them here",
+            labels="agreement with the full budget's own answer",
+            legend="Scores are agreement (agr.) with the full budget's own answer, not with the truth: no "
+            "gold answer was read, and a wrong answer kept counts as right.",
+        ),
     }
 )
 """By name; the first is what holds where questions have gold answers and none is asked for."""
@@ -296,6 +261,40 @@ def metric_of_labels(stated: object) -> Metric:
     """What a policy file says that it learnt from; nothing known: agreement."""
     known = [metric for metric in METRICS.values() if metric.name == stated]
     return known[0] if known else METRICS["agreement"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerChoice:
+    """Which of the answers up to the stop is returned; of equal ones the latest.
+
+    ``rule``: the latest, that of the greatest confidence, or that of the round in which ``signal`` is
+    highest or lowest.
+    """
+
+    rule: Literal["latest", "most-confident", "highest", "lowest"] = "latest"
+    signal: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> AnswerChoice:
+        """From ``latest``, ``most-confident``, ``highest:NAME`` or ``lowest:NAME``.
+
+        Raises
+        ------
+        UsageError
+            For anything else.
+
+        >>> AnswerChoice.parse("lowest:error")
+        AnswerChoice(rule='lowest', signal='error')
+        """
+        rule, colon, signal = text.partition(":")
+        if rule in ("highest", "lowest") and signal:
+            return cls(rule=rule, signal=signal)  # type: ignore[arg-type]
+        if rule in ("latest", "most-confident") and not colon:
+            return cls(rule=rule)  # type: ignore[arg-type]
+        raise UsageError(
+            f"no choice of an answer: {text!r}; type latest, most-confident, highest:NAME or lowest:NAME, "
+            "with the name of a signal, as in lowest:error"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

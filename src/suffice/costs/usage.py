@@ -170,7 +170,7 @@ class _Record:
             inferred = asked
         else:
             inferred = np.where(asked <= 1, asked, np.nan)
-        inferred = np.where(self.answered, inferred, self.nothing)
+        inferred = np.where(self.traces.answered, inferred, self.nothing)
         answering = (
             inferred if recorded is None else np.where(np.isnan(recorded), inferred, recorded)
         )
@@ -182,19 +182,11 @@ class _Record:
         return answering
 
     @cached_property
-    def answered(self) -> NDArray[np.bool_]:
-        """Rounds whose loop was asked for an answer."""
-        import pyarrow.compute as pc
-
-        asked = self.traces.dense(pc.is_valid(self.traces.table.column("answer")))
-        return np.equal(asked, 1.0)
-
-    @cached_property
     def only_answers(self) -> NDArray[np.bool_]:
         """Rounds whose loop asked nothing besides the answer, or that count no calls in an unknown loop."""
         if self.sparse("llm_calls") is None and "pipeline" not in self.traces.origin.run:
-            return self.answered
-        return np.equal(self.asked, self.answer_calls) & self.answered
+            return self.traces.answered
+        return np.equal(self.asked, self.answer_calls) & self.traces.answered
 
     @cached_property
     def samples_answer(self) -> bool:
@@ -309,7 +301,7 @@ def _answer_tokens(record: _Record, name: str) -> _Array:
     whole, recorded = record.column(name), record.sparse(f"answer_{name}")
     tokens = np.full_like(whole, np.nan) if recorded is None else recorded
     tokens = np.where(np.isnan(tokens) & record.only_answers, whole, tokens)
-    tokens = np.where(record.answered, tokens, record.nothing)
+    tokens = np.where(record.traces.answered, tokens, record.nothing)
     return record.known(tokens, f"column 'answer_{name}', the tokens of the answers alone,")
 
 
@@ -322,7 +314,7 @@ def _cached_tokens(ledger: _Ledger) -> _Array:
     if ledger.part != "answer" or ledger.reads.samples or ledger.reads.verdicts:
         return cached
     calls = ledger.record.sparse("llm_calls")
-    silent = ~ledger.record.answered & (True if calls is None else calls == 0)
+    silent = ~ledger.record.traces.answered & (True if calls is None else calls == 0)
     unasked = np.logical_and.accumulate(ledger.record.only_answers | silent, axis=1)
     return np.where(unasked, np.minimum(cached, cached[:, :1]), cached)
 
@@ -368,7 +360,7 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
     seconds = np.full_like(whole, np.nan) if recorded is None else recorded
     alone = record.nothing if ledger.reads.samples or ledger.reads.verdicts else whole
     seconds = np.where(np.isnan(seconds) & record.only_answers, alone, seconds)
-    seconds = np.where(record.answered, seconds, record.nothing)
+    seconds = np.where(record.traces.answered, seconds, record.nothing)
     return record.known(
         np.minimum(seconds, whole), "column 'answer_latency_s', the seconds of the answers alone,"
     )

@@ -81,11 +81,15 @@ _CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
 
 
 class CostBook:
-    """Costs at every stop of one trace set by what is read; each combination is computed once."""
+    """Costs at every stop of one trace set by what is read; each combination is computed once.
 
-    def __init__(self, traces: TraceSet, model: CostModel) -> None:
+    ``fixed`` is what fixed budgets read: nothing, unless their answer is chosen among several.
+    """
+
+    def __init__(self, traces: TraceSet, model: CostModel, fixed: CostReads | None = None) -> None:
         self._traces = traces
         self._model = model
+        self._fixed = fixed or CostReads()
         self._at_stops: dict[CostReads, Mapping[str, NDArray[np.float64] | None]] = {}
 
     def at_stops(self, reads: CostReads) -> Mapping[str, NDArray[np.float64] | None]:
@@ -103,7 +107,7 @@ class CostBook:
 
     def of_fixed(self, name: str) -> NDArray[np.float64] | None:
         """What fixed-1 .. fixed-R cost each question, (n_questions, n_rounds); ``None``: unknown."""
-        paid = self.at_stops(CostReads())[name]
+        paid = self.at_stops(self._fixed)[name]
         return None if paid is None else np.take_along_axis(paid, self.fixed_stops - 1, axis=1)
 
     @cached_property
@@ -137,7 +141,7 @@ class CostBook:
         UsageError
             When the cost asked for is unknown for a policy or the fixed budgets, with what is missing.
         """
-        everyone = {"fixed-k": CostReads(), **readers}
+        everyone = {"fixed-k": self._fixed, **readers}
         reason = ""
         if wanted is None:
             books = ((self, tuple(everyone.values())), (beside, (CostReads(),)))

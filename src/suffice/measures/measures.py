@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import CostModel
+from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
 from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
@@ -36,6 +36,7 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
+_NOTHING_READ = CostReads()
 
 
 class _Columns:
@@ -98,7 +99,7 @@ class Measures:
         self._splits: dict[str, Measures] = {}
         self._columns: dict[Hashable, Array] = {}
         self._scores: dict[F1Kind, Outcomes] = {}
-        self._books: list[tuple[CostModel, CostBook]] = []
+        self._books: list[tuple[tuple[CostModel, CostReads], CostBook]] = []
         self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
         self._closed_book: Measures | None = None
         self._metric = metric
@@ -347,13 +348,13 @@ class Measures:
         return [self._columns[key] for key in keys]
 
     # --- of the part as a whole ----------------------------------------------------------------
-    def costs(self, model: CostModel) -> CostBook:
-        """Cumulative costs by what is read."""
+    def costs(self, model: CostModel, fixed: CostReads = _NOTHING_READ) -> CostBook:
+        """Cumulative costs by what is read; ``fixed`` is what fixed budgets read."""
         for known, book in self._books:
-            if known == model:
+            if known == (model, fixed):
                 return book
-        book = CostBook(self.traces, model)
-        self._books.append((model, book))
+        book = CostBook(self.traces, model, fixed)
+        self._books.append(((model, fixed), book))
         return book
 
     def wanted_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
-from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
+from suffice.numbers.maps.isotonic import fit_isotonic
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
-from suffice.protocols import Signal, StopPolicy
+from suffice.protocols import Calibrator, Signal, StopPolicy
 from suffice.scoring import F1Kind, MetricName, answer_form
 from suffice.signals.abstained import (
     ABSTAINED,
@@ -164,48 +164,34 @@ def meant_signals(
     )
 
 
-_Fit = Callable[[NDArray[np.float64], NDArray[np.float64], float | None], PerRoundCalibrator]
+_Fit = Callable[..., PerRoundCalibrator]
 
 
-def _isotonic(
-    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
-) -> PerRoundCalibrator:
-    return PerRoundCalibrator(maps=fit_per_round(values, em, undefined=undefined), absent=undefined)
+def _each_round(fit: Callable[..., Calibrator]) -> _Fit:
+    """A map a round."""
+
+    def fitted(
+        values: NDArray[np.float64], em: NDArray[np.float64], *, undefined: float | None
+    ) -> PerRoundCalibrator:
+        maps = (fit(*pair, undefined=undefined) for pair in zip(values.T, em.T, strict=True))
+        return PerRoundCalibrator(maps=tuple(maps), absent=undefined)
+
+    return fitted
 
 
 def _isotonic_global(
-    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
+    values: NDArray[np.float64], em: NDArray[np.float64], *, undefined: float | None
 ) -> PerRoundCalibrator:
     return PerRoundCalibrator(beyond=fit_isotonic(values, em, undefined=undefined))
 
 
-def _platt(
-    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
-) -> PerRoundCalibrator:
-    maps = (fit_platt(*pair, undefined=undefined) for pair in zip(values.T, em.T, strict=True))
-    return PerRoundCalibrator(maps=tuple(maps), absent=undefined)
-
-
-def _shrunken(
-    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
-) -> PerRoundCalibrator:
-    return fit_shrunken(values, em, undefined=undefined)
-
-
-def _venn_abers(
-    values: NDArray[np.float64], em: NDArray[np.float64], undefined: float | None
-) -> PerRoundCalibrator:
-    maps = (fit_venn_abers(*pair, undefined=undefined) for pair in zip(values.T, em.T, strict=True))
-    return PerRoundCalibrator(maps=tuple(maps), absent=undefined)
-
-
 CALIBRATORS: Mapping[str, _Fit] = MappingProxyType(
     {
-        "isotonic": _isotonic,
+        "isotonic": _each_round(fit_isotonic),
         "isotonic-global": _isotonic_global,
-        "platt": _platt,
-        "shrunken": _shrunken,
-        "venn-abers": _venn_abers,
+        "platt": _each_round(fit_platt),
+        "shrunken": fit_shrunken,
+        "venn-abers": _each_round(fit_venn_abers),
     }
 )
 
@@ -249,8 +235,8 @@ def fit_calibrator(
         raise UsageError(unknown_name("calibrator", kind, CALIBRATORS))
     values, em = data.table.signal(signal), data.outcomes.em
     if rows is not None:
-        return CALIBRATORS[kind](values[rows], em[rows], undefined)
-    calibrator = CALIBRATORS[kind](values, em, undefined)
+        return CALIBRATORS[kind](values[rows], em[rows], undefined=undefined)
+    calibrator = CALIBRATORS[kind](values, em, undefined=undefined)
     _warn_of_little(data, signal, calibrator)
     return calibrator
 

@@ -13,7 +13,7 @@ from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
 from suffice.replay.choose.formulas import FORMS
-from suffice.scoring import F1Kind, MetricName
+from suffice.scoring import AnswerChoice, F1Kind, MetricName
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Traces
@@ -31,6 +31,12 @@ def threshold_grid(text: str) -> int | Literal["quantiles"]:
         return int(text)
     except ValueError:
         raise UsageError(f"must be a whole number, found {text!r}") from None
+
+
+def answer_choice(text: str) -> str:
+    """The text as it is, refused where it names no choice of an answer."""
+    AnswerChoice.parse(text)
+    return text
 
 
 def _names(given: object) -> tuple[str, ...]:
@@ -59,6 +65,16 @@ ComparedBy = Annotated[
         help="what policies are compared by: a score against the gold answers, the record's own score, or "
         "agreement with the full budget's own answer, which reads none (default: f1 where a question has "
         "gold answers, else score where the record holds scores, else agreement)",
+    ),
+]
+WhichAnswer = Annotated[
+    str,
+    Option(
+        name="answer",
+        metavar="latest|most-confident|highest:NAME|lowest:NAME",
+        parse=answer_choice,
+        help="which of the answers up to the stop is returned and scored: the latest, that of the policy's "
+        "greatest confidence, or that of the highest or lowest value of a signal (default: latest)",
     ),
 ]
 CostName = Annotated[
@@ -110,7 +126,8 @@ class ComparisonSettings:
     ``cost_model`` says what is charged, and holds prices and energy constants. ``fit_on`` is another trace
     set, on whose split tune methods and rules are fitted instead; the result's notes say which were.
     ``policies`` are names, paths of policy files or policies; where neither policies nor rules are named,
-    every fixed-K, the usual methods and the oracles are compared. ``strict`` refuses where a policy
+    every fixed-K, the usual methods and the oracles are compared. ``answer`` says which of the answers up
+    to the stop is scored; methods are fitted to each round's own. ``strict`` refuses where a policy
     cannot run, which else is left out.
     """
 
@@ -124,6 +141,7 @@ class ComparisonSettings:
         Option(metavar="P", help="what differences are taken against (default: fixed-3)"),
     ] = None
     metric: ComparedBy = None
+    answer: WhichAnswer = "latest"
     f1_kind: F1 = "hotpotqa"
     resamples: Resamples = 1000
     seed: Seed = 42

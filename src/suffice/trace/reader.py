@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
+from suffice.errors import DataError, SufficeWarning, did_you_mean, first_line, near_misses
 from suffice.trace.durable import failures_file
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
@@ -113,11 +113,10 @@ def read_file(file: Path, wanted: Container[str], schema: TableSchema) -> FileRe
             present = [name for name in stored.names if name in wanted]
             table = parquet.read(columns=present, use_threads=True)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if Path(file).suffix == ".json":
-            first_line += "; a policy file is named with --policy"
+        hint = "; a policy file is named with --policy" if file.suffix == ".json" else ""
         raise DataError(
-            f"not a readable Parquet file, truncated or damaged: {first_line}", file=str(file)
+            f"not a readable Parquet file, truncated or damaged: {first_line(error)}{hint}",
+            file=str(file),
         ) from error
     return FileRead(
         table=coerce_table(table, str(file), schema),

@@ -35,6 +35,7 @@ from suffice.signals.registry import SIGNALS, askings
 from suffice.signals.store import SignalModels, StoredSignals, with_signals
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_trace_set
+from suffice.trace.writer import only_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_clustering(arguments)
     only = _only(arguments)
     traces = open_traces(arguments, say, keep_unknown=True)
-    _check_out(arguments.out)
+    only_file(arguments.out)  # before a model is asked
     with waiting("loading models"):
         models = _models(arguments, only)
     _warn_of_training(arguments.reranker, traces)
@@ -185,12 +186,6 @@ def _only(arguments: argparse.Namespace) -> tuple[str, ...] | None:
     if CLUSTERS in names and arguments.cluster_cosine is None:
         raise UsageError(f"{CLUSTERS} needs --encoder minilm --cluster-cosine")
     return tuple(name for name in names if name != CLUSTERS)
-
-
-def _check_out(out: str) -> None:
-    """Refuse before a model is asked what the writer would refuse after."""
-    if not out.endswith(".parquet") and any(Path(out).glob("*.parquet")):
-        raise UsageError(f"{out} holds trace files already; choose another --out")
 
 
 def _models(arguments: argparse.Namespace, only: tuple[str, ...] | None) -> SignalModels:

@@ -132,4 +132,4 @@ def _at(
 ) -> NDArray[np.float64]:
     """Scores at a policy's stops of some questions."""
     chosen = np.flatnonzero(rows)
-    return values[chosen, result.stops[chosen] - 1]
+    return values[chosen, result.answers[chosen] - 1]

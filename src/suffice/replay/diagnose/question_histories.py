@@ -150,7 +150,7 @@ def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> list[_Ki
     """What type every question is of, and how it went."""
     deciding = next((policy for policy in result.policies if policy.adaptive), None)
     rows = np.arange(record.n_questions)
-    ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.stops, 1)])]
+    ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.answers, 1)])]
     went = np.stack([scored.em[rows, at - 1] for at in ends], axis=1)
     return [
         (question.type, *("" if math.isnan(one) else str(one) for one in outcome))
@@ -221,5 +221,7 @@ def _stop(index: int, record: QuestionRecord, policy: PolicyResult, shown: _Show
         reason = decision.reason
         if not decision.stop:
             reason = f"the record or the budget ends here; {reason}"
+    if (returned := int(policy.answers[index])) != stop:
+        reason = f"{reason}; the answer of round {returned} is returned"
     answers = None if policy.sets is None else policy.sets.sets[index]
     return PolicyStop(policy=policy.name, round=stop, reason=reason, answers=answers)

@@ -191,7 +191,7 @@ def _confidence(
     spec = declared(signal, measures.traces)
     values = measures.signals([spec]).signal(signal)
     sign = -1.0 if spec.direction == "low" else 1.0
-    return sign, values[np.arange(len(result.stops)), result.stops - 1]
+    return sign, values[np.arange(len(result.answers)), result.answers - 1]
 
 
 def _at_stop(measures: Measures, result: PolicyResult, scored: Outcomes) -> AtStop:
@@ -199,7 +199,7 @@ def _at_stop(measures: Measures, result: PolicyResult, scored: Outcomes) -> AtSt
     specs = () if result.policy is None else result.policy.specs
     spec = next((spec for spec in specs if spec.name == ABSTAINED.name), ABSTAINED)
     abstained = measures.signals([spec]).signal(spec.name)
-    rows, columns = np.flatnonzero(scored.labelled), result.stops[scored.labelled] - 1
+    rows, columns = np.flatnonzero(scored.labelled), result.answers[scored.labelled] - 1
     return AtStop(
         em=scored.em[rows, columns],
         f1=scored.f1[rows, columns],

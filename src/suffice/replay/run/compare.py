@@ -183,6 +183,7 @@ def compare(
             banners=blank_answers(chosen.traces),
             cost=settings.cost,
             cost_model=settings.cost_model,
+            answer=settings.answer,
         ),
     )
     left = {policy.name: policy.reason for policy in left_out}

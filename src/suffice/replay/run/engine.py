@@ -19,6 +19,7 @@ from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, r
 from suffice.policies.file import policy_hash
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
+from suffice.replay.run.answer_choice import AnswerRounds, answer_notes, answer_rounds
 from suffice.replay.run.answer_sets import Resampling, answer_sets
 from suffice.replay.run.frontier import (
     EQUAL_COSTS,
@@ -37,7 +38,7 @@ from suffice.replay.run.references import (
     closed_book_rounds,
 )
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.scoring import F1Kind, Metric, ScoreName
+from suffice.scoring import AnswerChoice, F1Kind, Metric, ScoreName
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -48,7 +49,8 @@ class ReplaySettings:
     ``baseline`` names the candidate that differences are taken against; ``split`` is stated in the
     results, ``notes`` and ``banners`` are carried there. ``cost`` is what policies are compared at, a name of
     :data:`suffice.costs.usage.COSTS` (``None``: the first of :data:`suffice.costs.usage.USUAL_COSTS`
-    that tells fixed budgets apart); ``cost_model`` prices usage.
+    that tells fixed budgets apart); ``cost_model`` prices usage. ``answer`` says which of the answers up to
+    the stop is scored, see :class:`suffice.scoring.AnswerChoice`.
     """
 
     baseline: str
@@ -60,6 +62,7 @@ class ReplaySettings:
     banners: tuple[str, ...] = ()
     cost: str | None = None
     cost_model: CostModel = field(default_factory=CostModel)
+    answer: str = "latest"
 
     def __post_init__(self) -> None:
         if self.resamples < 1 or self.seed < 0:
@@ -74,7 +77,7 @@ class _Run:
     """One candidate replayed: rounds wanted and taken, and every cost there (``None``: unknown).
 
     Those have shape (n_questions,). The answers are those of round ``at`` in ``scored``: of the stop
-    round, except for the closed book.
+    round, unless an earlier one is chosen, and except for the closed book.
     """
 
     candidate: NamedPolicy
@@ -124,10 +127,20 @@ def replay(
     measures = Measures.of(traces)
     measure_usual_signals(measures, candidates)
     scored = measures.scores(settings.f1_kind)
-    book = measures.costs(settings.cost_model)
+    choice = AnswerChoice.parse(settings.answer)
+    of_fixed = answer_rounds(measures, choice, None)
+    answers = {
+        candidate.name: answer_rounds(measures, choice, candidate.policy)
+        for candidate in candidates
+    }
+    reads = {
+        candidate.name: answers[candidate.name].paid(_reads(candidate)) for candidate in candidates
+    }
+    returned = of_fixed.returned(scored)
+    book = measures.costs(settings.cost_model, of_fixed.paid(CostReads()))
     axis = book.axis(
         settings.cost,
-        {candidate.name: _reads(candidate) for candidate in candidates},
+        reads,
         beside=closed_book_rounds(measures).costs(settings.cost_model)
         if any(candidate.kind == CLOSED_BOOK for candidate in candidates)
         else None,
@@ -137,14 +150,15 @@ def replay(
         if candidate.kind == CLOSED_BOOK
         else _run(
             candidate,
-            _wanted(measures, candidate, scored),
+            _wanted(measures, candidate, returned),
             scored,
+            answers[candidate.name],
             measures.traces.last_rounds,
-            book.at_stops(_reads(candidate)),
+            book.at_stops(reads[candidate.name]),
         )
         for candidate in candidates
     ]
-    intervals = _Intervals(scored, runs, _fixed(book, axis), settings)
+    intervals = _Intervals(returned, runs, _fixed(book, axis), settings)
     draws = Resampling(settings.resamples, settings.seed)
     policies = tuple(
         _with_sets(
@@ -171,11 +185,20 @@ def replay(
         notes=(
             *settings.notes,
             *_unscored_notes(runs, scored),
+            *answer_notes(
+                choice,
+                {
+                    candidate.label: answers[candidate.name]
+                    for candidate in candidates
+                    if candidate.kind != CLOSED_BOOK
+                },
+            ),
             *_notes(policies, measures.metric),
             *book.notes(axis),
         ),
         cost=axis,
         cost_model=settings.cost_model,
+        answer=settings.answer,
     )
 
 
@@ -255,11 +278,12 @@ def _run(
     candidate: NamedPolicy,
     wanted: NDArray[np.int16],
     scored: Outcomes,
+    answers: AnswerRounds,
     last_rounds: NDArray[np.int16],
     costs: Mapping[str, NDArray[np.float64] | None],
 ) -> _Run:
     stops = np.minimum(wanted, last_rounds)
-    return _Run(candidate, wanted, stops, _paid(costs, stops), scored, stops)
+    return _Run(candidate, wanted, stops, _paid(costs, stops), scored, answers.at(stops))
 
 
 def _closed_book_run(
@@ -439,6 +463,7 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
             name: None if paid is None else float(paid.mean()) for name, paid in run.costs.items()
         },
         stops=run.stops,
+        answers=np.minimum(run.at, run.stops),
         beyond_record=int((run.wanted > traces.last_rounds).sum()),
         metric=scored.metric,
         interval=intervals.score(name),
@@ -457,12 +482,12 @@ def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes)
     if result.policy is None:
         return result
     table = measures.signals(result.policy.specs)
-    confidence = stop_confidence(result.policy, table, result.stops)
+    confidence = stop_confidence(result.policy, table, result.answers)
     if confidence is None:
         return result
     area = None
     if scored.metric.gold:
-        area = confidence_auroc(confidence, at_stop(scored.em, result.stops))
+        area = confidence_auroc(confidence, at_stop(scored.em, result.answers))
     return replace(result, confidence=confidence, auroc=area)
 
 

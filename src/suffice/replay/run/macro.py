@@ -59,6 +59,7 @@ class MacroResult(Tabular):
     metric: Metric
     baseline: str
     policies: tuple[MacroPolicy, ...]
+    answer: str = "latest"
 
     def to_json(self) -> dict[str, Any]:
         """The entry ``macro`` of ``replay --json``."""
@@ -69,6 +70,7 @@ class MacroResult(Tabular):
             ],
             "shared_questions": self.shared,
             "metric": self.metric.name,
+            "answer": self.answer,
             "baseline": self.baseline,
             "policies": as_json(self.policies),
         }
@@ -137,8 +139,8 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     Raises
     ------
     UsageError
-        For fewer than two sets, comparisons of different policies or by different metrics, a set without
-        labels, and the closed book.
+        For fewer than two sets, comparisons of different policies, by different metrics or of answers
+        chosen differently, a set without labels, and the closed book.
     """
     if len(comparisons) < 2:
         raise UsageError("means over sets need at least two sets of traces")
@@ -161,6 +163,10 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
             f"sets are compared by different metrics ({told}); give --metric agreement (in Python "
             "metric=), which reads no gold answers, for all"
         )
+    if len(answers := {result.answer for result in results}) > 1:
+        raise UsageError(
+            f"every set of traces must be replayed with the same answer=, found {', '.join(sorted(answers))}"
+        )
     sets = [_set(comparison) for comparison in comparisons]
     baseline = names.index(first.baseline)
     means = np.stack([one.columns.mean(axis=0) for one in sets]).mean(axis=0)
@@ -175,6 +181,7 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
         labelled=tuple(len(one.keys) for one in sets),
         shared=_shared(sets),
         metric=first.metric,
+        answer=first.answer,
         baseline=first.baseline,
         policies=tuple(
             MacroPolicy(
@@ -208,7 +215,7 @@ def _set(comparison: Comparison) -> _Set:
             f"{result.metric.untold}; leave them out, or {result.metric.remedy}"
         )
     columns = [
-        at_stop(values, policy.stops)[scored.labelled]
+        at_stop(values, policy.answers)[scored.labelled]
         for values in (scored.compared, getattr(scored, scored.metric.beside))
         for policy in result.policies
     ]

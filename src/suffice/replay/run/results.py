@@ -36,7 +36,8 @@ class PolicyResult:
 
     Scores are fractions, means over labelled questions (``None``: no question is labelled), taken against
     what ``metric`` says; costs are means per question over all questions, by the names of
-    :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken;
+    :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken,
+    ``answers`` the round whose answer is returned there: the same, unless one is chosen;
     ``beyond_record`` counts questions for which the policy wanted a later one. ``label`` is what tables
     call it: the name, or of a policy file the file's name.
 
@@ -60,6 +61,7 @@ class PolicyResult:
     mean_rounds: float
     costs: Mapping[str, float | None] = field(metadata=_ELSEWHERE)
     stops: NDArray[np.int16] = field(metadata=_ELSEWHERE)
+    answers: NDArray[np.int16] = field(metadata=_ELSEWHERE)
     beyond_record: int
     metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
     interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
@@ -114,6 +116,7 @@ class PolicyResult:
             entry |= self.sets.to_json(question_ids)
         if question_ids is not None:
             entry[_ROUNDS] = dict(zip(question_ids, self.stops.tolist(), strict=True))
+            entry["answer_rounds"] = dict(zip(question_ids, self.answers.tolist(), strict=True))
         return entry
 
 
@@ -125,6 +128,7 @@ class ReplayResult(Tabular):
     ones, in-sample scores, prices. ``metric`` is what they are compared by and what scores are taken
     against: the gold answers, or the full budget's own answer. ``cost`` is what policies are compared
     at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
+    ``answer`` says which of the answers up to the stop is scored.
     ``left_out`` says by name why a policy could not run on this record; ``banners`` what makes all figures
     worth less than they look.
     """
@@ -148,6 +152,7 @@ class ReplayResult(Tabular):
     full_costs: Mapping[str, float | None] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     banners: tuple[str, ...] = ()
+    answer: str = "latest"
 
     @property
     def labels(self) -> dict[str, str]:

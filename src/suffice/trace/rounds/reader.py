@@ -390,19 +390,41 @@ def _positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
     return np.flatnonzero(flags.to_numpy(zero_copy_only=False))
 
 
-def _required_values(table: pa.Table) -> Iterator[Problem]:
+def _cells(table: pa.Table) -> Iterator[Problem]:
+    """Nulls where a value is required, and cells that are wrong by themselves."""
     for name in REQUIRED:
         if name == "answer":
             continue  # null: not asked for
         for position in _positions(pc.is_null(table.column(name))):
             yield Problem(int(position), name, "null where a value is required")
-    for position in _positions(pc.equal(table.column("question_id"), "")):
-        yield Problem(int(position), "question_id", "empty question_id")
-    for position in _positions(pc.less(table.column("round"), 0)):
-        value = table.column("round")[int(position)].as_py()
-        yield Problem(
-            int(position), "round", f"round {value}: rounds count from 1 (0: closed book)"
-        )
+    for name, (wrong, said) in _WRONG_CELLS.items():
+        if name in table.column_names:
+            cells = table.column(name)
+            for position in _positions(wrong(cells)):
+                yield Problem(int(position), name, said(cells[int(position)].as_py()))
+
+
+def _negative(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.less(cells, 0)
+
+
+_WRONG_CELLS: Mapping[
+    str, tuple[Callable[[pa.ChunkedArray], pa.ChunkedArray], Callable[[Any], str]]
+] = {
+    "question_id": (lambda ids: pc.equal(ids, ""), lambda _: "empty question_id"),
+    "round": (_negative, lambda number: f"round {number}: rounds count from 1 (0: closed book)"),
+    "propensity": (
+        lambda cells: pc.invert(pc.and_(pc.greater(cells, 0), pc.less_equal(cells, 1))),
+        not_a_propensity,
+    ),
+    "score": (lambda cells: pc.or_(_negative(cells), pc.greater(cells, 1)), not_a_score),
+    "stopped_by": (
+        lambda cells: pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))),
+        not_a_stop,
+    ),
+    **{column.name: (_negative, lambda _: "a negative amount") for column in USAGE_COLUMNS},
+}
+"""Of columns that may be there: which cells are wrong, and what is said of such a value."""
 
 
 def _keys(table: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -489,25 +511,6 @@ def _stops(table: pa.Table) -> Iterator[Problem]:
         yield Problem(int(position), "stopped_by", said)
 
 
-def _allowed(table: pa.Table) -> Iterator[Problem]:
-    """Probabilities, scores and what ended a question: only what is allowed."""
-    if "propensity" in table.column_names:
-        cells = table.column("propensity")
-        right = pc.and_(pc.greater(cells, 0), pc.less_equal(cells, 1))
-        for position in _positions(pc.invert(right)):
-            value = cells[int(position)].as_py()
-            yield Problem(int(position), "propensity", not_a_propensity(value))
-    if "score" in table.column_names:
-        cells = table.column("score")
-        for position in _positions(pc.or_(pc.less(cells, 0), pc.greater(cells, 1))):
-            yield Problem(int(position), "score", not_a_score(cells[int(position)].as_py()))
-    if "stopped_by" in table.column_names:
-        cells = table.column("stopped_by")
-        known = pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))
-        for position in _positions(pc.invert(known)):
-            yield Problem(int(position), "stopped_by", not_a_stop(cells[int(position)].as_py()))
-
-
 def _flat_logprobs(tokens: pa.ListArray) -> Iterator[tuple[str, pa.Array, pa.Array]]:
     """(column, values, row of each value) for tokens and their alternatives."""
     rows = pc.list_parent_indices(tokens)
@@ -580,10 +583,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 def _counts(table: pa.Table) -> Iterator[Problem]:
-    for name in (column.name for column in USAGE_COLUMNS):
-        if name in table.column_names:
-            for position in _positions(pc.less(table.column(name), 0)):
-                yield Problem(int(position), name, "a negative amount")
+    """A part of the calls or tokens is no more than the whole."""
     for whole, parts in _PARTS.items():
         there = [name for name in parts if {name, whole} <= {*table.column_names}]
         for name in there:
@@ -601,8 +601,7 @@ def _counts(table: pa.Table) -> Iterator[Problem]:
 
 
 _ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
-    _required_values,
-    _allowed,
+    _cells,
     _logprobs,
     _sample_clusters,
     _counts,

@@ -106,6 +106,11 @@ class TraceSet:
         return np.arange(self.n_rounds)[None, :] < self.last_rounds[:, None]
 
     @cached_property
+    def answered(self) -> NDArray[np.bool_]:
+        """Rounds whose loop was asked for an answer, (n_questions, n_rounds)."""
+        return np.equal(self.dense(pc.is_valid(self.table.column("answer"))), 1.0)
+
+    @cached_property
     def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(question, round - 1) of every row."""
         questions = np.repeat(np.arange(self.n_questions), self.last_rounds)
