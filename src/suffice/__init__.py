@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from suffice.costs.prices import prices_of as prices_of
     from suffice.costs.usage import CostModel as CostModel
+    from suffice.datasets.recordings.registry import import_traces as import_traces
     from suffice.errors import BackendError as BackendError
     from suffice.errors import DataError as DataError
     from suffice.errors import SufficeError as SufficeError
@@ -150,6 +151,7 @@ _HOMES = {
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
     "fit_rule": "policies.fitting",
+    "import_traces": "datasets.recordings.registry",
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",
     "merge_traces": "trace.rounds.derive",

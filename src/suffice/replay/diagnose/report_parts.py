@@ -107,10 +107,9 @@ def report_parts(
 
 
 def _computed(part: _Part, gathering: _Gathering) -> Any:
-    if part.of_gold and not gathering.measures.metric.gold:
-        raise UsageError(
-            "it needs gold answers, and scores here are agreement with the full budget"
-        )
+    metric = gathering.measures.metric
+    if part.of_gold and not metric.gold:
+        raise UsageError(f"it needs gold answers, and {metric.stands_for_gold}")
     return part.compute(gathering)
 
 
