@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.derive import filter_traces as filter_traces
     from suffice.trace.rounds.derive import merge_traces as merge_traces
     from suffice.trace.rounds.derive import split_traces as split_traces
+    from suffice.trace.rounds.export import export_traces as export_traces
     from suffice.trace.rounds.reader import read_traces as read_traces
     from suffice.trace.rounds.records import Gold as Gold
     from suffice.trace.rounds.records import Passage as Passage
@@ -147,6 +148,7 @@ _HOMES = {
     "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
+    "export_traces": "trace.rounds.export",
     "filter_traces": "trace.rounds.derive",
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",

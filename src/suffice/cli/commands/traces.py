@@ -1,4 +1,4 @@
-"""``suffice traces``: look into records, check, split, join, narrow and import them."""
+"""``suffice traces``: look into records, check, split, join, narrow, import and export them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from suffice.trace.rounds.derive import (
     parse_splits,
     split_traces,
 )
+from suffice.trace.rounds.export import EXPORT_FORMATS, export_traces
 from suffice.trace.rounds.reader import blank_answers, inspect_traces
 
 _MOST_SHOWN = 20
@@ -31,7 +32,9 @@ _MOST_SHOWN = 20
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    parser.description = "Looks into records, checks, splits, joins, narrows and imports them."
+    parser.description = (
+        "Looks into records, checks, splits, joins, narrows, imports and exports them."
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_info(actions)
     _add_validate(actions)
@@ -39,6 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_merge(actions)
     _add_filter(actions)
     _add_import(actions)
+    _add_export(actions)
 
 
 def _add_info(actions: Any) -> None:
@@ -141,6 +145,32 @@ def _add_import(actions: Any) -> None:
     taken.set_defaults(run=_import)
 
 
+def _add_export(actions: Any) -> None:
+    export = actions.add_parser(
+        "export",
+        help="write it as JSON lines or CSV",
+        description="Writes a record's columns of the schema as text, one row per question and round; traces "
+        "import --format columns reads it back. In CSV lists, passages, tokens and signals are JSON, and a "
+        "null is a blank cell.",
+    )
+    add_traces(export)
+    export.add_argument(
+        "--format",
+        required=True,
+        choices=EXPORT_FORMATS,
+        help="jsonl: an object a line; csv: a table",
+    )
+    export.add_argument(
+        "--out",
+        required=True,
+        type=out_path(),
+        metavar="FILE",
+        help="where to; nothing may stand there yet",
+    )
+    add_json(export)
+    export.set_defaults(run=_export)
+
+
 def _add_out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
@@ -195,6 +225,17 @@ def _import(arguments: argparse.Namespace) -> int:
     with waiting(f"reading {', '.join(arguments.files)}"):
         written = import_traces(
             arguments.files, arguments.out, format=arguments.format, columns=columns
+        )
+    return _tell(written, arguments)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    with waiting(f"reading {arguments.traces}"):
+        written = export_traces(
+            arguments.traces,
+            arguments.out,
+            format=arguments.format,
+            skip_invalid=arguments.skip_invalid,
         )
     return _tell(written, arguments)
 
