@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from suffice.costs.prices import prices_of as prices_of
     from suffice.costs.usage import CostModel as CostModel
+    from suffice.datasets.recordings.registry import import_traces as import_traces
     from suffice.errors import BackendError as BackendError
     from suffice.errors import DataError as DataError
     from suffice.errors import SufficeError as SufficeError
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.derive import filter_traces as filter_traces
     from suffice.trace.rounds.derive import merge_traces as merge_traces
     from suffice.trace.rounds.derive import split_traces as split_traces
+    from suffice.trace.rounds.export import export_traces as export_traces
     from suffice.trace.rounds.reader import read_traces as read_traces
     from suffice.trace.rounds.records import Gold as Gold
     from suffice.trace.rounds.records import Passage as Passage
@@ -146,10 +148,12 @@ _HOMES = {
     "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
+    "export_traces": "trace.rounds.export",
     "filter_traces": "trace.rounds.derive",
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
     "fit_rule": "policies.fitting",
+    "import_traces": "datasets.recordings.registry",
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",
     "merge_traces": "trace.rounds.derive",

@@ -17,7 +17,7 @@ COMMANDS = {
     "demo": "the whole story on a small model in this process",
     "ask": "answer a question over your own files",
     "record": "record full-budget rounds of a data set",
-    "traces": "what is in a record; check, split, join, narrow it",
+    "traces": "what is in a record; check, split, join, narrow, import, export it",
     "policies": "list every policy: what it does and needs",
     "signals": "compute signals and store them in the trace",
     "diagnose": "what signals say about right and wrong answers",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from suffice.cli.output import say, waiting
-from suffice.options import read_grid, read_names
+from suffice.errors import UsageError
+from suffice.options import read_names
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.costs.prices import Prices
@@ -15,6 +17,24 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.protocols import ChatModel, StopPolicy
     from suffice.replay.settings import ComparisonSettings
     from suffice.trace.rounds.table import TraceSet
+
+Read = TypeVar("Read")
+
+
+def argument_type(read: Callable[[str], Read]) -> Callable[[str], Read]:
+    """The argparse type that reads so; what ``read`` refuses is said under the option's name."""
+
+    @wraps(read)
+    def typed(text: str) -> Read:
+        try:
+            return read(text)
+        except (ValueError, UsageError) as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return typed
+
+
+names = argument_type(read_names)
 
 
 def positive(text: str) -> int:
@@ -58,22 +78,6 @@ def numbers(text: str) -> tuple[float, ...]:
     return tuple(number(part) for part in text.split(","))
 
 
-def grid(text: str) -> tuple[float, ...]:
-    """An argparse type: what :func:`suffice.options.read_grid` reads."""
-    try:
-        return read_grid(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def names(text: str) -> tuple[str, ...]:
-    """An argparse type: what :func:`suffice.options.read_names` reads."""
-    try:
-        return read_names(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def seconds(text: str) -> float:
     """An argparse type: a duration above 0."""
     try:
@@ -92,16 +96,12 @@ def out_path(*suffixes: str, folder: bool = False) -> Callable[[str], str]:
     """
 
     def read(text: str) -> str:
-        from suffice.errors import UsageError
         from suffice.trace.durable import writable
 
-        try:
-            writable(text, *suffixes, folder=folder)
-        except UsageError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
+        writable(text, *suffixes, folder=folder)
         return text
 
-    return read
+    return argument_type(read)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

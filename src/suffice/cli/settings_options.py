@@ -13,7 +13,15 @@ from dataclasses import MISSING, dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from suffice.cli.options import add_prices_and_energy, cost_model, names, number, numbers, whole
+from suffice.cli.options import (
+    add_prices_and_energy,
+    argument_type,
+    cost_model,
+    names,
+    number,
+    numbers,
+    whole,
+)
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.options import Option
@@ -347,16 +355,8 @@ def _argument(field: FieldOption) -> dict[str, Any]:
 
 
 def _reader(field: FieldOption, kind: Any) -> Callable[[str], Any]:
-    own = field.option.parse
-    if own is not None:
-
-        def parse(text: str) -> Any:
-            try:
-                return own(text)
-            except (ValueError, UsageError) as error:
-                raise argparse.ArgumentTypeError(str(error)) from error
-
-        return parse
+    if field.option.parse is not None:
+        return argument_type(field.option.parse)
     if kind is int:
         return whole(field.option.at_least)
     if kind not in _READ:

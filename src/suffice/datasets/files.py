@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
+import math
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from suffice.datasets.example import Example
-from suffice.errors import DataError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean
+
+_MOST_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,36 @@ class Row:
             raise self.error("is empty", column)
         return value
 
+    def listed(self, column: str | None) -> Any:
+        """A value; where cells are text, one that begins as a list is read as JSON."""
+        value = None if column is None else self.values.get(column)
+        if not (self.untyped and isinstance(value, str) and value.strip().startswith("[")):
+            return value
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise self.error(
+                f'begins as a list and is no JSON ({error}); write several as ["a", "b"], and one '
+                f"that begins so as a list of one; found {value!r:.60}",
+                column,
+            ) from error
+
+    def texts(self, value: Any, column: str | None) -> list[str]:
+        """Texts of a cell: a text, a number, or a list of them."""
+        texts = []
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, int | float) and not isinstance(item, bool):
+                if not math.isnan(item):  # as a table writes a missing number
+                    texts.append(str(item).removesuffix(".0"))
+            elif isinstance(item, str):
+                texts.append(item)
+            elif item is not None:
+                raise self.error(
+                    f"must be a text, a number or a list of them, found {item!r:.60}",
+                    column,
+                )
+        return texts
+
 
 def _shown(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {value!r:.60}"
@@ -63,9 +97,10 @@ def _shown(value: object) -> str:
 
 def _content(path: Path) -> str:
     try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
+        with path.open("rb") as stream:
+            packed = stream.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            data = stream.read(_MOST_BYTES + 1)
     except FileNotFoundError as error:
         raise DataError("does not exist", file=str(path)) from error
     except IsADirectoryError as error:
@@ -74,6 +109,11 @@ def _content(path: Path) -> str:
         raise DataError(f"a damaged or truncated gzip file ({error})", file=str(path)) from error
     except OSError as error:
         raise DataError(f"cannot be read ({error})", file=str(path)) from error
+    if len(data) > _MOST_BYTES:
+        raise DataError(
+            f"holds more than {_MOST_BYTES:,} bytes of text, the most that is read at once; split it",
+            file=str(path),
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -222,6 +262,50 @@ _OPENERS: Mapping[str, Callable[[Path], FileTable]] = {
 }
 TABLE_SUFFIXES: tuple[str, ...] = tuple(_OPENERS)
 """Endings of the files that :func:`open_table` reads; but ``.parquet`` also with ``.gz`` behind."""
+
+
+# --- column maps ------------------------------------------------------------------------------------
+def parse_column_map(
+    text: str, allowed: Sequence[str], form: str, *, free: str | None = None
+) -> dict[str, str]:
+    """``question=q,answers=gold`` as columns by role; roles that begin with ``free`` may be any.
+
+    Raises
+    ------
+    UsageError
+        When a part names nothing, something unknown, or a thing twice, or a column stands for two roles.
+    """
+    named: dict[str, str] = {}
+    for part in text.split(","):
+        role, _, column = (piece.strip() for piece in part.partition("="))
+        wrong = None
+        if role not in allowed and not (free and role.startswith(free) and role != free):
+            wrong = f"{role!r} is none of {', '.join(allowed)}" + (f", {free}NAME" if free else "")
+        elif not column:
+            wrong = f"{role} names no column"
+        elif role in named:
+            wrong = f"{role} is named twice"
+        if wrong is not None:
+            raise UsageError(
+                f"--columns {text!r}: {wrong}; type some of --columns {form}{did_you_mean(role, allowed)}"
+            )
+        named[role] = column
+    return named
+
+
+def no_column(table: FileTable, role: str, wanted: str, command: str) -> DataError:
+    """Of a column that is not there; ``command`` says what to type before the map."""
+    listed = ", ".join(repr(name) for name in table.names) or "none"
+    return DataError(
+        f"has no column {wanted!r} for the {role}; it has: {listed}; name the right one: "
+        f"{command} --columns {role}=NAME{did_you_mean(wanted, table.names)}",
+        file=table.file,
+    )
+
+
+def text_id(text: str) -> str:
+    """An id made of a text, the start of its SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 # --- examples ---------------------------------------------------------------------------------------

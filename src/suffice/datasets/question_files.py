@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from suffice.datasets.example import Example
-from suffice.datasets.files import Row, drop_empty, open_table, read_rows, unique_ids
-from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean
+from suffice.datasets.files import (
+    FileTable,
+    Row,
+    drop_empty,
+    no_column,
+    open_table,
+    parse_column_map,
+    read_rows,
+    text_id,
+    unique_ids,
+)
+from suffice.errors import SufficeWarning
 from suffice.trace.rounds.records import Gold, Question
 
 _KNOWN: Mapping[str, tuple[str, ...]] = {
@@ -54,27 +60,11 @@ class Columns:
         >>> Columns.parse("question=q, answers=gold").answers
         'gold'
         """
-        allowed = [own.name for own in fields(cls)]
-        named: dict[str, str] = {}
-        for part in text.split(","):
-            role, _, column = (piece.strip() for piece in part.partition("="))
-            wrong = None
-            if role not in allowed:
-                wrong = f"{role!r} is none of {', '.join(allowed)}"
-            elif not column:
-                wrong = f"{role} names no column"
-            elif role in named:
-                wrong = f"{role} is named twice"
-            if wrong is not None:
-                raise UsageError(
-                    f"--columns {text!r}: {wrong}; type some of --columns "
-                    f"question=NAME,answers=NAME,id=NAME,type=NAME{did_you_mean(role, allowed)}"
-                )
-            named[role] = column
-        return cls(**named)
+        roles = [own.name for own in fields(cls)]
+        return cls(**parse_column_map(text, roles, ",".join(f"{role}=NAME" for role in roles)))
 
-    def within(self, names: Sequence[str], file: str) -> Columns:
-        """The same for a file with the columns ``names``; a role that it lacks is ``None``.
+    def within(self, table: FileTable) -> Columns:
+        """The same for a file; a role that it lacks is ``None``.
 
         Raises
         ------
@@ -83,16 +73,10 @@ class Columns:
         """
         chosen: dict[str, str | None] = {}
         for role, named in asdict(self).items():
-            usual = next((name for name in _KNOWN[role] if name in names), None)
+            usual = next((name for name in _KNOWN[role] if name in table.names), None)
             chosen[role] = usual if named is None else named
-            if named not in (None, *names) or (role == "question" and chosen[role] is None):
-                wanted = named or _KNOWN[role][0]
-                listed = ", ".join(repr(name) for name in names) or "none"
-                raise DataError(
-                    f"has no column {wanted!r} for the {role}; it has: {listed}; name the right one: "
-                    f"--dataset {file} --columns {role}=NAME{did_you_mean(wanted, names)}",
-                    file=file,
-                )
+            if named not in (None, *table.names) or (role == "question" and chosen[role] is None):
+                raise no_column(table, role, named or _KNOWN[role][0], f"--dataset {table.file}")
         return Columns(**chosen)
 
     @property
@@ -108,7 +92,7 @@ NQ_OPEN = Columns(question="question", answers="answer")
 def columns_of(path: str | Path, columns: Columns | None = None) -> Columns:
     """The columns that :func:`read_questions` reads of a file."""
     table = open_table(Path(path))
-    return (columns or Columns()).within(table.names, table.file)
+    return (columns or Columns()).within(table)
 
 
 def read_questions(
@@ -137,7 +121,7 @@ def read_questions(
     """
     path = Path(path)
     table = open_table(path)
-    held = (columns or Columns()).within(table.names, table.file)
+    held = (columns or Columns()).within(table)
     rows = list(table.rows(tuple(held.named.values())))
     texts = [row.required(str(held.question)) for row in rows[:limit]]
     ids = None if held.id is not None else _ids(texts, path)
@@ -165,9 +149,7 @@ def _ids(texts: Sequence[str], path: Path) -> list[str]:
             SufficeWarning,
             stacklevel=3,
         )
-    return unique_ids(
-        hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] for text in texts
-    )
+    return unique_ids(text_id(text) for text in texts)
 
 
 def _id(row: Row, column: str) -> str:
@@ -192,36 +174,7 @@ def _cell_text(row: Row, column: str | None) -> str:
 
 
 def _answers(row: Row, column: str | None) -> tuple[str, ...]:
-    value = None if column is None else row.values.get(column)
+    value = row.listed(column)
     if value is None or (isinstance(value, str) and not value.strip()):
         return ()
-    if row.untyped and isinstance(value, str) and value.strip().startswith("["):
-        value = _listed(row, value, column)
-    return drop_empty(answer_texts(row, value, column), row)
-
-
-def _listed(row: Row, text: str, column: str | None) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise row.error(
-            f'begins as a list and is no JSON ({error}); write several answers as ["a", "b"], and one '
-            f"that begins so as a list of one; found {text!r:.60}",
-            column,
-        ) from error
-
-
-def answer_texts(row: Row, value: Any, column: str | None) -> list[str]:
-    """Answers of a cell: a text, a number, or a list of them."""
-    texts = []
-    for answer in value if isinstance(value, list) else [value]:
-        if isinstance(answer, int | float) and not isinstance(answer, bool):
-            if not math.isnan(answer):  # as a table writes a missing number
-                texts.append(str(answer).removesuffix(".0"))
-        elif isinstance(answer, str):
-            texts.append(answer)
-        elif answer is not None:
-            raise row.error(
-                f"answers must be a text, a number or a list of them, found {answer!r:.60}", column
-            )
-    return texts
+    return drop_empty(row.texts(value, column), row)

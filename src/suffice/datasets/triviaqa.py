@@ -8,7 +8,6 @@ from typing import Any
 
 from suffice.datasets.example import Example
 from suffice.datasets.files import Row, drop_empty, json_rows, open_table, plain_suffix, read_rows
-from suffice.datasets.question_files import answer_texts
 from suffice.trace.rounds.records import Gold, Question
 
 _PARTS = ("question", "questionid", "answer")
@@ -39,11 +38,9 @@ def _build(row: Row) -> Example:
 def _answers(row: Row, answer: Any) -> list[str]:
     """Value, aliases and human answers; none in the test files."""
     if not isinstance(answer, dict):
-        return answer_texts(row, answer, "answer")
+        return row.texts(answer, "answer")
     parts = {_folded(name): value for name, value in answer.items()}
-    return [
-        text for name in _ANSWERS for text in answer_texts(row, parts.get(name), f"answer.{name}")
-    ]
+    return [text for name in _ANSWERS for text in row.texts(parts.get(name), f"answer.{name}")]
 
 
 def read_triviaqa(path: str | Path, *, limit: int | None = None) -> tuple[Example, ...]:

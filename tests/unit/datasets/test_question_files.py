@@ -120,7 +120,7 @@ ROW = {"question": "A?", "id": "1", "answers": "x"}
         ([ROW, {**ROW, "id": "2", "question": " "}], None, "row 1, column question: is empty"),
         ([ROW, {"question": "B?"}], None, "row 1, column id: is empty; every question needs an id"),
         ([{**ROW, "question": 3}], None, "row 0, column question: must be a string, found int 3"),
-        ([{**ROW, "answers": {"a": 1}}], None, "column answers: answers must be a text, a number"),
+        ([{**ROW, "answers": {"a": 1}}], None, "column answers: must be a text, a number"),
         ([{**ROW, "answers": [True]}], None, "found True"),
         ([{**ROW, "id": [1]}], None, "must be a text or a whole number"),
         ([], None, "holds no question"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from suffice.cli.options import (
     add_json,
     add_model,
+    argument_type,
     connect_model,
     natural,
     out_path,
@@ -61,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dataset",
         required=True,
-        type=_dataset,
+        type=argument_type(dataset_name),
         metavar="NAME|FILE",
         help=f"a data set ({', '.join(DATASETS)}), or a file of your own questions, which ends in "
         f"{', '.join(TABLE_SUFFIXES)}",
@@ -179,14 +180,6 @@ def run(arguments: argparse.Namespace) -> int:
     with waiting("recording"):
         summary = record_examples(examples, model, Path(arguments.out), recording, progress)
     return show_summary(summary, arguments)
-
-
-def _dataset(text: str) -> str:
-    """The argparse type of ``--dataset``."""
-    try:
-        return dataset_name(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _stated_name(arguments: argparse.Namespace) -> str:

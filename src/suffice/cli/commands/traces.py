@@ -1,4 +1,4 @@
-"""``suffice traces``: look into records, check, split, join and narrow them."""
+"""``suffice traces``: look into records, check, split, join, narrow, import and export them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 from suffice.cli.options import add_json, add_traces, natural, out_path
 from suffice.cli.output import add_format, print_json, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
+from suffice.datasets.recordings.columns import parse_roles
+from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import DataError
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
@@ -22,6 +24,7 @@ from suffice.trace.rounds.derive import (
     parse_splits,
     split_traces,
 )
+from suffice.trace.rounds.export import EXPORT_FORMATS, export_traces
 from suffice.trace.rounds.reader import blank_answers, inspect_traces
 
 _MOST_SHOWN = 20
@@ -29,13 +32,17 @@ _MOST_SHOWN = 20
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    parser.description = "Looks into records, checks, splits, joins and narrows them."
+    parser.description = (
+        "Looks into records, checks, splits, joins, narrows, imports and exports them."
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_info(actions)
     _add_validate(actions)
     _add_split(actions)
     _add_merge(actions)
     _add_filter(actions)
+    _add_import(actions)
+    _add_export(actions)
 
 
 def _add_info(actions: Any) -> None:
@@ -116,6 +123,54 @@ def _add_filter(actions: Any) -> None:
     narrow.set_defaults(run=_filter)
 
 
+def _add_import(actions: Any) -> None:
+    known = "; ".join(f"{name}: {kind.meaning}" for name, kind in FORMATS.items())
+    taken = actions.add_parser(
+        "import",
+        help="read recordings made elsewhere",
+        description="Writes recordings made elsewhere as a record, and says what they lack and what to do. "
+        f"Formats: {known}.",
+    )
+    taken.add_argument("files", nargs="+", metavar="FILE", help="files of the format")
+    taken.add_argument("--format", required=True, choices=tuple(FORMATS), help="what the files are")
+    taken.add_argument(
+        "--columns",
+        metavar="MAP",
+        help="for columns: which hold what: question_id=..,round=..,question=..,answer=..,gold_answers=.. "
+        "(these also by name), any other column of the schema, passage_ids=.., passage_texts=.. (lists of "
+        "ids, of texts), signals.NAME=..; default: every column that bears a name of the schema. No round: "
+        "rows are numbered in the file's order; no question_id: a question is known by its text",
+    )
+    _add_out(taken)
+    taken.set_defaults(run=_import)
+
+
+def _add_export(actions: Any) -> None:
+    export = actions.add_parser(
+        "export",
+        help="write it as JSON lines or CSV",
+        description="Writes a record's columns of the schema as text, one row per question and round; traces "
+        "import --format columns reads it back. In CSV lists, passages, tokens and signals are JSON, and a "
+        "null is a blank cell.",
+    )
+    add_traces(export)
+    export.add_argument(
+        "--format",
+        required=True,
+        choices=EXPORT_FORMATS,
+        help="jsonl: an object a line; csv: a table",
+    )
+    export.add_argument(
+        "--out",
+        required=True,
+        type=out_path(),
+        metavar="FILE",
+        help="where to; nothing may stand there yet",
+    )
+    add_json(export)
+    export.set_defaults(run=_export)
+
+
 def _add_out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
@@ -161,6 +216,26 @@ def _filter(arguments: argparse.Namespace) -> int:
     with waiting(f"filtering {arguments.traces}"):
         written = filter_traces(
             arguments.traces, arguments.out, keep, skip_invalid=arguments.skip_invalid
+        )
+    return _tell(written, arguments)
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    columns = None if arguments.columns is None else parse_roles(arguments.columns)
+    with waiting(f"reading {', '.join(arguments.files)}"):
+        written = import_traces(
+            arguments.files, arguments.out, format=arguments.format, columns=columns
+        )
+    return _tell(written, arguments)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    with waiting(f"reading {arguments.traces}"):
+        written = export_traces(
+            arguments.traces,
+            arguments.out,
+            format=arguments.format,
+            skip_invalid=arguments.skip_invalid,
         )
     return _tell(written, arguments)
 

@@ -107,10 +107,9 @@ def report_parts(
 
 
 def _computed(part: _Part, gathering: _Gathering) -> Any:
-    if part.of_gold and not gathering.measures.metric.gold:
-        raise UsageError(
-            "it needs gold answers, and scores here are agreement with the full budget"
-        )
+    metric = gathering.measures.metric
+    if part.of_gold and not metric.gold:
+        raise UsageError(f"it needs gold answers, and {metric.stands_for_gold}")
     return part.compute(gathering)
 
 
@@ -155,6 +154,7 @@ class _Gathering:
             wanted,
             eval_split=self.eval_split,
             metric=result.metric.name,
+            answer=result.answer,
             f1_kind=result.f1_kind,
             resamples=max(2, result.resamples),
             seed=result.seed,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.costs.usage import COSTS, CostModel, CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis, CostBook, policy_reads
+from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
@@ -134,10 +134,11 @@ def replay(
         for candidate in candidates
     }
     reads = {
-        candidate.name: answers[candidate.name].paid(_reads(candidate)) for candidate in candidates
+        candidate.name: paid_together(_reads(candidate), answers[candidate.name].reads)
+        for candidate in candidates
     }
     returned = of_fixed.returned(scored)
-    book = measures.costs(settings.cost_model, of_fixed.paid(CostReads()))
+    book = measures.costs(settings.cost_model, of_fixed.reads)
     axis = book.axis(
         settings.cost,
         reads,

@@ -71,8 +71,23 @@ def test_without_splits_or_margins_the_reason_is_given(
 def test_without_gold_answers_nothing_fails() -> None:
     traces = to_trace_set([replace(each, gold=Gold()) for each in oslo_records()])
     found = report_parts(traces, compared(traces, "fixed-1"))
-    assert found.left_out["selective"].startswith("it needs gold answers")
+    assert found.left_out["selective"].startswith(
+        "it needs gold answers, and the full budget's own"
+    )
     assert "gold" in found.left_out["calibrators"]
+
+
+@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
+def test_beside_scores_of_ones_own_the_reason_names_them() -> None:
+    records = [
+        replace(record, gold=Gold(), scores=dict.fromkeys(range(1, len(record.rounds) + 1), n % 2))
+        for n, record in enumerate(oslo_records())
+    ]
+    traces = to_trace_set(records)
+    found = report_parts(traces, compared(traces, "fixed-1"))
+    assert found.left_out["selective"] == (
+        "it needs gold answers, and policies are compared by the record's own scores here"
+    )
 
 
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")

@@ -1,0 +1,1 @@
+"""Recordings that others made, as records: one reader a format, all named in the registry."""

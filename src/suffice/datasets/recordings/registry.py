@@ -1,0 +1,194 @@
+"""Every format of recordings by name, and reading them into a trace set."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from suffice.datasets.recordings.columns import ROLES, TASR, read_columns
+from suffice.datasets.recordings.flashrag import read_flashrag
+from suffice.datasets.recordings.loopgain import read_loopgain
+from suffice.errors import DataError, UsageError, did_you_mean
+from suffice.trace.durable import check_free
+from suffice.trace.rounds.derive import Written
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.writer import write_traces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A format of recordings.
+
+    Parameters
+    ----------
+    read
+        The records of a file. It raises :class:`~suffice.DataError` naming file, row and column.
+    meaning
+        What such a file is.
+    note
+        What to know of what was read.
+    """
+
+    read: Callable[[Path, Mapping[str, str]], tuple[QuestionRecord, ...]]
+    meaning: str
+    note: str = ""
+
+
+FORMATS: Mapping[str, Format] = {
+    "columns": Format(
+        read=read_columns,
+        meaning="JSON lines, JSON, CSV or Parquet with one row per question and round, by --columns",
+    ),
+    "flashrag": Format(
+        read=lambda path, _: read_flashrag(path),
+        meaning="intermediate_data.json of an iterative pipeline",
+    ),
+    "loopgain": Format(
+        read=lambda path, _: read_loopgain(path),
+        meaning="JSON lines of loopgain-bench",
+        note="score: 1 - error where a file's errors lie in 0 to 1, else whether the target was reached; "
+        "where the loop computed its error from a label, no live loop has the signal",
+    ),
+    "tasr": Format(
+        read=lambda path, _: read_columns(path, TASR),
+        meaning="Parquet files of TASR's experiments",
+        note="score is current_f1; the margin, overlap and gap are the recorded ones",
+    ),
+}
+
+
+def import_traces(
+    files: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    format: str,  # noqa: A002
+    columns: Mapping[str, str] | None = None,
+) -> Written:
+    """Read recordings made elsewhere and write them as a trace set: all of them, or nothing.
+
+    Parameters
+    ----------
+    files
+        One or several of a format; a question's rounds stand in one of them.
+    out
+        A ``.parquet`` file or a directory; nothing may stand there yet.
+    format
+        ``columns``, ``flashrag``, ``loopgain`` or ``tasr``.
+    columns
+        For ``columns``, the file's columns by what they hold: names of the schema, ``passage_ids``,
+        ``passage_texts`` and ``signals.NAME``. Without it every column that bears a name of the
+        schema is read, with it of the others ``question_id``, ``round``, ``question``, ``answer`` and
+        ``gold_answers``.
+
+    Returns
+    -------
+    Written
+        What was written; its notes say what the recording lacks and what to do.
+
+    Raises
+    ------
+    UsageError
+        For an unknown format, columns where they are known, no file, or a place that is taken.
+    DataError
+        When a file is not what it must be, naming file, row and column.
+    """
+    kind = FORMATS.get(format)
+    if kind is None:
+        raise UsageError(
+            f"no format {format!r}; allowed: {', '.join(FORMATS)}{did_you_mean(format, FORMATS)}"
+        )
+    if columns and format != "columns":
+        raise UsageError(f"the columns of {format} are known; --columns goes with --format columns")
+    unknown = [role for role in columns or {} if role not in ROLES and role[:8] != "signals."]
+    if unknown:
+        raise UsageError(
+            f"columns: {unknown[0]!r} is none of {', '.join(ROLES)}, signals.NAME"
+            f"{did_you_mean(unknown[0], ROLES)}"
+        )
+    paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    if not paths:
+        raise UsageError("no file to import; name at least one")
+    check_free(Path(out))
+    records: dict[str, QuestionRecord] = {}
+    sources: dict[str, Path] = {}
+    for path in paths:
+        for record in kind.read(path, columns or {}):
+            name = record.question.id
+            if name in records:
+                raise DataError(
+                    f"holds question {name!r}, as {sources[name]} does; a question is recorded once: import "
+                    "different runs of it to records of their own",
+                    file=str(path),
+                )
+            records[name] = record
+            sources[name] = path
+    came_from = {
+        "format": format,
+        "files": [{"file": path.name, "sha256": _digest(path)} for path in paths],
+        **({"columns": dict(columns)} if columns else {}),
+    }
+    write_traces(records.values(), out, run={"imported": came_from})
+    notes = tuple(_lacking(list(records.values())))
+    return Written(
+        out=str(out),
+        questions=len(records),
+        rounds=sum(len(record.rounds) for record in records.values()),
+        splits={
+            name: sum(record.question.split == name for record in records.values())
+            for name in sorted(
+                {record.question.split for record in records.values()} - {None}, key=str
+            )
+            if name is not None
+        },
+        notes=(*([kind.note] if kind.note else []), *notes),
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _lacking(records: Sequence[QuestionRecord]) -> Iterator[str]:
+    """What the records do not hold, and what to do."""
+    rounds = [round_ for record in records for round_ in record.rounds]
+    unanswered = sum(round_.answer is None for round_ in rounds)
+    if unanswered:
+        yield (
+            f"{unanswered:,} of {len(rounds):,} rounds have no answer: what stopping there would score is "
+            "not known, unless the record has scores; record an answer per round"
+        )
+    if not any(record.gold.answers for record in records):
+        yield (
+            "no question has gold answers: policies are compared by the record's scores"
+            if any(record.scores for record in records)
+            else "no question has gold answers or scores: policies are compared by agreement with the full "
+            "budget's answer; label a sample (gold_answers), or give scores"
+        )
+    if not any(round_.passages for round_ in rounds):
+        yield "no passages: signals that read evidence are undefined; record passages with id and text"
+    elif not any(passage.text for round_ in rounds for passage in round_.passages or ()):
+        yield "passages without text: signals that read it are undefined; record passages with text"
+    if not any(round_.tokens for round_ in rounds):
+        yield (
+            "no tokens with log-probabilities: margins are undefined unless given as signals; ask the model "
+            "for logprobs, and record tokens"
+        )
+    if all(round_.usage.prompt_tokens is None for round_ in rounds):
+        yield (
+            "no token counts: costs are counted in rounds and calls; record prompt_tokens and "
+            "completion_tokens"
+        )
+    lengths = {len(record.rounds) for record in records}
+    unstated = sum(
+        len(record.rounds) < max(lengths) and record.stopped_by is None for record in records
+    )
+    if unstated:
+        yield (
+            f"{unstated:,} questions have fewer than {max(lengths)} rounds and do not say why (stopped_by: "
+            "policy, budget, end, error, gold or user); each reads as run to a full budget of its own"
+        )
+    if any(record.closed_book is not None for record in records):
+        yield "round 0 was taken for the closed-book answer, at which no policy stops"

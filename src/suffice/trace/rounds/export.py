@@ -1,0 +1,110 @@
+"""A trace set as JSON lines or CSV: one row per question and round, for tools that read no Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from suffice.errors import UsageError
+from suffice.trace.durable import written_aside
+from suffice.trace.rounds.derive import Written
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.schema import COLUMNS, record_to_rows
+
+ExportFormat = Literal["jsonl", "csv"]
+EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
+
+
+def export_traces(
+    path: str | Path,
+    out: str | Path,
+    *,
+    format: ExportFormat,  # noqa: A002
+    skip_invalid: bool = False,
+) -> Written:
+    """Write a record's columns of the schema as text.
+
+    ``suffice traces import --format columns`` reads it back. Columns without a value are left out. Lists,
+    passages, tokens and signals are JSON also in CSV, where a null is a blank cell. Infinite numbers are
+    texts, NaN is null.
+
+    Parameters
+    ----------
+    path
+        A Parquet file or a directory of them.
+    out
+        The file; nothing may stand there yet.
+    format
+        ``jsonl``: an object a line, without its nulls; ``csv``: a header and a line a row.
+
+    Raises
+    ------
+    UsageError
+        For another format, or a place that is taken.
+    DataError
+        When the record is not valid.
+    """
+    if format not in EXPORT_FORMATS:
+        raise UsageError(f"no format {format!r}; allowed: {', '.join(EXPORT_FORMATS)}")
+    traces = read_traces(path, skip_invalid=skip_invalid)
+    records = list(traces.records())
+    rows = [_plain(row) for record in records for row in record_to_rows(record)]
+    with written_aside(Path(out)) as aside:
+        if format == "jsonl":
+            lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
+            text = "".join(f"{line}\n" for line in lines)
+            aside.write_text(text, encoding="utf-8")
+        else:
+            _write_csv(aside, rows)
+    notes = []
+    if skipped := len(traces.origin.skipped):
+        notes.append(f"{skipped:,} problems: what they concern was left out")
+    blank = sum(row.get("answer") == "" for row in rows)
+    if format == "csv" and blank:
+        notes.append(
+            f"{blank:,} empty answers are blank cells, as answers that were not asked for; --format jsonl "
+            "tells them apart"
+        )
+    splits = [record.question.split for record in records if record.question.split is not None]
+    return Written(
+        out=str(out),
+        questions=len(records),
+        rounds=sum(len(record.rounds) for record in records),
+        splits={name: splits.count(name) for name in sorted(set(splits))},
+        notes=tuple(notes),
+    )
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as strict JSON, without its nulls and empty lists."""
+    values = {**row, "signals": dict(row.get("signals") or ())}
+    return {name: _value(value) for name, value in values.items() if value not in (None, [], {})}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _value(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_value(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _write_csv(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    with_values = {name for row in rows for name in row}
+    names = [column.name for column in COLUMNS if column.name in with_values or column.required]
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(names)
+        for row in rows:
+            writer.writerow([_text(row.get(name)) for name in names])
+
+
+def _text(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value

@@ -1,0 +1,306 @@
+"""Recordings made elsewhere become records, and what they lack is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import suffice
+from suffice.datasets import files
+from suffice.datasets.recordings.columns import parse_roles
+from suffice.datasets.recordings.registry import FORMATS, import_traces
+from suffice.errors import DataError, UsageError
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.writer import write_traces
+
+MAP = (
+    "question_id=qid,round=turn,question=q,answer=a,gold_answers=gold,passage_ids=docs,"
+    "signals.confidence=conf,prompt_tokens=tokens,score=s"
+)
+ROWS: list[dict[str, Any]] = [
+    {
+        "qid": "007",
+        "turn": 2,
+        "q": "Who, ever?",
+        "a": "Ada",
+        "gold": ["Ada"],
+        "docs": ["d2"],
+        "conf": 0.9,
+    },
+    {
+        "qid": "007",
+        "turn": 1,
+        "q": "Who, ever?",
+        "a": None,
+        "gold": ["Ada"],
+        "docs": ["d1"],
+        "conf": 0.2,
+    },
+    {
+        "qid": "008",
+        "turn": 1,
+        "q": "When?",
+        "a": "1904",
+        "gold": None,
+        "docs": ["d1", "d3"],
+        "conf": None,
+    },
+]
+ROWS = [{**row, "tokens": 310, "s": 0.25} for row in ROWS]
+CSV = """qid,turn,q,a,gold,docs,conf,tokens,s
+007,2,"Who, ever?",Ada,"[""Ada""]","[""d2""]",0.9,310,0.25
+007,1,"Who, ever?",,"[""Ada""]","[""d1""]",0.2,310,0.25
+008,1,When?,1904,,"[""d1"", ""d3""]",,310,0.25
+"""
+
+
+def jsonl(path: Path, *rows: object) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def imported(
+    path: Path, columns: str | None = None, *, kind: str = "columns"
+) -> list[QuestionRecord]:
+    out = path.parent / "out.parquet"
+    import_traces(path, out, format=kind, columns=None if columns is None else parse_roles(columns))
+    return list(read_traces(out).records())
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.jsonl", "log.parquet"])
+def test_a_table_of_rounds_is_the_same_record_in_every_format(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    elif name.endswith("csv"):
+        path.write_text(CSV)
+    else:
+        jsonl(path, *ROWS)
+    first, second = imported(path, MAP)
+    assert [round_.answer for round_ in first.rounds] == [None, "Ada"]
+    assert first.question.id == "007"
+    assert first.gold.answers == ("Ada",)
+    assert second.gold.answers == ()
+    assert [p.id for p in (second.rounds[0].passages or ())] == ["d1", "d3"]
+    assert [round_.signals.get("confidence") for round_ in first.rounds] == [0.2, 0.9]
+    assert second.rounds[0].signals == {}
+    assert first.rounds[0].usage.prompt_tokens == 310
+    assert first.scores == {1: 0.25, 2: 0.25}
+
+
+def test_rows_without_numbers_and_ids_are_taken_in_order(tmp_path: Path) -> None:
+    path = jsonl(
+        tmp_path / "log.jsonl",
+        *(
+            {"question": text, "answer": answer}
+            for text, answer in [("A?", "x"), ("B?", "y"), ("A?", "z")]
+        ),
+    )
+    out = tmp_path / "out"
+    written = suffice.import_traces(path, out, format="columns")
+    assert (written.questions, written.rounds) == (2, 3)
+    traces = read_traces(out)
+    assert [[r.answer for r in q.rounds] for q in traces.records() if q.question.text == "A?"] == [
+        ["x", "z"]
+    ]
+    source = traces.origin.run["imported"]
+    assert (source["format"], source["files"][0]["file"]) == ("columns", "log.jsonl")
+    notes = " ".join(written.notes)
+    for lacking in ("gold answers", "passages", "log-probabilities", "token counts", "stopped_by"):
+        assert lacking in notes
+    with pytest.raises(UsageError, match="exists already; choose another --out"):
+        import_traces(path, out, format="columns")
+
+
+def test_columns_named_as_in_the_schema_need_no_map(tmp_path: Path) -> None:
+    whole = [
+        suffice.QuestionRecord(
+            question=suffice.Question(id="q", text="Who?", type="bridge", split="eval"),
+            gold=suffice.Gold(answers=("Ada",), passage_ids=("p",)),
+            rounds=(
+                suffice.Round(
+                    answer="Ada",
+                    passages=(suffice.Passage(id="p", text="Ada did.", score=0.5),),
+                    tokens=(suffice.Token("Ada", -0.5),),
+                    samples=("Ada", "Bo"),
+                    sample_clusters=(0, 1),
+                    signals={"own": 0.25},
+                    usage=suffice.Usage(llm_calls=2, latency_s=0.5),
+                ),
+            ),
+            scores={1: 0.5},
+            stopped_by="end",
+        )
+    ]
+    write_traces(whole, tmp_path / "in.parquet")
+    assert imported(tmp_path / "in.parquet") == whole
+
+
+BAD: list[tuple[str, list[dict[str, Any]], str]] = [
+    ("answer=a", [{"q": "?", "a": "x"}], "no column 'question' for the question; it has: 'q', 'a'"),
+    ("question=q,answer=answr", [{"q": "?", "answer": "x"}], "did you mean 'answer'?"),
+    ("question=q", [{"q": "?", "reply": "x"}], "no column 'answer' for the answer"),
+    (
+        MAP,
+        [ROWS[0], ROWS[1], ROWS[1]],
+        "row 2, column turn: question '007' has round 1 already, in row 1",
+    ),
+    (MAP, [ROWS[1], {**ROWS[1], "turn": 3}], "has rounds 1, 3 and no round 2"),
+    (MAP, [{**ROWS[1], "turn": "one"}], "row 0, column turn: must be a number, found 'one'"),
+    (MAP, [{**ROWS[1], "turn": 1.5}], "must be a whole number, found 1.5"),
+    (
+        MAP,
+        [{**ROWS[1], "a": {"text": "x"}}],
+        "column a: must be a text, a number or a list of them",
+    ),
+    (MAP, [{**ROWS[1], "s": 7}], "column s: question '007': must be a number from 0 to 1, found 7"),
+    (
+        MAP,
+        [{**ROWS[1], "tokens": -1}],
+        "column tokens: question '007': must be a whole number from 0",
+    ),
+    (
+        MAP,
+        [ROWS[0], {**ROWS[1], "q": "Other?"}],
+        "q: question '007' has 'Who, ever?' in an earlier row",
+    ),
+    (
+        "question=q,answer=a,passages=docs",
+        [{"q": "?", "a": "x", "docs": ["d"]}],
+        "passage_ids=NAME",
+    ),
+    ("question_id=qid,answer=a", [{"qid": "", "a": "x"}], "is empty; it tells the questions apart"),
+]
+
+
+@pytest.mark.parametrize(("columns", "rows", "message"), BAD)
+def test_what_is_wrong_in_a_table_is_said(
+    tmp_path: Path, columns: str, rows: list[dict[str, Any]], message: str
+) -> None:
+    path = jsonl(tmp_path / "log.jsonl", *rows)
+    with pytest.raises(DataError) as error:
+        imported(path, columns)
+    assert message in str(error.value)
+    assert "log.jsonl" in str(error.value)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_map_and_a_format_that_cannot_be_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match=r"'anser' is none of .* did you mean 'answer'"):
+        parse_roles("anser=a")
+    path = jsonl(tmp_path / "log.jsonl", *ROWS)
+    with pytest.raises(UsageError, match="no format 'flashrg'; allowed: columns, flashrag"):
+        import_traces(path, tmp_path / "o", format="flashrg")
+    with pytest.raises(UsageError, match="the columns of tasr are known"):
+        import_traces(path, tmp_path / "o", format="tasr", columns={"answer": "a"})
+    with pytest.raises(DataError, match=r"holds question '007', as .* does"):
+        import_traces([path, path], tmp_path / "o", format="columns", columns=parse_roles(MAP))
+    for kind in ("flashrag", "loopgain", "tasr"):
+        with pytest.raises(DataError, match="log"):
+            import_traces(path, tmp_path / "o", format=kind)
+    monkeypatch.setattr(files, "_MOST_BYTES", 50)
+    with pytest.raises(DataError, match="more than 50 bytes of text"):
+        imported(path, MAP)
+
+
+# --- formats ------------------------------------------------------------------------------------------
+def _flashrag(path: Path) -> Path:
+    """What ITERRETGENPipeline saves, two iterations of two documents."""
+    documents = [
+        {
+            "id": str(number),
+            "contents": f'"Title {number}"\nText {number}.',
+            "score": 1.0 - number / 10,
+        }
+        for number in range(3)
+    ]
+    output = {
+        "retrieval_result_iter_0": documents[:2],
+        "prompt_iter_0": "Answer: ",
+        "pred_iter_0": " Bo",
+        "retrieval_result_iter_1": documents[1:],
+        "prompt_iter_1": "Answer: ",
+        "pred_iter_1": "Ada",
+        "pred": "Ada",
+        "metric_score": {"em": 1.0},
+    }
+    item = {"id": "test_0", "question": "Who?", "golden_answers": ["Ada"], "output": output}
+    path.write_text(json.dumps([item], indent=4))
+    return path
+
+
+def test_flashrag_iterations_are_rounds(tmp_path: Path) -> None:
+    (record,) = imported(_flashrag(tmp_path / "intermediate_data.json"), kind="flashrag")
+    first, second = record.rounds
+    assert (first.answer, second.answer, record.gold.answers) == ("Bo", "Ada", ("Ada",))
+    assert [(p.id, p.title, p.text) for p in second.passages or ()] == [("2", "Title 2", "Text 2.")]
+    assert [p.id for p in second.refound or ()] == ["1"]
+    assert second.query == "Who?  Bo"
+    item = {"question": "Who?", "output": {"pred": "Ada", "retrieval_result": []}}
+    (tmp_path / "other.json").write_text(json.dumps([item]))
+    with pytest.raises(
+        DataError, match=r"no 'pred_iter_0'.*'pred', 'retrieval_result'.*ITERRETGEN"
+    ):
+        import_traces(tmp_path / "other.json", tmp_path / "o", format="flashrag")
+
+
+def test_tasr_files_are_read_by_their_columns(tmp_path: Path) -> None:
+    rows = [
+        {"qid": "q", "round": t, "question": "Who?", "current_answer": answer, "current_em": 0.0,
+         "current_f1": f1, "llm_confidence": 4, "answer_token_margin": margin, "overlap_signal": 0.1,
+         "gap": 2.5}
+        for t, answer, f1, margin in [(1, "Bo", 0.0, float("nan")), (2, "Ada", 1.0, 0.75)]
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "signal_log.parquet")
+    (record,) = imported(tmp_path / "signal_log.parquet", kind="tasr")
+    assert record.scores == {1: 0.0, 2: 1.0}
+    assert record.rounds[1].verbalized_confidence == 4.0
+    assert record.rounds[1].signals == {
+        "answer_token_margin": 0.75,
+        "overlap": 0.1,
+        "retrieval_gap": 2.5,
+    }
+
+
+def test_loopgain_is_read_as_the_published_trace(tmp_path: Path, data_folder: Path) -> None:
+    """Every column but the split, which the raw form does not have."""
+    imported(_copy(data_folder / "data/loopgain/w4_even.jsonl", tmp_path), kind="loopgain")
+    ours = pq.read_table(tmp_path / "out.parquet")
+    published = pq.read_table(data_folder / "traces/loopgain_w4.parquet")
+    for name in set(published.column_names) - {"split"}:
+        assert ours[name].to_pylist() == published[name].to_pylist(), name
+    assert not any(
+        value
+        for name in set(ours.column_names) - set(published.column_names)
+        for value in ours[name].to_pylist()
+    )
+
+
+def _copy(path: Path, folder: Path) -> Path:
+    copy = folder / path.name
+    copy.write_bytes(path.read_bytes())
+    return copy
+
+
+def test_a_loopgain_error_that_counts_is_scored_by_its_target(tmp_path: Path) -> None:
+    budgets = {
+        "B5": {"error_history": [4.0], "final_output": "x"},
+        "B20": {"error_history": [4.0, 0.0], "final_output": "y"},
+    }
+    trial = {"trial_id": "t", "prompt": "Do.", "loop_type": "planner", "conditions": budgets}
+    path = jsonl(tmp_path / "raw.jsonl", {"_header": True, "cell": {"target_error": 0.0}}, trial)
+    (record,) = imported(path, kind="loopgain")
+    assert record.scores == {1: 0.0, 2: 1.0}
+    assert [round_.answer for round_ in record.rounds] == [None, "y"]
+
+
+def test_every_format_says_what_it_is() -> None:
+    assert all(kind.meaning for kind in FORMATS.values())
