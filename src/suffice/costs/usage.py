@@ -103,6 +103,16 @@ class _Record:
             self._columns[name] = self.traces.column(name)
         return self._columns[name]
 
+    def filled(self, name: str, otherwise: _Array) -> _Array:
+        """A column as recorded, ``otherwise`` where it is null or there is no such column."""
+        recorded = self.sparse(name)
+        return otherwise if recorded is None else np.where(np.isnan(recorded), otherwise, recorded)
+
+    def of_answers(self, name: str, alone: _Array) -> _Array:
+        """What answers took: as recorded, else ``alone`` where nothing else was asked; 0 without one."""
+        inferred = np.where(self.only_answers, alone, np.nan)
+        return np.where(self.traces.answered, self.filled(name, inferred), self.nothing)
+
     def lengths(self, column: str, *, null: int | None = 0) -> _Array:
         """How long each list of a column is; a null one as long as ``null`` says."""
         import pyarrow as pa
@@ -139,15 +149,13 @@ class _Record:
         Where ``sample_calls`` is null, samples are taken to be the sample calls if there are fewer of them
         than calls, since an answer was then made as well.
         """
-        calls, column = self.sparse("llm_calls"), self.sparse("sample_calls")
+        calls, inferred = self.sparse("llm_calls"), self.nothing
         if calls is None:
             return self.nothing
-        recorded = np.full_like(calls, np.nan) if column is None else column
         if self.traces.has("samples"):
             drawn = self.lengths("samples")
             inferred = np.where(drawn < calls, drawn, 0.0)
-            recorded = np.where(np.isnan(recorded), inferred, recorded)
-        return np.nan_to_num(recorded)
+        return np.nan_to_num(self.filled("sample_calls", inferred))
 
     @cached_property
     def asked(self) -> _Array:
@@ -162,7 +170,7 @@ class _Record:
         Records without ``answer_calls``: a loop that the record names tells it; in an unknown loop with
         one call a round, that call answers.
         """
-        asked, recorded, run = self.asked, self.sparse("answer_calls"), self.traces.origin.run
+        asked, run = self.asked, self.traces.origin.run
         if run.get("pipeline") in _CHOOSING_LOOPS:
             majority = run.get("certainty") == "self_consistency"
             inferred = np.minimum(asked, float(run.get("samples") or 1) if majority else 1.0)
@@ -170,9 +178,8 @@ class _Record:
             inferred = asked
         else:
             inferred = np.where(asked <= 1, asked, np.nan)
-        inferred = np.where(self.traces.answered, inferred, self.nothing)
-        answering = (
-            inferred if recorded is None else np.where(np.isnan(recorded), inferred, recorded)
+        answering = self.filled(
+            "answer_calls", np.where(self.traces.answered, inferred, self.nothing)
         )
         if (np.isnan(answering) & self.traces.exists).any():
             raise UnknownCostError(
@@ -298,10 +305,7 @@ def _tokens(name: str) -> Callable[[_Ledger], _Array]:
 
 def _answer_tokens(record: _Record, name: str) -> _Array:
     """Tokens of a round's answer alone: where nothing else was asked, all of them."""
-    whole, recorded = record.column(name), record.sparse(f"answer_{name}")
-    tokens = np.full_like(whole, np.nan) if recorded is None else recorded
-    tokens = np.where(np.isnan(tokens) & record.only_answers, whole, tokens)
-    tokens = np.where(record.traces.answered, tokens, record.nothing)
+    tokens = record.of_answers(f"answer_{name}", record.column(name))
     return record.known(tokens, f"column 'answer_{name}', the tokens of the answers alone,")
 
 
@@ -356,11 +360,9 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
     Where they were not recorded and nothing else was asked, all of them; none for a policy that reads
     samples or verdicts, which then pays every round's seconds.
     """
-    record, recorded = ledger.record, ledger.record.sparse("answer_latency_s")
-    seconds = np.full_like(whole, np.nan) if recorded is None else recorded
+    record = ledger.record
     alone = record.nothing if ledger.reads.samples or ledger.reads.verdicts else whole
-    seconds = np.where(np.isnan(seconds) & record.only_answers, alone, seconds)
-    seconds = np.where(record.traces.answered, seconds, record.nothing)
+    seconds = record.of_answers("answer_latency_s", alone)
     return record.known(
         np.minimum(seconds, whole), "column 'answer_latency_s', the seconds of the answers alone,"
     )

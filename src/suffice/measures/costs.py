@@ -46,6 +46,23 @@ def policy_reads(policy: StopPolicy, budget: int | None = None) -> CostReads:
     return replace(cost_reads(policy.specs), until=budget, at_end=sets)
 
 
+def paid_together(reads: CostReads, choosing: CostReads | None) -> CostReads:
+    """What whoever reads so much pays for who also chooses among answers; ``None``: nobody chooses.
+
+    An answer can only be returned later if it was made, and what it is chosen by is read at the stop too.
+    """
+    if choosing is None:
+        return reads
+    return CostReads(
+        answers=True,
+        samples=reads.samples or choosing.samples,
+        verdicts=reads.verdicts or choosing.verdicts,
+        reranks=reads.reranks or choosing.reranks,
+        until=reads.until,
+        at_end=True,
+    )
+
+
 def fixed_stops(last_rounds: NDArray[np.int16], budget: int) -> NDArray[np.int16]:
     """The rounds at which fixed-1 .. fixed-``budget`` end each question, (n_questions, budget)."""
     return np.minimum(np.arange(1, budget + 1), last_rounds[:, None]).astype(np.int16)
@@ -83,17 +100,20 @@ _CAPPED = ("llm_calls", "rounds")  # what an unnamed cap is one of
 class CostBook:
     """Costs at every stop of one trace set by what is read; each combination is computed once.
 
-    ``fixed`` is what fixed budgets read: nothing, unless their answer is chosen among several.
+    ``choosing`` is what everybody reads, fixed budgets too, to choose among answers; ``None``: none does.
     """
 
-    def __init__(self, traces: TraceSet, model: CostModel, fixed: CostReads | None = None) -> None:
+    def __init__(
+        self, traces: TraceSet, model: CostModel, choosing: CostReads | None = None
+    ) -> None:
         self._traces = traces
         self._model = model
-        self._fixed = fixed or CostReads()
+        self._choosing = choosing
         self._at_stops: dict[CostReads, Mapping[str, NDArray[np.float64] | None]] = {}
 
     def at_stops(self, reads: CostReads) -> Mapping[str, NDArray[np.float64] | None]:
         """Each cost of stopping after each round, (n_questions, n_rounds); ``None``: unknown."""
+        reads = paid_together(reads, self._choosing)
         if reads not in self._at_stops:
             self._at_stops[reads] = stop_costs(self._traces, reads=reads, model=self._model)
         return self._at_stops[reads]
@@ -107,7 +127,7 @@ class CostBook:
 
     def of_fixed(self, name: str) -> NDArray[np.float64] | None:
         """What fixed-1 .. fixed-R cost each question, (n_questions, n_rounds); ``None``: unknown."""
-        paid = self.at_stops(self._fixed)[name]
+        paid = self.at_stops(CostReads())[name]
         return None if paid is None else np.take_along_axis(paid, self.fixed_stops - 1, axis=1)
 
     @cached_property
@@ -141,7 +161,7 @@ class CostBook:
         UsageError
             When the cost asked for is unknown for a policy or the fixed budgets, with what is missing.
         """
-        everyone = {"fixed-k": self._fixed, **readers}
+        everyone = {"fixed-k": CostReads(), **readers}
         reason = ""
         if wanted is None:
             books = ((self, tuple(everyone.values())), (beside, (CostReads(),)))
@@ -211,6 +231,7 @@ class CostBook:
         return []
 
     def _refuse(self, wanted: str, policy: str, reads: CostReads) -> None:
+        reads = paid_together(reads, self._choosing)
         try:
             cost_matrix(self._traces, wanted, reads=reads, model=self._model)
         except UsageError as error:

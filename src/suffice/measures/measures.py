@@ -36,7 +36,6 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
-_NOTHING_READ = CostReads()
 
 
 class _Columns:
@@ -99,7 +98,7 @@ class Measures:
         self._splits: dict[str, Measures] = {}
         self._columns: dict[Hashable, Array] = {}
         self._scores: dict[F1Kind, Outcomes] = {}
-        self._books: list[tuple[tuple[CostModel, CostReads], CostBook]] = []
+        self._books: list[tuple[tuple[CostModel, CostReads | None], CostBook]] = []
         self._wanted: dict[int, tuple[StopPolicy, NDArray[np.int16]]] = {}
         self._closed_book: Measures | None = None
         self._metric = metric
@@ -348,13 +347,13 @@ class Measures:
         return [self._columns[key] for key in keys]
 
     # --- of the part as a whole ----------------------------------------------------------------
-    def costs(self, model: CostModel, fixed: CostReads = _NOTHING_READ) -> CostBook:
-        """Cumulative costs by what is read; ``fixed`` is what fixed budgets read."""
+    def costs(self, model: CostModel, choosing: CostReads | None = None) -> CostBook:
+        """Cumulative costs by what is read; ``choosing`` is what everybody reads to choose among answers."""
         for known, book in self._books:
-            if known == (model, fixed):
+            if known == (model, choosing):
                 return book
-        book = CostBook(self.traces, model, fixed)
-        self._books.append(((model, fixed), book))
+        book = CostBook(self.traces, model, choosing)
+        self._books.append(((model, choosing), book))
         return book
 
     def wanted_rounds(self, policy: StopPolicy) -> NDArray[np.int16]:

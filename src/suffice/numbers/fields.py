@@ -45,10 +45,12 @@ def numbers(values: object, column: str) -> tuple[float, ...]:
     return tuple(number(value, column) for value in values)
 
 
-def probability_or_none(value: float | None, column: str) -> None:
-    """Refuse what is neither ``None`` nor in [0, 1]."""
-    if value is not None and not 0.0 <= value <= 1.0:
+def probability_or_none(value: object, column: str) -> float | None:
+    """A number in [0, 1] or null."""
+    read = number_or_none(value, column)
+    if read is not None and not 0.0 <= read <= 1.0:
         raise DataError(f"must be null or in [0, 1], found {value!r}", column=column)
+    return read
 
 
 def check_points(x: Sequence[float]) -> None:

@@ -231,6 +231,7 @@ class SearchSettings:
         ),
     ] = None
     metric: ComparedBy = None
+    answer: WhichAnswer = "latest"
     objective: Annotated[
         str | None,
         Option(

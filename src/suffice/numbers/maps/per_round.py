@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
-from suffice.numbers.fields import number_or_none, probability_or_none
+from suffice.numbers.fields import probability_or_none
 from suffice.protocols import Calibrator
 
 _PLAIN = "isotonic"  # what a map without a kind is
@@ -117,14 +117,12 @@ def read_calibrator(document: object, column: str) -> PerRoundCalibrator:
     if not isinstance(document, dict) or not isinstance(document.get("rounds"), list):
         raise DataError('must be an object with a list "rounds"', column=column)
     beyond = document.get("beyond")
-    absent = number_or_none(document.get("absent"), f"{column}.absent")
-    probability_or_none(absent, f"{column}.absent")
     return PerRoundCalibrator(
         maps=tuple(
             _placed(part, f"{column}.rounds[{index}]")
             for index, part in enumerate(document["rounds"])
         ),
-        absent=absent,
+        absent=probability_or_none(document.get("absent"), f"{column}.absent"),
         beyond=None if beyond is None else _placed(beyond, f"{column}.beyond"),
     )
 

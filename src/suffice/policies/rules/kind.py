@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError
-from suffice.numbers.fields import Fields
+from suffice.numbers.fields import Fields, probability_or_none
 from suffice.numbers.maps.per_round import read_calibrator
 from suffice.policies.kind import PolicyKind, read_abstention
 from suffice.policies.rules.policy import RulePolicy
@@ -38,7 +37,7 @@ def read_rule(document: Mapping[str, Any]) -> RulePolicy:
     """
     fields = Fields(document)
     fields.need("rule")
-    rates = [_probability(rate, "base_rates") for rate in fields.of("base_rates", list, [])]
+    rates = [probability_or_none(rate, "base_rates") for rate in fields.of("base_rates", list, [])]
     parts = fields.of("calibrators", dict, {})
     return RulePolicy(
         rule=fields.of("rule", str),
@@ -53,11 +52,3 @@ def read_rule(document: Mapping[str, Any]) -> RulePolicy:
         fitted_on=fields.of("fitted_on", dict, {}),
         guarantee=fields.of("guarantee", dict, {}),
     )
-
-
-def _probability(value: object, column: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
-        raise DataError(f"must be null or a number in [0, 1], found {value!r}", column=column)
-    return float(value)

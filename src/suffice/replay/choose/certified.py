@@ -29,10 +29,18 @@ from suffice.replay.choose.learn_then_test import (
     describe,
     members_in_order,
 )
-from suffice.replay.settings import ComparedBy
+from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
+from suffice.replay.settings import ComparedBy, WhichAnswer
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
-from suffice.scoring import METRICS, F1Kind, Metric, ScoreName, metric_of_labels
+from suffice.scoring import (
+    METRICS,
+    AnswerChoice,
+    F1Kind,
+    Metric,
+    ScoreName,
+    metric_of_labels,
+)
 from suffice.signals.abstained import ABSTAINED, stated_phrases
 
 _FEWEST = 4
@@ -50,6 +58,7 @@ class CertifiedSettings:
     promise: CertifySettings = field(default_factory=CertifySettings)
     family: FamilySettings = field(default_factory=FamilySettings)
     metric: ComparedBy = None
+    answer: WhichAnswer = "latest"
     split: str = FIT_SPLIT
     cost: Annotated[
         str | None,
@@ -155,6 +164,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
         **describe(outcome),
         "family": settings.family.family,
         "metric": metric.key(_lost(metric, settings)),
+        **({} if settings.answer == "latest" else {"answer": settings.answer}),
         "questions": {"learn": learn.traces.n_questions, "test": test.traces.n_questions},
         "cost": axis.name,
         "mean_cost": float(outcome.costs[outcome.chosen]),
@@ -182,17 +192,23 @@ def _halves(
     readers = {
         f"member {number}": reads for number, reads in enumerate(dict.fromkeys(family.reads))
     }
-    books = [part.costs(settings.cost_model) for part in parts]
+    answers = [chosen_by_signal(part, settings.answer) for part in parts]
+    books = [
+        part.costs(settings.cost_model, of_part.reads)
+        for part, of_part in zip(parts, answers, strict=True)
+    ]
     axis = shared_axis(books, settings.cost, readers)
     learn, test = (
         Half(
             stops=stops,
-            scores=part.score(_lost(part.metric, settings), settings.f1_kind),
+            scores=getattr(
+                of_part.returned(part.scores(settings.f1_kind)), _lost(part.metric, settings)
+            ),
             last=part.traces.last_rounds,
             costs=mean_costs(book, axis, stops, family.reads),
         )
-        for part, book, stops in zip(
-            parts, books, (family.learn_stops, family.test_stops), strict=True
+        for part, of_part, book, stops in zip(
+            parts, answers, books, (family.learn_stops, family.test_stops), strict=True
         )
     )
     return axis, (learn, test)
@@ -242,6 +258,7 @@ def _notes(
     questions: Measures, labelled: int, outcome: Certification, settings: CertifiedSettings
 ) -> list[str]:
     chosen, notes = questions.traces, questions.notes(settings.metric)
+    notes += answer_notes(AnswerChoice.parse(settings.answer), {})
     if questions.metric.gold and chosen.n_questions > labelled:
         notes.append(
             f"{chosen.n_questions - labelled} questions without gold answers were left out"

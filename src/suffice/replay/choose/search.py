@@ -36,9 +36,11 @@ from suffice.replay.choose.thresholded_signals import (
     tuning_columns,
 )
 from suffice.replay.diagnose.signal_flags import refuse_unusable
+from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
+from suffice.scoring import AnswerChoice
 from suffice.trace.rounds.reader import blank_answers
 
 _BLOCK = 512
@@ -75,7 +77,10 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
             f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
             f"suffice traces info {on_eval.traces.at}"
         )
-    books = [part.costs(settings.cost_model) for part in (on_tune, on_eval)]
+    tune_answers, eval_answers = (
+        chosen_by_signal(part, settings.answer) for part in (on_tune, on_eval)
+    )
+    books = [part.costs(settings.cost_model, tune_answers.reads) for part in (on_tune, on_eval)]
     axis = shared_axis(
         books,
         settings.cost,
@@ -85,7 +90,7 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     tune = RuleScorer(
         on_tune,
         tuning_columns(data, operands),
-        scored=data.outcomes,
+        scored=tune_answers.returned(data.outcomes),
         book=books[0],
         operands=operands,
         axis=axis,
@@ -93,7 +98,7 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     held_out = RuleScorer(
         on_eval,
         scoring_columns(on_eval.signals(names), calibrators_of(data, operands)),
-        scored=on_eval.scores_throughout("a search", settings.f1_kind),
+        scored=eval_answers.returned(on_eval.scores_throughout("a search", settings.f1_kind)),
         book=books[1],
         operands=operands,
         axis=axis,
@@ -236,6 +241,7 @@ def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -
         source=measures.traces.origin.source,
         notes=(
             *held_out.measures.notes(settings.metric),
+            *answer_notes(AnswerChoice.parse(settings.answer), {}),
             *_notes(searched, settings, rules),
         ),
     )

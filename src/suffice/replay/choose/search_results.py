@@ -160,6 +160,7 @@ class SearchResult(Tabular):
             "listed": len(self.listed),
             "form": settings.form,
             "metric": self.metric.name,
+            "answer": settings.answer,
             "objective": self.objective,
             "cost": self.cost.name,
             "max_cost": settings.max_cost,

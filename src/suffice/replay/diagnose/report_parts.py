@@ -154,6 +154,7 @@ class _Gathering:
             wanted,
             eval_split=self.eval_split,
             metric=result.metric.name,
+            answer=result.answer,
             f1_kind=result.f1_kind,
             resamples=max(2, result.resamples),
             seed=result.seed,

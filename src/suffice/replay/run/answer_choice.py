@@ -43,23 +43,6 @@ class AnswerRounds:
         )
         return replace(scored, em=em, f1=f1, acc=acc)
 
-    def paid(self, reads: CostReads) -> CostReads:
-        """What whoever reads so much pays for, together with the choice.
-
-        An answer can only be returned later if it was made, and what it is chosen by is read at the stop
-        too.
-        """
-        if self.reads is None:
-            return reads
-        return CostReads(
-            answers=True,
-            samples=reads.samples or self.reads.samples,
-            verdicts=reads.verdicts or self.reads.verdicts,
-            reranks=reads.reranks or self.reads.reranks,
-            until=reads.until,
-            at_end=True,
-        )
-
 
 def answer_rounds(
     measures: Measures, choice: AnswerChoice, policy: StopPolicy | None
@@ -107,6 +90,23 @@ def _preference(
     if not isinstance(policy, ConfidentPolicy):
         return None, CostReads()
     return policy.confidence(measures.signals(policy.specs)), cost_reads(policy.specs)
+
+
+def chosen_by_signal(measures: Measures, text: str) -> AnswerRounds:
+    """Whose answer is returned, whatever policy stops; ``text`` is that of an answer choice.
+
+    Raises
+    ------
+    UsageError
+        Where that depends on the policy, and as for :func:`answer_rounds`.
+    """
+    choice = AnswerChoice.parse(text)
+    if choice.rule == "most-confident":
+        raise UsageError(
+            "rules that are searched or certified are compared by answers that are chosen alike, and "
+            "confidence is each policy's own; choose by a signal: --answer highest:NAME"
+        )
+    return answer_rounds(measures, choice, None)
 
 
 def running_best(values: NDArray[np.float64]) -> NDArray[np.int16]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.costs.usage import COSTS, CostModel, CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis, CostBook, policy_reads
+from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
@@ -28,6 +28,7 @@ from suffice.replay.run.frontier import (
     Frontier,
     best_mix,
     interpolate,
+    of_mix,
 )
 from suffice.replay.run.named_policies import NamedPolicy, measure_usual_signals
 from suffice.replay.run.references import (
@@ -133,10 +134,11 @@ def replay(
         for candidate in candidates
     }
     reads = {
-        candidate.name: answers[candidate.name].paid(_reads(candidate)) for candidate in candidates
+        candidate.name: paid_together(_reads(candidate), answers[candidate.name].reads)
+        for candidate in candidates
     }
     returned = of_fixed.returned(scored)
-    book = measures.costs(settings.cost_model, of_fixed.paid(CostReads()))
+    book = measures.costs(settings.cost_model, of_fixed.reads)
     axis = book.axis(
         settings.cost,
         reads,
@@ -420,9 +422,19 @@ class _Intervals:
                 )
 
             means = best(self._means)
-            draws = self._draws.scores[:, number] - best(self._draws).score
-            gain = percentile_interval(float(self._means.scores[0, number] - means.score[0]), draws)
-            compared.append(AgainstFixed(cost=cost, fixed=means.names[0], gain=gain))
+            own, drawn = self._draws.scores[:, number], self._draws
+            gain = float(self._means.scores[0, number] - means.score[0])
+            named = of_mix(
+                drawn.fixed_costs[cost], drawn.fixed_scores, drawn.costs[cost][:, number], means
+            )
+            compared.append(
+                AgainstFixed(
+                    cost=cost,
+                    fixed=means.names[0],
+                    gain=percentile_interval(gain, own - best(drawn).score),
+                    held=percentile_interval(gain, own - named),
+                )
+            )
         return tuple(compared)
 
     def full_budget(self) -> float | None:

@@ -60,13 +60,25 @@ def _below(
 class AgainstFixed:
     """A policy's score minus that of the best fixed budget, or mix of two, for the same mean ``cost``.
 
-    ``fixed`` names that budget, ``gain`` is in shares of 1. The best is chosen on the questions that are
-    scored, and again within each resample: if anything that favours the fixed budgets.
+    ``fixed`` names that budget, chosen on the questions that are scored; ``gain`` is in shares of 1. Its
+    interval takes the best anew in each resample, which favours the fixed budgets: above 0 it shows that
+    looping pays, below 0 it shows little. ``held`` keeps to the budget named, which shows what lies below.
     """
 
     cost: str
     fixed: str
     gain: Interval
+    held: Interval
+
+    @property
+    def pays(self) -> bool:
+        """Whether the policy is above every fixed budget beyond the interval."""
+        return self.gain.low > 0
+
+    @property
+    def loses(self) -> bool:
+        """Whether it is below the budget named beyond both intervals."""
+        return max(self.gain.high, self.held.high) < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,18 @@ class BestMix:
             f"fixed-{low + 1}" if low == high else f"fixed-{low + 1}/{high + 1}"
             for low, high in zip(self.low.tolist(), self.high.tolist(), strict=True)
         )
+
+
+def of_mix(
+    costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64], mix: BestMix
+) -> NDArray[np.float64]:
+    """The score of the first of ``mix`` where it costs ``at``, or as near as it comes, (n_rows,)."""
+    low, high = int(mix.low[0]), int(mix.high[0])
+    width = costs[:, high] - costs[:, low]
+    share = np.where(width != 0, (at - costs[:, low]) / np.where(width != 0, width, 1.0), 0.0)
+    return np.asarray(
+        scores[:, low] + np.clip(share, 0.0, 1.0) * (scores[:, high] - scores[:, low])
+    )
 
 
 def best_mix(

@@ -391,8 +391,8 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
         notes=(
             f"{metric.label} over the best fixed-k, each charged as it would be run, at the same mean cost; "
             "fixed-2/4 is a random choice between two budgets. Each interval counts one comparison alone, "
-            "and takes the best anew in each resample, which favours fixed-k; gain over fixed-k is over the "
-            "two nearest in cost instead.",
+            "and takes the best anew in each resample, which favours fixed-k: one below 0 does not show a "
+            "loss. gain over fixed-k is over the two nearest in cost instead.",
         ),
     )
 
@@ -410,8 +410,8 @@ def _by_agreement(metric: Metric) -> str:
 def looping_verdict(policies: Sequence[PolicyResult]) -> str:
     """In words, which policies beat the best fixed budget at equal cost beyond their intervals."""
     compared = [(policy, against) for policy in policies for against in policy.against_fixed]
-    above = [pair for pair in compared if pair[1].gain.low > 0]
-    below = [pair for pair in compared if pair[1].gain.high < 0]
+    above = [pair for pair in compared if pair[1].pays]
+    below = [pair for pair in compared if pair[1].loses]
     if above:
         named = "; ".join(
             f"{policy.label} {points(against.gain)} at equal {COSTS[against.cost].label}"

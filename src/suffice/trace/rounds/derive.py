@@ -7,6 +7,7 @@ that the schema does not know are kept. The result takes its place when all of i
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -154,11 +155,8 @@ def split_traces(
             "(replace_splits=True)"
         )
     ids = read.traces.question_ids
-    kinds = zip(read.attribute("dataset"), read.traces.of_questions("question_type"), strict=True)
-    order = sorted(
-        range(len(ids)),
-        key=[(d or "", t or "", i) for (d, t), i in zip(kinds, ids, strict=True)].__getitem__,
-    )
+    datasets, types = read.attribute("dataset"), read.traces.of_questions("question_type")
+    order = sorted(range(len(ids)), key=lambda i: (datasets[i] or "", types[i] or "", ids[i]))
     labels = [""] * len(ids)
     for index, label in zip(order, assign_splits(len(ids), shares, seed=seed), strict=True):
         labels[index] = label
@@ -256,10 +254,7 @@ def merge_traces(
     read = [Source.read(source, skip_invalid=skip_invalid) for source in sources]
     _refuse_repeated(read)
     step = {"by": "merge", "from": [source.name for source in read]}
-    splits: dict[str, int] = {}
-    for source in read:
-        for name, held in source.traces.splits.items():
-            splits[name] = splits.get(name, 0) + held
+    splits = sum((Counter(source.traces.splits) for source in read), Counter[str]())
     return _Copy(read, out, step=step).write(splits=splits, failures=True)
 
 

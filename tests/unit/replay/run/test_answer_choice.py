@@ -15,14 +15,18 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
+from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import PolicyTable
+from suffice.replay.choose.certified import CertifiedSettings, fit_certified
+from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.search import search
 from suffice.replay.run.answer_choice import answer_rounds, running_best
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.run.results import PolicyResult
-from suffice.replay.settings import ComparisonSettings
+from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.scoring import AnswerChoice
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.table import TraceSet
@@ -126,7 +130,8 @@ def test_the_policys_own_confidence_chooses_and_a_policy_without_one_returns_the
     sure = answer_rounds(measures, AnswerChoice.parse("most-confident"), Sure(rule="round == 4"))
     assert sure.rounds[:, :2].tolist() == [[1, 2], [1, 2]]
     assert sure.rounds[0].tolist() == [1, 2, 2, 2]
-    assert sure.paid(CostReads()).answers
+    assert sure.reads is not None
+    assert paid_together(CostReads(), sure.reads).answers
     comparison = replayed(recorded(), "most-confident", "fixed-4")
     assert policy(comparison, "fixed-4").answers.tolist() == [4, 2]
     assert policy(comparison, "fixed-4").costs["prompt_tokens"] == 300.0
@@ -189,3 +194,39 @@ def test_the_most_confident_answers_of_the_confidence_studys_logs(
             traces, ComparisonSettings(policies=("ab-rag",), answer=answer, resamples=20)
         )
         assert policy(comparison, "ab-rag").em == pytest.approx(em)
+
+
+def test_a_search_finds_what_a_replay_of_its_rules_finds() -> None:
+    settings = SearchSettings(
+        signals=("error",), metric="score", answer="lowest:error", resamples=20, cost="llm_calls"
+    )
+    (rule,) = (found := search(shared("loopgain_w5"), settings)).rules
+    comparison = compare(
+        shared("loopgain_w5"),
+        ComparisonSettings(
+            rules=(rule.rule,),
+            metric="score",
+            answer="lowest:error",
+            resamples=20,
+            cost="llm_calls",
+        ),
+    )
+    replayed_rule = policy(comparison, rule.rule)
+    assert rule.interval.estimate == pytest.approx(replayed_rule.score)
+    assert rule.cost == pytest.approx(replayed_rule.costs["llm_calls"])
+    assert found.to_json()["answer"] == "lowest:error"
+
+
+def test_certified_choice_gains_nothing_by_stopping_where_the_best_answer_is_returned() -> None:
+    found = {
+        answer: fit_certified(
+            shared("loopgain_w5"),
+            CertifiedSettings(metric="score", answer=answer, family=FamilySettings(family="fixed")),
+        ).policy.guarantee
+        for answer in ("latest", "lowest:error")
+    }
+    assert found["latest"]["loss_on_testing_half"] == pytest.approx(-0.43125)
+    assert found["lowest:error"]["loss_on_testing_half"] >= 0.0
+    assert [guarantee.get("answer") for guarantee in found.values()] == [None, "lowest:error"]
+    with pytest.raises(UsageError, match="confidence is each policy's own"):
+        fit_certified(shared("loopgain_w5"), CertifiedSettings(answer="most-confident"))

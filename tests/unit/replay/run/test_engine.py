@@ -332,6 +332,20 @@ def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
     ends = np.percentile([gain(drawn) for drawn in draws], [2.5, 97.5])
     assert (against.gain.low, against.gain.high) == pytest.approx(tuple(ends), abs=1e-9)
 
+    mixed = [int(k) - 1 for k in against.fixed.removeprefix("fixed-").split("/")]
+    low, high = mixed[0], mixed[-1]
+
+    def held(drawn: Any) -> float:
+        scores = right[drawn].mean(axis=0)
+        if low == high:
+            return float(f1[drawn].mean() - scores[low])
+        share = min(max((paid[drawn].mean() - fixed[low]) / (fixed[high] - fixed[low]), 0.0), 1.0)
+        return float(f1[drawn].mean() - scores[low] - share * (scores[high] - scores[low]))
+
+    assert against.held.estimate == against.gain.estimate
+    ends = np.percentile([held(drawn) for drawn in draws], [2.5, 97.5])
+    assert (against.held.low, against.held.high) == pytest.approx(tuple(ends), abs=1e-9)
+
 
 def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
     record = make_record("a", ["x", "y"], gold=["y"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.replay.run.frontier import Frontier, best_mix, interpolate
+from suffice.replay.run.frontier import Frontier, best_mix, interpolate, of_mix
 
 
 def slow(costs: list[float], scores: list[float], at: float) -> float:
@@ -137,3 +137,17 @@ def test_the_line_of_the_best_mixes_is_theirs(
     line = Frontier(cost_name="calls", costs=tuple(costs), scores=tuple(scores)).best
     across, up = zip(*line, strict=True)
     assert np.interp(at, across, up) == pytest.approx(best(costs, scores, at)[0], abs=1e-9)
+
+
+@given(costs=_NUMBERS, scores=st.lists(st.floats(0, 1), min_size=4, max_size=4), at=st.floats(0, 8))
+def test_a_mix_held_scores_what_it_was_chosen_for(
+    costs: list[float], scores: list[float], at: float
+) -> None:
+    """At the cost that it was chosen at; past its ends it is the nearer budget."""
+    rows, of_rows = np.array([costs]), np.array([scores])
+    found = best_mix(rows, of_rows, np.array([at]))
+    spent = np.array([max(at, min(costs))])
+    assert of_mix(rows, of_rows, spent, found)[0] == pytest.approx(found.score[0], abs=1e-9)
+    low, high = int(found.low[0]), int(found.high[0])
+    assert of_mix(rows, of_rows, np.array([-1.0]), found)[0] == pytest.approx(scores[low])
+    assert of_mix(rows, of_rows, np.array([99.0]), found)[0] == pytest.approx(scores[high])

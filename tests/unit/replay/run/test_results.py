@@ -129,7 +129,10 @@ def test_a_cost_that_has_a_column_gets_no_second_one() -> None:
 
 def against(cost: str, low: float, high: float, fixed: str = "fixed-1/3") -> AgainstFixed:
     return AgainstFixed(
-        cost=cost, fixed=fixed, gain=Interval(estimate=(low + high) / 2, low=low, high=high)
+        cost=cost,
+        fixed=fixed,
+        gain=Interval(estimate=(low + high) / 2, low=low, high=high),
+        held=Interval(estimate=(low + high) / 2, low=low, high=high),
     )
 
 
@@ -147,6 +150,7 @@ class TestLooping:
         fields = {policy.name: policy.to_json()["against_fixed"] for policy in result.policies}
         assert [fields[name] for name in ("fixed-1", "fixed-3", "oracle-f1")] == [[], [], []]
         assert [entry["cost"] for entry in fields["tasr"]] == ["evaluated_tokens", "usd"]
+        assert set(fields["tasr"][0]) == {"cost", "fixed", "gain", "held"}
         assert set(fields["tasr"][0]["gain"]) == {"estimate", "low", "high"}
 
     def test_where_none_decides_nothing_is_said(self) -> None:
@@ -176,6 +180,8 @@ class TestLooping:
             "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval."
         )
         assert verdict(level, loses).endswith(f"; below it: {second.name}.")
+        chosen_anew = replace(loses, held=level.gain)  # below the best of each resample alone
+        assert verdict(level, chosen_anew).endswith("beyond its interval.")
         assert verdict(wins, wins).startswith("Shown for tasr +3.0 [1.0, 5.0] at equal price; ")
         assert verdict(wins, wins).count("at equal price") == 2
         assert verdict(loses, wins).endswith("Not for the others.")
