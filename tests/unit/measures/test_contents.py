@@ -70,7 +70,7 @@ def test_signals_are_given_or_lacking_with_the_reason(folder: Path) -> None:
     undefined = {name for name, why in contents.lacking.items() if "every round" in why}
     assert undefined
     assert not undefined & set(signals)
-    text = contents.text()
+    text = " ".join(contents.text().split())
     for said in ("my record", "eval", "big", "answer_stable", "the trace has no samples"):
         assert said in text
 
