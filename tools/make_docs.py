@@ -127,8 +127,8 @@ def schema_page() -> str:
         "its stop rounds and costs are shown, without the answer that it would have asked for, and its "
         "scores only if every labelled question has an answer where it stops. What is chosen or fitted by"
         " scores (`search`, `sweep`, `fit`, certified choice) needs an answer in every round of its "
-        "labelled questions, and says where there is none. `suffice probe` asks for answers afterwards, "
-        "from the evidence as recorded, and marks them `probed`.\n\n"
+        "labelled questions, and says where there is none. Answers asked for the record only "
+        "are marked `probed` ([how](questions/answers-at-the-end.md)).\n\n"
     )
     plans = (
         "\n# Plan trace schema, version 1\n\nWhat planning agents did: one row per run and step, a run being "

@@ -328,7 +328,7 @@ def blank_answers(traces: TraceSet) -> tuple[str, ...]:
         return (
             f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
             "one: EM, F1 and Acc are not known there, and the costs of a policy that stops there lack the "
-            "answer that it would ask for; 'suffice probe' asks afterwards",
+            "answer that it would ask for; record an answer in every round",
         )
     if blank <= _MANY_BLANK * rounds:
         return ()

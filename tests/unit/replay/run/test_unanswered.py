@@ -113,7 +113,7 @@ def test_a_policy_that_stops_there_has_costs_and_no_score(traces: TraceSet) -> N
     assert [number for number, _, _ in frontier.known] == [3]
     (note,) = [note for note in comparison.result.notes if note.startswith("no score is known")]
     assert "fixed-1 (20), own >= 0.5 (10): in so many of 20 questions with gold answers" in note
-    assert "suffice probe" in note
+    assert "record an answer in every round" in note
     assert comparison.to_json()["frontier"]["f1"][0] is None
 
 
@@ -162,7 +162,7 @@ def test_what_is_chosen_by_scores_needs_them_throughout(
     ) as caught:
         choose(traces)
     assert "the first: round 1 of question 'q01'" in str(caught.value)
-    assert "suffice probe" in str(caught.value)
+    assert "record an answer in every round" in str(caught.value)
 
 
 def test_means_over_sets_need_scores(traces: TraceSet) -> None:
