@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,9 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-        exec(compile(block, str(page), "exec"), namespace)
+        # where a browser was opened this thread has a running event loop
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(exec, compile(block, str(page), "exec"), namespace).result()
 
 
 @pytest.mark.parametrize("page", QUESTIONS, ids=lambda page: page.stem)

@@ -93,4 +93,7 @@ def test_a_missing_action_is_answered_with_those_there_are(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["traces"])
-    assert "ACTION, one of info, validate, split, merge, filter; see" in capsys.readouterr().err
+    assert (
+        "ACTION, one of info, validate, split, merge, filter, import, export; see"
+        in capsys.readouterr().err
+    )
