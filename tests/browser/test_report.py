@@ -266,8 +266,15 @@ def test_paper_shows_the_numbers_and_not_the_controls(visit: Visit) -> None:
     assert page.locator("details[open]").count() == page.locator(".fold[open]").count() == 5
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    ("viewport", "scheme"),
+    [
+        pytest.param(DESK, "light", id="desk-light"),
+        pytest.param(PHONE, "dark", id="phone-dark"),
+        pytest.param(DESK, "dark", id="desk-dark", marks=pytest.mark.slow),
+        pytest.param(PHONE, "light", id="phone-light", marks=pytest.mark.slow),
+    ],
+)
 def test_axe_finds_nothing_serious(
     chromium: Any, report: Path, axe: str, scheme: str, viewport: dict[str, int]
 ) -> None:

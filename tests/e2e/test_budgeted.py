@@ -59,6 +59,7 @@ def test_recorded_and_replayed(llm: str, run: Callable[..., Any], tmp_path: Path
     assert len(document["policies"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_models")
 def test_asked_over_a_folder_with_the_embedded_model(tmp_path: Path) -> None:
     notes = tmp_path / "notes"

@@ -84,6 +84,7 @@ def test_the_callers_draws_are_left_alone(short: TrainSettings) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+@pytest.mark.slow
 def test_marked_documents_are_learned(short: TrainSettings) -> None:
     """A random encoder under a short training already beats every fixed number of rounds."""
     settings = dataclasses.replace(
@@ -160,8 +161,8 @@ class KilledError(Exception):
 @pytest.mark.parametrize(
     ("precision", "trained_layers"),
     [
-        ("float32", 1),
         ("bfloat16", None),
+        pytest.param("float32", 1, marks=pytest.mark.slow),
         pytest.param("float32", None, marks=pytest.mark.slow),
         pytest.param("bfloat16", 1, marks=pytest.mark.slow),
     ],
