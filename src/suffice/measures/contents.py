@@ -16,7 +16,7 @@ from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.derive import ATTRIBUTES, Source
-from suffice.trace.rounds.reader import blank_answers, inspect_traces
+from suffice.trace.rounds.reader import inspect_traces, record_banners
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.table import TraceSet
 
@@ -277,7 +277,7 @@ def _notes(traces: TraceSet) -> Iterator[str]:
     skipped = traces.origin.skipped
     if skipped:
         yield f"{len(skipped)} invalid parts were skipped, the first: {skipped[0]}"
-    yield from blank_answers(traces)
+    yield from record_banners(traces)
     if not traces.splits:
         yield f"no question has a split; {traces.how_to_split()}"
     if not any(gold.answers for gold in traces.gold):

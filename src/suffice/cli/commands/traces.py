@@ -25,7 +25,7 @@ from suffice.trace.rounds.derive import (
     split_traces,
 )
 from suffice.trace.rounds.export import EXPORT_FORMATS, export_traces
-from suffice.trace.rounds.reader import blank_answers, inspect_traces
+from suffice.trace.rounds.reader import inspect_traces, record_banners
 
 _MOST_SHOWN = 20
 
@@ -297,7 +297,7 @@ def _question_trace(path: str) -> _Checked:
         {"questions": traces.n_questions, "rounds": traces.table.num_rows},
         inspection.errors,
         traces.origin.failures,
-        (*inspection.remarks, *blank_answers(traces)),
+        (*inspection.remarks, *record_banners(traces)),
     )
 
 

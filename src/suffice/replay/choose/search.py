@@ -41,7 +41,7 @@ from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.scoring import AnswerChoice
-from suffice.trace.rounds.reader import blank_answers
+from suffice.trace.rounds.reader import record_banners
 
 _BLOCK = 512
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
@@ -371,7 +371,7 @@ def _notes(
 ) -> list[str]:
     held_out = searched.held_out
     notes = [
-        *blank_answers(held_out.measures.traces),
+        *record_banners(held_out.measures.traces),
         *held_out.book.notes(held_out.axis),
     ]
     notes += [

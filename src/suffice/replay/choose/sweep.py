@@ -37,7 +37,7 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable
-from suffice.trace.rounds.reader import blank_answers
+from suffice.trace.rounds.reader import record_banners
 from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
@@ -282,7 +282,7 @@ def _costs(
 
 
 def _notes(settings: SweepSettings, parts: Sequence[TraceSet]) -> list[str]:
-    notes = [*blank_answers(parts[1])]
+    notes = [*record_banners(parts[1])]
     if settings.tune_split == settings.eval_split:
         notes.append("thresholds were chosen on the questions that are scored: eval is in-sample")
     budget = max(part.n_rounds for part in parts)

@@ -18,7 +18,7 @@ from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
 from suffice.signals.table import SignalTable
-from suffice.trace.rounds.reader import blank_answers
+from suffice.trace.rounds.reader import record_banners
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -129,7 +129,7 @@ def report_data(
         },
         run=record.origin.run,
         parts=ReportParts() if parts is None else parts,
-        warnings=blank_answers(record),
+        warnings=record_banners(record),
     )
 
 

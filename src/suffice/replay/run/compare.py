@@ -32,7 +32,7 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import metric_of_labels
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
-from suffice.trace.rounds.reader import blank_answers
+from suffice.trace.rounds.reader import record_banners
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -180,7 +180,7 @@ def compare(
             resamples=settings.resamples,
             seed=settings.seed,
             notes=tuple(notes),
-            banners=blank_answers(chosen.traces),
+            banners=record_banners(chosen.traces),
             cost=settings.cost,
             cost_model=settings.cost_model,
             answer=settings.answer,
