@@ -42,6 +42,7 @@ from suffice.scoring import (
     metric_of_labels,
 )
 from suffice.signals.abstained import ABSTAINED, stated_phrases
+from suffice.trace.rounds.reader import record_banners
 
 _FEWEST = 4
 
@@ -257,7 +258,8 @@ def _policy(
 def _notes(
     questions: Measures, labelled: int, outcome: Certification, settings: CertifiedSettings
 ) -> list[str]:
-    chosen, notes = questions.traces, questions.notes(settings.metric)
+    chosen = questions.traces
+    notes = [*record_banners(chosen), *questions.notes(settings.metric)]
     notes += answer_notes(AnswerChoice.parse(settings.answer), {})
     if questions.metric.gold and chosen.n_questions > labelled:
         notes.append(

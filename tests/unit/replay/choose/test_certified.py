@@ -441,3 +441,12 @@ def test_three_routes(data_folder: Path) -> None:
     fixed = fitted(routes, family={"family": "fixed"}, promise={"max_loss": 0.02}, cost="rounds")
     assert fixed.outcome.fell_back
     assert "more questions would not help" in fixed.outcome.reason
+
+
+def test_a_promise_on_a_record_that_was_cut_says_so() -> None:
+    made = [
+        dataclasses.replace(record, stopped_by="policy" if number % 4 == 0 else None)
+        for number, record in enumerate(kept_records())
+    ]
+    found = fitted(to_trace_set(made), family=OWN)
+    assert any(note.startswith("CUT RECORDS: 100 of 400 questions") for note in found.notes)
