@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from suffice.pipelines.live.ask import ask as ask
     from suffice.pipelines.live.budgets import Budgets as Budgets
     from suffice.pipelines.live.controller import Controller as Controller
+    from suffice.pipelines.live.watch import Watch as Watch
     from suffice.pipelines.planning.agent import PlanningAgent as PlanningAgent
     from suffice.policies.ab_rag.policy import ABRagPolicy as ABRagPolicy
     from suffice.policies.file import load_policy as load_policy
@@ -147,6 +148,7 @@ _HOMES = {
     "TraceSet": "trace.rounds.table",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
+    "Watch": "pipelines.live.watch",
     "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",

@@ -161,6 +161,9 @@ class Meter(Spending):
         """Ask the model and count."""
         reply = self._model.generate(request)
         self.add_calls(
-            len(reply.completions), reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens
+            len(reply.completions),
+            reply.prompt_tokens,
+            reply.cached_tokens,
+            reply.completion_tokens,
         )
         return reply

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from functools import reduce
 from typing import Any
 
-from suffice.errors import BackendError, DataError
+from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.wire import MAX_TOP_LOGPROBS, tokens_of
 from suffice.pipelines.answers.calls import usage_sum
-from suffice.trace.rounds.records import Passage, Token, TopToken, Usage
+from suffice.trace.rounds.records import (
+    Draft,
+    Passage,
+    Round,
+    Token,
+    TopToken,
+    Usage,
+    with_draft,
+)
 
 _TEXTS = ("text", "page_content", "content", "contents")
 _IDS = ("id", "_id", "node_id", "doc_id", "source_doc_id")
@@ -58,7 +66,7 @@ def _passage(document: Any) -> Passage | None:
         return Passage(id=_hash(document), text=document)
     if isinstance(document, tuple) and len(document) == 2:
         own, score = _passage(document[0]), _score(document[1])
-        return None if own is None else Passage(own.id, own.text, own.title, score)
+        return None if own is None else replace(own, score=score)
     score = _score(_part(document, "score"))
     node = _part(document, "node")
     document = document if node is None else node
@@ -99,9 +107,9 @@ def _hash(text: str) -> str:
 def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
     """Tokens with log-probabilities, in whatever shape they come; ``None``: there are none.
 
-    Read are OpenAI's ``logprobs`` (of chats and of completions, which vLLM and llama-cpp-python give too), the
-    list inside, llama.cpp's ``completion_probabilities``, LangChain's ``response_metadata``, and whole replies
-    that hold one of them; as dictionaries or as the clients' objects.
+    Read are OpenAI's ``logprobs`` (of chats and of completions, which vLLM and llama-cpp-python give too),
+    the list inside, llama.cpp's ``completion_probabilities``, LangChain's ``response_metadata``, and whole
+    replies that hold one of them; as dictionaries or as the clients' objects.
 
     Raises
     ------
@@ -197,8 +205,8 @@ _DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_detail
 def reported_usage(reported: Any) -> Usage:
     """What calls cost, as they report it; a list of replies or usages is added up.
 
-    Read are :class:`Usage` as it stands, and the usage of OpenAI's chats and responses, Anthropic, LangChain's
-    ``usage_metadata``, pydantic-ai and llama.cpp, or whole replies that hold one; each is one call.
+    Read are :class:`Usage` as it stands, and the usage of OpenAI's chats and responses, Anthropic,
+    LangChain's ``usage_metadata``, pydantic-ai and llama.cpp, or whole replies that hold one; each is a call.
 
     Raises
     ------
@@ -227,9 +235,7 @@ def reported_usage(reported: Any) -> Usage:
         details = _part(document, name)
         if details is not None and cached is None:
             cached = _count(_document(details), (*_CACHED, "cache_read"))
-    read, made = (
-        _count(document, (f"cache_{how}_input_tokens",)) for how in ("read", "creation")
-    )
+    read, made = (_count(document, (f"cache_{how}_input_tokens",)) for how in ("read", "creation"))
     if read is not None or made is not None:  # Anthropic counts these apart from the prompt
         prompt, cached = (prompt or 0) + (read or 0) + (made or 0), read
     if cached is not None and prompt is not None:
@@ -245,3 +251,99 @@ def _count(document: Mapping[str, Any], names: Sequence[str]) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     return None
+
+
+# --- rounds of what a loop has -------------------------------------------------------------------
+_PLAIN = ("query", "action", "intermediate_answer", "candidate_scores", "signals")
+_ANSWERED = ("response", "answer_starts", "samples", "sample_clusters", "verbalized_confidence")
+OF_ANSWER = frozenset({*_ANSWERED, "logprobs", "tokens", "usage"})
+_PARTS = frozenset({*_PLAIN, *OF_ANSWER, "passages", "answer", "answer_usage"})
+
+
+def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
+    """A round of what a loop has, by the names ``observe`` takes; ``earlier``: ids of passages before.
+
+    Raises
+    ------
+    UsageError
+        For a name that is none of them.
+    DataError
+        For a value of another shape, naming it; for nothing at all.
+    """
+    unknown = held.keys() - _PARTS
+    if unknown:
+        raise UsageError(f"observe() takes {', '.join(sorted(_PARTS))}; found {named(unknown)}")
+    if not any(value is not None for value in held.values()):
+        raise DataError("a round without anything was observed; give at least passages= or answer=")
+    passages, refound = _divided(held.get("passages"), earlier)
+    draft = None if held.get("answer") is None else draft_of(held["answer"], held)
+    loop_usage = reported_usage(held.get("usage"))
+    plain = {name: held[name] for name in _PLAIN if held.get(name) is not None}
+    made = Round(answer=None, passages=passages, refound=refound, usage=loop_usage, **plain)
+    if draft is None:
+        return made
+    part = held.get("answer_usage")
+    all_of_it = part is None and loop_usage.answer_calls is None
+    return _with_answer(made, draft, loop_usage if all_of_it else reported_usage(part))
+
+
+def _divided(
+    documents: Any, earlier: Collection[str]
+) -> tuple[tuple[Passage, ...] | None, tuple[Passage, ...] | None]:
+    """New passages, and those of earlier rounds without their texts."""
+    if documents is None:
+        return None, None
+    passages = reported_passages(documents)
+    new = tuple(passage for passage in passages if passage.id not in earlier)
+    again = tuple(
+        Passage(id=passage.id, score=passage.score) for passage in passages if passage.id in earlier
+    )
+    return new, again
+
+
+def draft_of(answer: Any, held: Mapping[str, Any]) -> Draft:
+    """An answer with what is known of it; its usage is that of all its calls."""
+    if not isinstance(answer, str):
+        raise DataError(
+            f"must be text, found {answer!r:.60}; write an empty string where the model gave none",
+            column="answer",
+        )
+    reported = held.get("tokens") if held.get("logprobs") is None else held.get("logprobs")
+    plain = {name: held[name] for name in _ANSWERED if held.get(name) is not None}
+    return Draft(
+        answer,
+        tokens=reported_tokens(reported),
+        usage=reported_usage(held.get("usage")),
+        **plain,
+    )
+
+
+def _with_answer(asked: Round, draft: Draft, part: Usage) -> Round:
+    """The round with an answer whose cost, ``part``, is in the round's already."""
+    answered = with_draft(replace(asked, usage=Usage()), replace(draft, usage=part), probed=None)
+    own = {
+        column.name: value
+        for column in fields(Usage)
+        if column.name.startswith("answer_")
+        and (value := getattr(answered.usage, column.name)) is not None
+    }
+    return replace(answered, usage=replace(asked.usage, **own))
+
+
+def without_answer(answered: Round) -> Round:
+    """The round as it was before it was asked for an answer."""
+    usage = answered.usage
+    changed: dict[str, Any] = {"answer_calls": None}
+    if usage.llm_calls is not None:
+        changed["llm_calls"] = usage.llm_calls - (usage.answer_calls or 0)
+    for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s"):
+        whole, part = getattr(usage, name), getattr(usage, f"answer_{name}")
+        changed[f"answer_{name}"] = None
+        if whole is not None and part is not None:
+            changed[name] = whole - part
+    return replace(answered, answer=None, usage=replace(usage, **changed))
+
+
+def named(names: Iterable[str]) -> str:
+    """Names in a message."""
+    return ", ".join(map(repr, sorted(names)))
