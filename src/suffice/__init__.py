@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.derive import split_traces as split_traces
     from suffice.trace.rounds.export import export_traces as export_traces
     from suffice.trace.rounds.reader import read_traces as read_traces
+    from suffice.trace.rounds.records import Draft as Draft
     from suffice.trace.rounds.records import Gold as Gold
     from suffice.trace.rounds.records import Passage as Passage
     from suffice.trace.rounds.records import Question as Question
@@ -118,6 +119,7 @@ _HOMES = {
     "DataError": "errors",
     "Decision": "protocols",
     "DiagnosisSettings": "replay.settings",
+    "Draft": "trace.rounds.records",
     "ExchangeabilityMonitor": "monitor.alarms",
     "FamilySettings": "replay.choose.families",
     "FixedPolicy": "policies.fixed",
