@@ -91,7 +91,7 @@ class Seen:
     @property
     def stood_for(self) -> NDArray[np.bool_]:
         """Questions that their policy cut, for which explored ones stand."""
-        return self.weight == 0
+        return np.asarray(self.weight == 0)
 
     @property
     def n_cut(self) -> int:
@@ -108,7 +108,7 @@ class Seen:
 
     def lacking(self, stops: Stops) -> NDArray[np.bool_]:
         """Questions of which these stops were not seen and are not stood for."""
-        return self.unseen & (stops > self.last) & (self.weights(stops) > 0)
+        return np.asarray(self.unseen & (stops > self.last) & (self.weights(stops) > 0))
 
     def weighing(self, stops: Stops) -> Weighing:
         """The weights of an estimate at these stops."""
