@@ -13,6 +13,7 @@ from suffice.cli.settings_options import add_settings, read_settings
 from suffice.datasets.recordings.columns import parse_roles
 from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import DataError
+from suffice.measures.seen import record_banners
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
@@ -25,7 +26,7 @@ from suffice.trace.rounds.derive import (
     split_traces,
 )
 from suffice.trace.rounds.export import EXPORT_FORMATS, export_traces
-from suffice.trace.rounds.reader import inspect_traces, record_banners
+from suffice.trace.rounds.reader import inspect_traces
 
 _MOST_SHOWN = 20
 
