@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.filter import filter_traces as filter_traces
     from suffice.trace.rounds.labels import Label as Label
     from suffice.trace.rounds.reader import read_traces as read_traces
+    from suffice.trace.rounds.records import Draft as Draft
     from suffice.trace.rounds.records import Gold as Gold
     from suffice.trace.rounds.records import Passage as Passage
     from suffice.trace.rounds.records import Question as Question
@@ -120,6 +121,7 @@ _HOMES = {
     "DataError": "errors",
     "Decision": "protocols",
     "DiagnosisSettings": "replay.settings",
+    "Draft": "trace.rounds.records",
     "ExchangeabilityMonitor": "monitor.alarms",
     "FamilySettings": "replay.choose.families",
     "FixedPolicy": "policies.fixed",

@@ -10,7 +10,7 @@ import hashlib
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
@@ -319,6 +319,79 @@ _SEQUENCES: Mapping[str, type] = {
     "tokens": Token,
     "samples": str,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a model answered in a round, and what that alone cost.
+
+    Parameters
+    ----------
+    answer
+        As it would be returned; empty when the model gave none.
+    response, tokens, answer_starts, samples, sample_clusters, verbalized_confidence, parse_failure
+        As in :class:`Round`.
+    usage
+        Calls, tokens and seconds of the answer, its samples included, under their plain names.
+    """
+
+    answer: str
+    _: KW_ONLY
+    response: str | None = None
+    tokens: tuple[Token, ...] | None = None
+    answer_starts: int | None = None
+    samples: tuple[str, ...] | None = None
+    sample_clusters: tuple[int, ...] | None = None
+    verbalized_confidence: float | None = None
+    parse_failure: str | None = None
+    usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.answer, str):
+            raise DataError(
+                f"a draft's answer must be text, found {self.answer!r:.60}; write an empty string where the "
+                "model gave none",
+                column="answer",
+            )
+
+
+_DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
+
+
+def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
+    """The round with the draft as its answer; what that cost is added, and stands as the answer's part.
+
+    What the round cost before, where known, is what the loop needs to go on.
+    """
+    own, spent = asked.usage, draft.usage
+    calls = None if spent.llm_calls is None else spent.llm_calls - (spent.sample_calls or 0)
+    changed: dict[str, int | float | None] = {
+        name: value
+        for name in _LIMITS.keys() | set(_SECONDS)
+        if name.startswith(("sample_", "judge_")) and (value := getattr(spent, name)) is not None
+    }
+    changed |= {"answer_calls": calls, "llm_calls": _plus(own.llm_calls, spent.llm_calls)}
+    for name in _DRAFTED:
+        part = getattr(spent, name)
+        changed |= {f"answer_{name}": part, name: _plus(getattr(own, name), part)}
+    return replace(
+        asked,
+        answer=draft.answer,
+        response=draft.response,
+        tokens=draft.tokens,
+        answer_starts=draft.answer_starts,
+        samples=draft.samples,
+        sample_clusters=draft.sample_clusters,
+        verbalized_confidence=draft.verbalized_confidence,
+        parse_failure=draft.parse_failure,
+        probed=probed,
+        usage=replace(own, **changed),  # type: ignore[arg-type]
+    )
+
+
+def _plus(before: float | None, further: float | None) -> float | None:
+    """The sum; unknown where a part of it is."""
+    return None if before is None or further is None else before + further
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

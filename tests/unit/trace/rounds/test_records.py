@@ -15,6 +15,7 @@ import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.trace.rounds.records import (
+    Draft,
     LoopView,
     Passage,
     Round,
@@ -22,6 +23,7 @@ from suffice.trace.rounds.records import (
     TopToken,
     Usage,
     sampled_ids,
+    with_draft,
 )
 
 
@@ -159,3 +161,33 @@ def test_every_question_is_drawn_about_as_often() -> None:
 def test_a_sample_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="at least 1 question, found 0"):
         sampled_ids(["a"], 0, seed=1)
+
+
+def test_a_draft_is_the_answers_part_of_what_the_round_cost() -> None:
+    asked = Round(
+        answer=None, query="who?", usage=Usage(llm_calls=1, prompt_tokens=10, latency_s=2.0)
+    )
+    spent = Usage(
+        llm_calls=3, sample_calls=2, prompt_tokens=5, sample_prompt_tokens=7, latency_s=1.0
+    )
+    answered = with_draft(
+        asked, Draft("Oslo", samples=("Oslo", "Bergen"), usage=spent), probed=True
+    )
+    usage = answered.usage
+    assert (answered.answer, answered.query, answered.probed) == ("Oslo", "who?", True)
+    assert (usage.llm_calls, usage.answer_calls, usage.sample_calls) == (4, 1, 2)
+    assert (usage.prompt_tokens, usage.answer_prompt_tokens, usage.sample_prompt_tokens) == (
+        15,
+        5,
+        7,
+    )
+    assert (usage.latency_s, usage.answer_latency_s) == (3.0, 1.0)
+    # what the loop itself cost was not said, so the whole is not known
+    assert (
+        with_draft(Round(answer=None), Draft("", usage=spent), probed=True).usage.llm_calls is None
+    )
+
+
+def test_a_draft_without_an_answer_is_refused() -> None:
+    with pytest.raises(DataError, match="must be text, found None"):
+        Draft(None)  # type: ignore[arg-type]
