@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimates:
-    """Of every target: mean errors in their standard errors over logs, and the share of intervals that cover."""
+    """Of every target: mean errors in standard errors over logs, and the share of intervals that cover."""
 
     bias: Array
     paid_bias: Array
