@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.measures.scores import Outcomes
 from suffice.scoring import Weights
+from suffice.trace.rounds.reader import answer_banners
 from suffice.trace.rounds.table import TraceSet
 
 CUTS = ("policy", "budget", "gold", "user", "error")
@@ -296,15 +296,12 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
 
 
 # --- what must stand above any figure ----------------------------------------------------------------
-_MANY_BLANK = 0.5
-
-
 def record_banners(traces: TraceSet) -> tuple[str, ...]:
     """What must stand above any figure: questions that were cut, rounds not asked for an answer or blank.
 
     All of them are replayed all the same.
     """
-    return (*_cut(traces), *_empty_answers(traces))
+    return (*_cut(traces), *answer_banners(traces))
 
 
 def _cut(traces: TraceSet) -> tuple[str, ...]:
@@ -340,23 +337,3 @@ def _cut(traces: TraceSet) -> tuple[str, ...]:
             "figures that go there are ranges."
         )
     return (" ".join(said),)
-
-
-def _empty_answers(traces: TraceSet) -> tuple[str, ...]:
-    rounds = traces.table.num_rows
-    answers = traces.table.column("answer")
-    blank = pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0
-    if answers.null_count:
-        return (
-            f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
-            "one: EM, F1 and Acc are not known there, and the costs of a policy that stops there lack the "
-            "answer that it would ask for; record an answer in every round",
-        )
-    if blank <= _MANY_BLANK * rounds:
-        return ()
-    said = (
-        f"BLANK ANSWERS: {blank:,} of {rounds:,} rounds have an empty answer, which is scored as wrong: "
-        "figures before a question's last round say little; record in every round what the loop would "
-        "answer there"
-    )
-    return (said,)

@@ -322,6 +322,30 @@ def _holds_something(cells: pa.ChunkedArray) -> pa.Array:
     return held.combine_chunks() if isinstance(held, pa.ChunkedArray) else held
 
 
+_MANY_BLANK = 0.5
+
+
+def answer_banners(traces: TraceSet) -> tuple[str, ...]:
+    """What must stand above any figure where rounds have no answer, or a blank one."""
+    rounds = traces.table.num_rows
+    answers = traces.table.column("answer")
+    blank = pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0
+    if answers.null_count:
+        return (
+            f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
+            "one: EM, F1 and Acc are not known there, and the costs of a policy that stops there lack the "
+            "answer that it would ask for; record an answer in every round",
+        )
+    if blank <= _MANY_BLANK * rounds:
+        return ()
+    said = (
+        f"BLANK ANSWERS: {blank:,} of {rounds:,} rounds have an empty answer, which is scored as wrong: "
+        "figures before a question's last round say little; record in every round what the loop would "
+        "answer there"
+    )
+    return (said,)
+
+
 def _without(table: pa.Table, problems: list[Problem]) -> pa.Table:
     """The table without any question that has a problem."""
     if not problems:
