@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, get_args
@@ -19,7 +19,6 @@ from suffice.policies.file import PolicyFile, load_policy, policy_hash
 from suffice.protocols import StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.trace.rounds.background import BackgroundWriter
-from suffice.trace.rounds.journal import append_label
 from suffice.trace.rounds.records import Gold, Question
 
 
@@ -198,15 +197,20 @@ class Watch:
         self,
         question_id: str,
         *,
-        gold_answers: Sequence[str] | None = None,
+        gold_answers: Iterable[str] = (),
+        question_type: str | None = None,
         score: float | None = None,
     ) -> None:
-        """Say later what was right of a recorded question: one line of ``labels.jsonl`` in the record.
+        """Say later what was right of a recorded question: a line of ``labels.jsonl`` in the record.
 
         Parameters
         ----------
+        question_id
+            See :attr:`Loop.question_id`.
         gold_answers
             Accepted answers.
+        question_type
+            Its type.
         score
             Of what was returned, in [0, 1].
 
@@ -221,7 +225,17 @@ class Watch:
             raise UsageError(
                 "nothing is recorded, so nothing can be labelled; give record=DIRECTORY"
             )
-        append_label(self._folder, question_id, gold_answers, score)
+        from suffice.trace.rounds.labels import Label, append_label
+
+        label = Label(
+            question_id=question_id,
+            gold_answers=gold_answers,  # type: ignore[arg-type]
+            question_type=question_type,
+            score=score,
+        )
+        if not any(label.parts()):
+            raise UsageError("a label needs gold_answers=[...], a question_type or a score")
+        append_label(self._folder, label)
 
     @property
     def counts(self) -> WatchCounts:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from suffice.errors import DataError, UsageError
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -23,12 +22,10 @@ from suffice.trace.rounds.records import (
     Round,
     StoppedBy,
     as_document,
-    not_a_score,
     round_of_document,
 )
 
 VERSION = 1
-LABELS = "labels.jsonl"
 _NAME = re.compile(r"watch-(\w+)-(\d{5})\.jsonl")
 
 
@@ -205,34 +202,6 @@ def _as_it_stands(file: Path) -> Journal:
 def journal_name(writer: str, number: int) -> str:
     """What a journal is called."""
     return f"watch-{writer}-{number:05d}.jsonl"
-
-
-def append_label(
-    root: Path, question_id: str, gold_answers: Sequence[str] | None, score: float | None
-) -> None:
-    """One line of ``labels.jsonl``, written at once, so that several processes may.
-
-    Raises
-    ------
-    UsageError
-        Without a label.
-    DataError
-        For a score outside [0, 1], or answers that are no texts.
-    """
-    document: dict[str, Any] = {"question_id": question_id}
-    if gold_answers is not None:
-        document["gold_answers"] = list(Gold(answers=gold_answers).answers)  # type: ignore[arg-type]
-        if not all(isinstance(answer, str) for answer in document["gold_answers"]):
-            raise DataError(f"must be texts, found {gold_answers!r:.80}", column="gold_answers")
-    if score is not None:
-        if not 0.0 <= score <= 1.0:
-            raise DataError(not_a_score(score), column="score")
-        document["score"] = float(score)
-    if len(document) == 1:
-        raise UsageError("a label needs gold_answers=[...] or score=...")
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / LABELS).open("ab", buffering=0) as stream:
-        stream.write(_line(document).encode() + b"\n")
 
 
 # --- whose it is ---------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from suffice.trace.reader import (
     read_file,
 )
 from suffice.trace.rounds.journal import Journal, free_id, journals
+from suffice.trace.rounds.labels import Labels, labels_beside
 from suffice.trace.rounds.records import STOPPED_BY, not_a_propensity, not_a_score, not_a_stop
 from suffice.trace.rounds.schema import (
     COLUMNS,
@@ -65,12 +66,15 @@ class TraceInspection:
         Sentences on what was read, but perhaps not as it was meant.
     parts
         The files that could be read.
+    labels
+        Those that lie beside the files, which ``traces`` has taken already.
     """
 
     traces: TraceSet
     errors: tuple[DataError, ...]
     remarks: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    labels: Labels = field(default_factory=Labels)
 
     def valid(self, *, skip_invalid: bool) -> TraceSet:
         """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong.
@@ -198,6 +202,10 @@ def inspect_traces(
     errors.extend(origin.error(problem) for problem in problems)
     problems += broken
     combined = _without(combined, problems)
+    beside = labels_beside(root, combined)
+    errors.extend(beside.errors)
+    remarks |= dict.fromkeys(beside.remarks, str(root))
+    combined = beside.labels.onto(combined, _Wanted(columns if kept is None else kept, False))
     traces = _sorted_set(
         combined,
         TraceSetOrigin(
@@ -214,6 +222,7 @@ def inspect_traces(
         errors=tuple(errors),
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
         parts=tuple(parts),
+        labels=beside.labels,
     )
 
 
@@ -353,35 +362,11 @@ def _holds_something(cells: pa.ChunkedArray) -> pa.Array:
     return held.combine_chunks() if isinstance(held, pa.ChunkedArray) else held
 
 
-_CUTS = ("policy", "error", "gold", "user")  # the budget and a search that ends are no cuts
 _MANY_BLANK = 0.5
 
 
-def record_banners(traces: TraceSet) -> tuple[str, ...]:
-    """What must stand above any figure: questions that were cut, rounds not asked for an answer or blank.
-
-    All of them are replayed all the same.
-    """
-    return (*_cut(traces), *_empty_answers(traces))
-
-
-def _cut(traces: TraceSet) -> tuple[str, ...]:
-    """A sentence where questions end before the full budget because something stopped them."""
-    if not traces.has("stopped_by"):
-        return ()
-    counts = pc.value_counts(traces.table.column("stopped_by")).to_pylist()
-    ended = {count["values"]: count["counts"] for count in counts if count["values"] in _CUTS}
-    if not ended:
-        return ()
-    causes = ", ".join(f"{number:,} by {cause}" for cause, number in ended.items())
-    return (
-        f"CUT RECORDS: {sum(ended.values()):,} of {traces.n_questions:,} questions were stopped early "
-        f"({causes}). Their last recorded round stands for all later ones and for the full budget, which is "
-        "no estimate of what going on would have brought; record some questions to the full budget",
-    )
-
-
-def _empty_answers(traces: TraceSet) -> tuple[str, ...]:
+def answer_banners(traces: TraceSet) -> tuple[str, ...]:
+    """What must stand above any figure where rounds have no answer, or a blank one."""
     rounds = traces.table.num_rows
     answers = traces.table.column("answer")
     blank = pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0
