@@ -25,6 +25,7 @@ from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.loop import Loop
 from suffice.pipelines.live.watch import Watch
 from suffice.policies.ab_rag.policy import ABRagPolicy
+from suffice.policies.file import policy_hash
 from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.rounds.background import BackgroundWriter
 from suffice.trace.rounds.reader import read_traces
@@ -89,7 +90,7 @@ def test_the_explored_share_is_drawn_by_id_and_runs_on(tmp_path: Path) -> None:
     assert {record.propensity for record in kept.values()} == {0.25}
     run_on = kept[explored[0].question_id]
     assert [held.signals["policy_stop"] for held in run_on.rounds] == [0, 0, 1, 1, 1]
-    assert run_on.policy_hash == suffice.policies.file.policy_hash(STABLE)
+    assert run_on.policy_hash == policy_hash(STABLE)
 
 
 @pytest.mark.parametrize(
