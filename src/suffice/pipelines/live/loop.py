@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.pipelines.live.budgets import Budgets, Spending
-from suffice.pipelines.live.deciding import Decider, QuestionState
+from suffice.pipelines.live.controller import Decider, QuestionState
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
 from suffice.protocols import Action, Decision, StopPolicy
 from suffice.scoring import AnswerChoice

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.pipelines.live.budgets import Budgets
-from suffice.pipelines.live.deciding import Decider
+from suffice.pipelines.live.controller import Decider
 from suffice.pipelines.live.loop import Loop, Mode, Watching
 from suffice.pipelines.live.requirements import has_confidence
 from suffice.policies.file import PolicyFile, load_policy, policy_hash
