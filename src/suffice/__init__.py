@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from suffice.costs.prices import prices_of as prices_of
     from suffice.costs.usage import CostModel as CostModel
+    from suffice.datasets.recordings.labels import label_traces as label_traces
     from suffice.datasets.recordings.registry import import_traces as import_traces
     from suffice.errors import BackendError as BackendError
     from suffice.errors import DataError as DataError
@@ -87,11 +88,12 @@ if TYPE_CHECKING:
     from suffice.replay.settings import SweepSettings as SweepSettings
     from suffice.trace.plans.file import read_plans as read_plans
     from suffice.trace.plans.records import PlanTask as PlanTask
-    from suffice.trace.rounds.derive import TraceFilter as TraceFilter
-    from suffice.trace.rounds.derive import filter_traces as filter_traces
     from suffice.trace.rounds.derive import merge_traces as merge_traces
     from suffice.trace.rounds.derive import split_traces as split_traces
     from suffice.trace.rounds.export import export_traces as export_traces
+    from suffice.trace.rounds.filter import TraceFilter as TraceFilter
+    from suffice.trace.rounds.filter import filter_traces as filter_traces
+    from suffice.trace.rounds.labels import Label as Label
     from suffice.trace.rounds.reader import read_traces as read_traces
     from suffice.trace.rounds.records import Draft as Draft
     from suffice.trace.rounds.records import Gold as Gold
@@ -133,6 +135,7 @@ _HOMES = {
     "GatePolicy": "policies.gate.policy",
     "GateSettings": "policies.gate.settings",
     "Gold": "trace.rounds.records",
+    "Label": "trace.rounds.labels",
     "MiCPPolicy": "policies.micp.policy",
     "Passage": "trace.rounds.records",
     "PlanAction": "policies.gate.settings",
@@ -149,7 +152,7 @@ _HOMES = {
     "SweepSettings": "replay.settings",
     "Token": "trace.rounds.records",
     "TopToken": "trace.rounds.records",
-    "TraceFilter": "trace.rounds.derive",
+    "TraceFilter": "trace.rounds.filter",
     "TraceSet": "trace.rounds.table",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
@@ -158,11 +161,12 @@ _HOMES = {
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
     "export_traces": "trace.rounds.export",
-    "filter_traces": "trace.rounds.derive",
+    "filter_traces": "trace.rounds.filter",
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
     "fit_rule": "policies.fitting",
     "import_traces": "datasets.recordings.registry",
+    "label_traces": "datasets.recordings.labels",
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",
     "merge_traces": "trace.rounds.derive",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
 from suffice.measures.retrieval import RetrievalQuality, retrieval_quality
 from suffice.measures.scores import Outcomes, agreement, own_scores, score_rounds
+from suffice.measures.seen import Seen, seen_of
 from suffice.protocols import Score, Signal, StopPolicy
 from suffice.scoring import (
     METRICS,
@@ -208,6 +210,11 @@ class Measures:
                 "which nothing can agree: counted in costs, not in scores"
             )
         return notes
+
+    @cached_property
+    def seen(self) -> Seen | None:
+        """How far its questions were seen; ``None``: none of them was cut."""
+        return seen_of(self.recorded)
 
     # --- parts ---------------------------------------------------------------------------------
     def only_split(self, name: str) -> Measures:

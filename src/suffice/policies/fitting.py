@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
 
@@ -40,6 +41,8 @@ from suffice.trace.rounds.table import TraceSet
 N_FOLDS = 5
 LABELS = "labels"
 """What stood for gold answers, in what a policy file says of its fitting; not there: gold answers."""
+CUT = "cut"
+"""Which questions of a record with cut ones were read, in what a policy file says of its fitting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,84 @@ def _mean_by_round(em: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(counts > 0, means, np.nan)
 
 
+# --- records that were cut -----------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitQuestions:
+    """The questions of a part that a fit reads, (n_questions,), and what its file says of the others."""
+
+    read: NDArray[np.bool_]
+    stated: Mapping[str, Any]
+
+
+def fit_questions(part: Measures) -> FitQuestions:
+    """Those whose rounds were not cut by the policy that ran, drawn like all.
+
+    Questions that were explored ran on whatever it said, so they are a sample of all. Those that it never
+    stopped ran on of themselves and are the hard ones: as large a share of them is kept, drawn by their ids.
+
+    Raises
+    ------
+    UsageError
+        Where none is left.
+    """
+    seen, record = part.seen, part.recorded
+    if not record.has("stopped_by"):
+        return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
+    by_policy = np.array([end == "policy" for end in record.of_last_rounds("stopped_by")], bool)
+    if by_policy.all():
+        raise UsageError(_all_cut(record))
+    if seen is None or not (cut := seen.stood_for | (seen.unseen & by_policy)).any():
+        return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
+    never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
+    not_drawn = never & (_between_0_and_1(record.question_ids) >= seen.propensity)
+    read = ~(cut | not_drawn)
+    if not read.any():
+        raise UsageError(_all_cut(record))
+    stated = {
+        "questions": len(read),
+        "read": int(read.sum()),
+        "explored": int(seen.explored.sum()),
+        "cut": int(cut.sum()),
+        "not_drawn": int(not_drawn.sum()),
+    }
+    return FitQuestions(read=read, stated={CUT: stated})
+
+
+def _all_cut(record: TraceSet) -> str:
+    return (
+        f"the policy that ran cut all {record.n_questions} questions to fit on in {record.origin.source} and "
+        "none was explored, so nothing shows what later rounds would have brought; record some in "
+        "shadow, or live with a share explored (explore=0.05), or fit on another record"
+    )
+
+
+def _between_0_and_1(ids: Iterable[str]) -> NDArray[np.float64]:
+    """A number for every id as if drawn at random, the same whatever it stands among."""
+    digests = b"".join(blake2b(name.encode(), digest_size=8).digest() for name in ids)
+    return np.frombuffer(digests, np.uint64) / 2.0**64
+
+
+def cut_notes(fitted_on: Mapping[str, Any]) -> list[str]:
+    """Which questions a policy was fitted on, where its record holds cut ones; as its file says it."""
+    stated = fitted_on.get(CUT)
+    if not isinstance(stated, Mapping):
+        return []
+    counts = {name: int(stated.get(name, 0)) for name in ("questions", "read", "cut", "not_drawn")}
+    note = (
+        f"fitted on {counts['read']:,} of {counts['questions']:,} questions: the {counts['cut']:,} that the "
+        "policy which ran cut were left out"
+    )
+    if stated.get("explored"):
+        return [
+            f"{note}, and {counts['not_drawn']:,} of those that it never stopped, so that what is left is "
+            f"drawn like the {int(stated['explored']):,} explored ones"
+        ]
+    return [
+        f"{note}; none was explored, so what is left is what it did not stop, which may be unlike the others"
+    ]
+
+
+# --- what is fitted on ---------------------------------------------------------------------------
 def fit_data(
     traces: TraceSet | Measures,
     signals: Iterable[str | Signal],
@@ -83,12 +164,14 @@ def fit_data(
 ) -> FitData:
     """The labelled questions of a split, ready to fit on, scored with that F1.
 
+    Those that :func:`fit_questions` leaves out count as unlabelled.
+
     Raises
     ------
     DataError
         When the trace has no such split.
     UsageError
-        When none of its questions is labelled, or a signal cannot be computed.
+        When none of its questions is labelled, or a signal cannot be computed; where all were cut.
     """
     chosen = Measures.of(traces).only_split(split)
     record, scored = chosen.traces, chosen.scores(f1_kind)
@@ -98,13 +181,16 @@ def fit_data(
             f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
             f"fitting needs labelled questions{instead}; which are: suffice traces info {record.at}"
         )
-    scored = chosen.scores_throughout("fitting", f1_kind)
+    questions = fit_questions(chosen)
+    chosen.take(questions.read).scores_throughout("fitting", f1_kind)
+    scored = _only_of(scored, questions.read)
     provenance = {
         "source": record.origin.source,
         "split": split,
         "questions": record.n_questions,
         "labelled": int(scored.labelled.sum()),
         "rounds": record.n_rounds,
+        **questions.stated,
     }
     if not scored.metric.gold:
         provenance[LABELS] = scored.metric.name
@@ -115,6 +201,16 @@ def fit_data(
         f1_kind=f1_kind,
         abstention=stated_phrases(record.origin.run),
     )
+
+
+def _only_of(scored: Outcomes, read: NDArray[np.bool_]) -> Outcomes:
+    """The same, questions that are not read unlabelled."""
+    if read.all():
+        return scored
+    em, f1, acc = (
+        np.where(read[:, None], values, np.nan) for values in (scored.em, scored.f1, scored.acc)
+    )
+    return replace(scored, em=em, f1=f1, acc=acc, labelled=scored.labelled & read)
 
 
 def refuse_without_gold(measures: Measures, who: str, why: str) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from tests.builders import drawn_records
+from tests.cut_population import logged
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
@@ -17,8 +18,10 @@ from suffice.numbers.maps.platt import fit_platt
 from suffice.numbers.maps.shrunken import fit_shrunken
 from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import CalibratorKind
+from suffice.policies.file import policy_document
 from suffice.policies.fitting import (
     CALIBRATORS,
+    cut_notes,
     fit_calibrator,
     fit_data,
     fitted_rule,
@@ -26,7 +29,7 @@ from suffice.policies.fitting import (
     out_of_fold,
 )
 from suffice.policies.registry import find_method, fit_method, method_and_preset, method_names
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
@@ -330,3 +333,71 @@ def test_an_unknown_method_lists_the_known() -> None:
         method = find_method(name)
         assert method is not None
         assert (method.name, bool(method.summary)) == (name, True)
+
+
+# --- records that were cut -----------------------------------------------------------------------
+EVERY_SECOND = [
+    2 if number % 2 else 3 for number in range(200)
+]  # rounds their policy stops at, of 3
+
+
+def test_questions_that_the_policy_cut_are_not_fitted_on() -> None:
+    records = tune_records(200)
+    log = to_trace_set(logged(records, EVERY_SECOND, 0.25))
+    data = fit_data(log, [MARGIN])
+    cut = data.provenance["cut"]
+    assert (cut["questions"], cut["cut"], cut["explored"]) == (200, 75, 25)
+    never = 100 - cut["not_drawn"]  # about a quarter of those never stopped, as of the others
+    assert 10 < never < 45
+    assert cut["read"] == 25 + never == data.provenance["labelled"] == data.outcomes.labelled.sum()
+    read = {
+        name for name, known in zip(log.question_ids, data.outcomes.labelled, strict=True) if known
+    }
+    alone = fit_data(
+        to_trace_set([record for record in records if record.question.id in read]), [MARGIN]
+    )
+    assert fit_calibrator(data, MARGIN) == fit_calibrator(alone, MARGIN)
+    assert data.base_rates == alone.base_rates
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["micp", "gate", "ab-rag", "tasr", pytest.param("stop-rag", marks=pytest.mark.slow)],
+)
+def test_every_method_says_what_was_cut(method: str) -> None:
+    whole = sampled_records(240, splits=("tune",))
+    stops = [2 if number % 4 else 3 for number in range(240)]
+    made = [
+        dataclasses.replace(
+            record,
+            rounds=tuple(
+                dataclasses.replace(
+                    one,
+                    tokens=answer_tokens(one.answer or "", 1.0 + number),
+                    signals={"rerank_variance": number % 2},
+                )
+                for number, one in enumerate(record.rounds)
+            ),
+        )
+        for record in whole
+    ]
+    options: dict[str, Any] = {
+        "stop-rag": {"epochs": 1, "features": "signals", "min_steps": 1}
+    }.get(method, {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)
+        policy = fit_method(method, to_trace_set(logged(made, stops, 0.5)), **options)
+    (note,) = cut_notes(policy.facts.fitted_on)
+    read = policy.facts.fitted_on["cut"]["read"]
+    assert note.startswith(f"fitted on {read} of 240 questions: the 90 that the policy")
+    assert policy_document(policy)["fitted_on"]["cut"]["cut"] == 90
+
+
+def test_a_record_of_which_all_was_cut_says_what_to_do() -> None:
+    log = to_trace_set(logged(tune_records(10), [1] * 5 + [2] * 5, None))
+    with pytest.raises(
+        UsageError, match=r"cut all 10 questions .* none was explored.*explore=0\.05"
+    ):
+        fit_method("tasr", log)
+    some = to_trace_set(logged(tune_records(10), [1] * 5 + [3] * 5, None))
+    assert "what it did not stop" in cut_notes(fit_data(some, [MARGIN]).provenance)[0]

@@ -1,4 +1,4 @@
-"""``suffice traces``: look into records, check, split, join, narrow, import and export them."""
+"""``suffice traces``: look into records, check, split, join, narrow, label, import and export them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,16 @@ from suffice.cli.options import add_json, add_traces, natural, out_path
 from suffice.cli.output import add_format, print_json, print_result, say, waiting
 from suffice.cli.settings_options import add_settings, read_settings
 from suffice.datasets.recordings.columns import parse_roles
+from suffice.datasets.recordings.labels import label_traces, parse_label_roles
 from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import DataError
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
-from suffice.trace.rounds.derive import (
-    TraceFilter,
-    Written,
-    filter_traces,
-    merge_traces,
-    parse_splits,
-    split_traces,
-)
+from suffice.trace.rounds.copying import Written
+from suffice.trace.rounds.derive import merge_traces, parse_splits, split_traces
 from suffice.trace.rounds.export import EXPORT_FORMATS, export_traces
+from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import inspect_traces, record_banners
 
 _MOST_SHOWN = 20
@@ -33,7 +29,7 @@ _MOST_SHOWN = 20
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.description = (
-        "Looks into records, checks, splits, joins, narrows, imports and exports them."
+        "Looks into records, checks, splits, joins, narrows, labels, imports and exports them."
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_info(actions)
@@ -41,6 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_split(actions)
     _add_merge(actions)
     _add_filter(actions)
+    _add_label(actions)
     _add_import(actions)
     _add_export(actions)
 
@@ -121,6 +118,37 @@ def _add_filter(actions: Any) -> None:
     add_settings(narrow, TraceFilter)
     _add_out(narrow)
     narrow.set_defaults(run=_filter)
+
+
+def _add_label(actions: Any) -> None:
+    label = actions.add_parser(
+        "label",
+        help="add gold answers, scores or types that became known later",
+        description="Writes a record again with labels of a file: gold answers, types, and scores of what "
+        "was returned (of the last round, or of the round named). Labels that differ from each other, or "
+        "from what the record says, are refused. The record itself is left as it is.",
+    )
+    add_traces(label)
+    label.add_argument(
+        "labels", metavar="LABELS", help="JSON lines, JSON, CSV or Parquet, a row a label"
+    )
+    label.add_argument(
+        "--columns",
+        metavar="MAP",
+        help="which columns hold what: question_id=.., gold_answers=.., score=.., round=.., "
+        "question_type=..; question=.. in place of question_id: a label is of every question of that text; "
+        "default: columns of these names",
+    )
+    label.add_argument(
+        "--replace", action="store_true", help="labels take the place of others in the record"
+    )
+    label.add_argument(
+        "--skip-unknown",
+        action="store_true",
+        help="leave out labels of questions that are not recorded",
+    )
+    _add_out(label)
+    label.set_defaults(run=_label)
 
 
 def _add_import(actions: Any) -> None:
@@ -216,6 +244,21 @@ def _filter(arguments: argparse.Namespace) -> int:
     with waiting(f"filtering {arguments.traces}"):
         written = filter_traces(
             arguments.traces, arguments.out, keep, skip_invalid=arguments.skip_invalid
+        )
+    return _tell(written, arguments)
+
+
+def _label(arguments: argparse.Namespace) -> int:
+    columns = None if arguments.columns is None else parse_label_roles(arguments.columns)
+    with waiting(f"labelling {arguments.traces}"):
+        written = label_traces(
+            arguments.traces,
+            arguments.labels,
+            arguments.out,
+            columns=columns,
+            replace=arguments.replace,
+            skip_unknown=arguments.skip_unknown,
+            skip_invalid=arguments.skip_invalid,
         )
     return _tell(written, arguments)
 

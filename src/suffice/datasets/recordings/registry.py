@@ -12,7 +12,7 @@ from suffice.datasets.recordings.flashrag import read_flashrag
 from suffice.datasets.recordings.loopgain import read_loopgain
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free
-from suffice.trace.rounds.derive import Written
+from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_traces
 

@@ -60,6 +60,32 @@ def resampled_means(
     return means
 
 
+def with_rare_weights(
+    draws: NDArray[np.float64], one_more: NDArray[np.float64], *, seed: int = 42
+) -> NDArray[np.float64]:
+    """Draws of weighted means as wide as what few questions of great weight leave open.
+
+    A resample never holds a weighted question that the sample lacks, so where a few stand for many its
+    percentiles are too narrow: of 40 explored questions of which 2 count, 91 intervals of 100 cover.
+    To every draw is added what half of one more such question would bring, Gamma(1/2) of them: Jeffreys'
+    prior for the rate of a rare event.
+
+    Parameters
+    ----------
+    draws
+        (resamples, n_columns), as :func:`resampled_means` gives them.
+    one_more
+        (n_columns,), what one more weighted question would add to each mean; 0: no value of the column is
+        weighted, and its draws are left as they are.
+    seed
+        Of the draws; every column has its own, so that differences of columns widen to both sides.
+    """
+    if not one_more.any():
+        return draws
+    rare = np.random.default_rng([seed, 1]).gamma(0.5, size=draws.shape)
+    return np.asarray(draws + rare * one_more)
+
+
 def percentile_interval(estimate: float, draws: NDArray[np.float64]) -> Interval:
     """The 2.5 and 97.5 percentiles of the draws around the plain estimate."""
     low, high = np.percentile(draws, [2.5, 97.5])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,7 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER, exact_level
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.fitting import refuse_without_gold
+from suffice.policies.fitting import CUT, FitQuestions, fit_questions, refuse_without_gold
 from suffice.policies.method import Preset
 from suffice.policies.micp.notes import (
     few_notes,
@@ -57,13 +57,15 @@ LOOP_FACTS = ("model", "pipeline", "retriever", "pool", "prompt", "step", "tempe
 class FitParts:
     """Two disjoint sets of labelled questions: one divides the budget, the other sets thresholds.
 
-    ``splits`` are where they come from, ``how`` says it in words.
+    ``splits`` are where they come from, ``how`` says it in words, ``cut`` what was left out of a record with
+    cut questions, as :func:`suffice.policies.fitting.cut_notes` reads it.
     """
 
     optimize: Measures
     calibrate: Measures
     splits: tuple[str, ...] = ()
     how: str = "as given"
+    cut: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shared = {
@@ -117,9 +119,10 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
             f"splits found: {', '.join(traces.splits) or 'none'}; name one with --split, or "
             f"{traces.how_to_split(f'{OPTIMIZE}=0.2,{CALIBRATE}=0.4,eval=0.4')}"
         )
+    read = [fit_questions(part) for part in parts]
     optimize, calibration = (
-        part.take(np.array([bool(gold.answers) for gold in part.traces.gold], bool))
-        for part in parts
+        part.take(np.array([bool(gold.answers) for gold in part.traces.gold], bool) & of_part.read)
+        for part, of_part in zip(parts, read, strict=True)
     )
     for name, part in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
         if not part.traces.n_questions:
@@ -127,7 +130,15 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
                 f"no labelled question to {name} on in {traces.origin.source} ({how}); micp needs "
                 "gold answers in both parts"
             )
-    return FitParts(optimize=optimize, calibrate=calibration, splits=splits, how=how)
+    return FitParts(
+        optimize=optimize, calibrate=calibration, splits=splits, how=how, cut=_cut_of(read)
+    )
+
+
+def _cut_of(parts: Sequence[FitQuestions]) -> Mapping[str, Any]:
+    """What was left out of all parts together."""
+    counts = [part.stated[CUT] for part in parts if part.stated]
+    return {CUT: {name: sum(part[name] for part in counts) for name in counts[0]}} if counts else {}
 
 
 # --- fitting --------------------------------------------------------------------------------------
@@ -191,6 +202,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
             "division": parts.how,
             "questions": questions,
             "labelled": questions,
+            **parts.cut,
             "rounds": draft.rounds,
             "loop": _loop_of(record),
             "optimize_questions": data.n,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.fitting import refuse_without_gold
+from suffice.policies.fitting import fit_questions, refuse_without_gold
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import Trajectories, train_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
@@ -110,6 +110,7 @@ class _Part:
     measures: Measures
     values: NDArray[np.float64]
     lengths: NDArray[np.int64]
+    cut: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -124,6 +125,7 @@ class _Part:
             measures=self.measures.take(chosen),
             values=self.values[chosen],
             lengths=self.lengths[chosen],
+            cut=self.cut,
         )
 
     def stated(self) -> dict[str, Any]:
@@ -168,13 +170,15 @@ def _check(training: _Part, validation: _Part, settings: StopRAGSettings) -> Non
 def _part(measures: Measures, split: str, reward: str) -> _Part:
     chosen = measures.only_split(split)
     read: Rewards = read_rewards(chosen.traces, REWARDS[reward])
+    questions = fit_questions(chosen)
     part = _Part(
         name=split,
         measures=chosen,
         values=read.values,
         lengths=read.lengths.astype(np.int64),
+        cut=questions.stated,
     )
-    return replace(part.take(read.usable, split), notes=read.notes)
+    return replace(part.take(read.usable & questions.read, split), notes=read.notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +196,7 @@ def _provenance(training: _Part, validation: _Part, learned: _Learned) -> dict[s
         "questions": count,
         "labelled": count,
         "rounds": training.traces.n_rounds,
+        **training.cut,
         "training": {
             **training.stated(),
             "steps": learned.fitted.steps,

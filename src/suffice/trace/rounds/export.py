@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from suffice.errors import UsageError
 from suffice.trace.durable import written_aside
-from suffice.trace.rounds.derive import Written
+from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import COLUMNS, record_to_rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from suffice.trace.reader import (
     parquet_files,
     read_file,
 )
+from suffice.trace.rounds.labels import Labels, labels_beside
 from suffice.trace.rounds.records import STOPPED_BY, not_a_propensity, not_a_score, not_a_stop
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
@@ -58,12 +59,15 @@ class TraceInspection:
         Sentences on what was read, but perhaps not as it was meant.
     parts
         The files that could be read.
+    labels
+        Those that lie beside the files, which ``traces`` has taken already.
     """
 
     traces: TraceSet
     errors: tuple[DataError, ...]
     remarks: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    labels: Labels = field(default_factory=Labels)
 
     def valid(self, *, skip_invalid: bool) -> TraceSet:
         """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong.
@@ -182,6 +186,10 @@ def inspect_traces(
     errors.extend(origin.error(problem) for problem in problems)
     problems += broken
     combined = _without(combined, problems)
+    beside = labels_beside(root, combined)
+    errors.extend(beside.errors)
+    remarks |= dict.fromkeys(beside.remarks, str(root))
+    combined = beside.labels.onto(combined, _Wanted(columns if kept is None else kept, False))
     traces = _sorted_set(
         combined,
         TraceSetOrigin(
@@ -198,6 +206,7 @@ def inspect_traces(
         errors=tuple(errors),
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
         parts=tuple(parts),
+        labels=beside.labels,
     )
 
 

@@ -168,6 +168,13 @@ class TraceSet:
         values: list[Any] = self.table.column(column).take(pa.array(self._starts[:-1])).to_pylist()
         return values
 
+    def of_last_rounds(self, column: str) -> list[Any]:
+        """A column's value in the last round of every question."""
+        values: list[Any] = (
+            self.table.column(column).take(pa.array(self._starts[1:] - 1)).to_pylist()
+        )
+        return values
+
     @cached_property
     def questions(self) -> tuple[Question, ...]:
         """The questions, label-free."""
@@ -261,7 +268,7 @@ class TraceSet:
 
         A question whose last answer is blank has none.
         """
-        answers = self.table.column("answer").take(pa.array(self._starts[1:] - 1)).to_pylist()
+        answers = self.of_last_rounds("answer")
         gold = [[answer] if answer and answer.strip() else [] for answer in answers]
         by_row = [gold[question] for question in self._cells[0].tolist()]
         none = [None] * self.closed_book.num_rows

@@ -20,14 +20,8 @@ from tests.properties import examples
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.testing.traces import make_record
-from suffice.trace.rounds.derive import (
-    TraceFilter,
-    assign_splits,
-    filter_traces,
-    merge_traces,
-    parse_splits,
-    split_traces,
-)
+from suffice.trace.rounds.derive import assign_splits, merge_traces, parse_splits, split_traces
+from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer, write_traces
@@ -111,6 +105,14 @@ def test_a_split_holds_its_shares_of_every_type(tmp_path: Path) -> None:
         zip(traces.of_questions("question_type"), traces.of_questions("split"), strict=True)
     )
     assert max(pairs.values()) - min(pairs.values()) <= 4
+
+
+def test_a_split_is_written_where_the_file_has_no_column_of_splits(tmp_path: Path) -> None:
+    write_traces(records("q", 4), tmp_path / "t.parquet")
+    table = pq.read_table(tmp_path / "t.parquet").drop_columns(["split"])
+    pq.write_table(table, tmp_path / "t.parquet")
+    split_traces(tmp_path / "t.parquet", tmp_path / "s.parquet")
+    assert sum(read_traces(tmp_path / "s.parquet").splits.values()) == 4
 
 
 def test_splits_that_are_there_are_not_drawn_anew_unasked(tmp_path: Path) -> None:
@@ -271,14 +273,14 @@ def test_a_kill_leaves_nothing_at_the_place(folder: Path, tmp_path: Path) -> Non
     out = tmp_path / "new"
     program = (
         "import os, signal, sys\n"
-        "from suffice.trace.rounds import derive\n"
-        "put = derive._in_schema\n"
+        "from suffice.trace.rounds import copying, derive\n"
+        "put = copying._in_schema\n"
         "seen = []\n"
         "def die(table, schema):\n"
         "    seen.append(1)\n"
         "    if len(seen) == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return put(table, schema)\n"
-        "derive._in_schema = die\n"
+        "copying._in_schema = die\n"
         "derive.split_traces(sys.argv[1], sys.argv[2])\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(folder), str(out)], check=False)

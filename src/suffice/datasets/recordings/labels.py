@@ -1,0 +1,217 @@
+"""Labels of a file into a record: gold answers, types and scores by question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suffice.datasets.files import Row, no_column, open_table, parse_column_map
+from suffice.errors import DataError, UsageError, did_you_mean
+from suffice.trace.durable import check_free
+from suffice.trace.rounds.copying import Copy, Source, Written
+from suffice.trace.rounds.labels import LABEL_COLUMNS, Label, Labels
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LABEL_ROLES = ("question_id", "question", *LABEL_COLUMNS, "round")
+"""What a column of a file of labels may hold."""
+_MOST_NAMED = 10
+
+
+def parse_label_roles(text: str) -> dict[str, str]:
+    """``question_id=id,gold_answers=gold`` as columns by role.
+
+    >>> parse_label_roles("question=q,gold_answers=gold")
+    {'question': 'q', 'gold_answers': 'gold'}
+    """
+    form = "question_id=NAME,gold_answers=NAME,score=NAME,round=NAME,question_type=NAME"
+    return parse_column_map(text, LABEL_ROLES, form)
+
+
+def label_traces(
+    source: str | Path,
+    labels: str | Path | Iterable[Label],
+    out: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    replace: bool = False,
+    skip_unknown: bool = False,
+    skip_invalid: bool = False,
+) -> Written:
+    """Write the record again with gold answers, types or scores that became known later.
+
+    Parameters
+    ----------
+    source
+        A Parquet file or a directory of them; left as it is.
+    labels
+        A file of JSON lines, JSON, CSV or Parquet with a row a label, or labels.
+    out
+        A ``.parquet`` file or a directory, neither of which may be there yet.
+    columns
+        The file's columns by what they hold: ``question_id`` (or ``question``, its text: the label is of
+        every question of that text), ``gold_answers``, ``question_type``, ``score``, ``round``; default:
+        those of the same name.
+    replace
+        Where the record says otherwise the label holds, instead of an error.
+    skip_unknown
+        Leave out labels of questions that are not recorded, with a note, instead of an error.
+    skip_invalid
+        Leave out invalid files and questions of the record.
+
+    Raises
+    ------
+    DataError
+        For an invalid record or label, a question that is not recorded, labels that differ from each
+        other or from the record, a score of a round that is not recorded.
+    UsageError
+        For a column map of a file that has none, or a place that is taken.
+    """
+    check_free(Path(out))
+    read = Source.read(source, skip_invalid=skip_invalid)
+    notes: list[str] = []
+    if isinstance(labels, str | Path):
+        place = str(labels)
+        given = _read_labels(Path(labels), columns or {}, read, notes)
+    else:
+        place = "the labels given"
+        given = list(labels)
+        if columns:
+            raise UsageError("columns name those of a file of labels; these are labels already")
+    try:
+        merged = Labels.of(given)
+        known = frozenset(read.traces.question_ids)
+        _refuse_unknown(
+            merged.unknown(known), len(merged.questions), read, notes, skip=skip_unknown
+        )
+        fitted = merged.only(known).fitted_to(read.rows())
+    except DataError as error:
+        raise (
+            error
+            if error.file
+            else DataError(error.message, file=place, row=error.row, column=error.column)
+        ) from error
+    if not fitted:
+        raise DataError("labels no question of the record", file=place)
+    conflicts = [] if replace else [error for _, error in fitted.conflicts(read.rows(), read.name)]
+    if conflicts:
+        more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
+        raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
+    step = {
+        "by": "label",
+        "from": read.name,
+        "labels": place,
+        "questions": len(fitted.questions),
+    }
+
+    def labelled(table: pa.Table, _: pa.ChunkedArray) -> pa.Table:
+        return fitted.onto(table)
+
+    copy = Copy([read], out, step=step, change=labelled, fills=fitted.columns())
+    told = f"{len(fitted.questions):,} of {len(known):,} questions were labelled"
+    return copy.write(splits=read.traces.splits, failures=True, notes=(told, *notes))
+
+
+def _refuse_unknown(
+    unknown: Sequence[str], labelled: int, read: Source, notes: list[str], *, skip: bool
+) -> None:
+    if not unknown:
+        return
+    named = ", ".join(map(repr, unknown[:_MOST_NAMED]))
+    more = f" and {len(unknown) - _MOST_NAMED:,} more" if len(unknown) > _MOST_NAMED else ""
+    said = (
+        f"{len(unknown):,} of {labelled:,} labelled questions are not in {read.name}: {named}{more}"
+    )
+    if not skip:
+        raise DataError(
+            f"{said}{did_you_mean(unknown[0], read.traces.question_ids)}; leave them out with --skip-unknown",
+            column="question_id",
+        )
+    notes.append(f"{said}; they were left out")
+
+
+def _read_labels(
+    path: Path, columns: Mapping[str, str], read: Source, notes: list[str]
+) -> list[Label]:
+    """The labels of a file; a row that says nothing of its question is passed over and counted."""
+    table = open_table(path)
+    command = f"suffice traces label {read.name} {path}"
+    unknown = [role for role in columns if role not in LABEL_ROLES]
+    if unknown:
+        raise UsageError(
+            f"columns: {unknown[0]!r} is none of {', '.join(LABEL_ROLES)}"
+            f"{did_you_mean(unknown[0], LABEL_ROLES)}"
+        )
+    for role, column in columns.items():
+        if column not in table.names:
+            raise no_column(table, role, column, command)
+    free = {*table.names} - {*columns.values()}
+    held = {**{role: role for role in LABEL_ROLES if role in free}, **columns}
+    by_text = "question_id" not in held
+    if by_text and "question" not in held:
+        raise no_column(table, "question_id", "question_id", command)
+    if not {*LABEL_COLUMNS} & {*held}:
+        raise no_column(table, "gold_answers", "gold_answers", command)
+    ids: dict[str, list[str]] = {}
+    for question in read.traces.questions if by_text else ():
+        ids.setdefault(question.text.strip(), []).append(question.id)
+    labels: list[Label] = []
+    blank = 0
+    for row in table.rows(tuple(dict.fromkeys(held.values()))):
+        found = _labels(row, held, ids if by_text else None)
+        blank += not found
+        labels += found
+    if blank:
+        notes.append(f"{blank:,} rows of {path} say nothing of their question")
+    return labels
+
+
+def _labels(
+    row: Row, held: Mapping[str, str], ids: Mapping[str, Collection[str]] | None
+) -> list[Label]:
+    """Of a row: one, or where questions are known by their text one for each of that text."""
+    values: dict[str, Any] = {}
+    for role, column in held.items():
+        value = row.listed(column) if role == "gold_answers" else row.values.get(column)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            continue
+        if role in ("score", "round"):
+            number = _number(row, value, column)
+            if number is not None:
+                values[role] = number
+        elif texts := [text.strip() for text in row.texts(value, column)]:
+            if role != "gold_answers" and len(texts) > 1:
+                raise row.error(f"must be one text, found {value!r:.60}", column)
+            values[role] = tuple(texts) if role == "gold_answers" else texts[0]
+    key = values.pop("question" if ids is not None else "question_id", None)
+    values.pop("question", None)
+    if not {*LABEL_COLUMNS} & {*values}:
+        return []
+    if key is None:
+        raise row.error(
+            "is empty; it tells the questions apart", held.get("question_id", "question")
+        )
+    place = f"{row.file}, row {row.number}"
+    try:
+        return [
+            Label(question_id=name, **values, place=place)
+            for name in ([key] if ids is None else ids.get(key, [key]))
+        ]
+    except DataError as error:
+        raise row.error(error.message, held.get(error.column or "", error.column)) from error
+
+
+def _number(row: Row, value: Any, column: str) -> float | int | None:
+    """A whole one as such; NaN, as a table writes a missing one: none."""
+    try:
+        number = math.inf if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.inf
+    if math.isinf(number):
+        raise row.error(f"must be a number, found {value!r:.60}", column)
+    if math.isnan(number):
+        return None
+    return int(number) if number.is_integer() else number

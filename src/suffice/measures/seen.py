@@ -1,0 +1,261 @@
+"""What a record with cut questions shows of stops past the cut: values weighted by exploration, or bounds.
+
+A question may end before the full budget because something stopped it. Where a live policy did, and a
+share of the questions drawn with a known probability (``propensity``) ran on whatever the policy said, a stop
+is known of every question up to the round at which that policy says stop, drawn or not; past it the drawn
+ones stand for all (Horvitz and Thompson). Past any other cut nothing was seen.
+
+So the scores and costs of a record, (n_questions, n_rounds), become others of the same shape, whose mean over
+questions at the stops of a policy estimates what it would have scored and paid had nothing been cut.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.measures.scores import Outcomes
+from suffice.trace.rounds.table import TraceSet
+
+Weights = Literal["ht", "self-normalised"]
+"""How explored questions stand for those that were cut: each by 1/propensity, or by that over its mean."""
+
+CUTS = ("policy", "budget", "gold", "user", "error")
+"""The ends (``stopped_by``) that are cuts where they come before the full budget."""
+
+POLICY_STOP = "policy_stop"
+"""The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
+
+Array = NDArray[np.float64]
+Stops = NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighing:
+    """The weights of questions in an estimate: ``total``, ``largest``, and how many equal ones say as much.
+
+    ``past`` counts explored questions that stand for others, ``share`` is the part of the total that is
+    theirs.
+    """
+
+    total: float
+    largest: float
+    effective: float
+    past: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seen:
+    """How far each question of a record with cut ones was seen, everything (n_questions,).
+
+    Parameters
+    ----------
+    budget
+        The full budget, in rounds.
+    last
+        The last recorded round.
+    until
+        The last stop that is known whether the question was drawn to run on or not: where the running
+        policy said stop; ``budget``: it never did, or none was drawn.
+    weight
+        What stops past ``until`` count: 1/propensity where the question was explored, 0 where it was cut.
+    unseen
+        Whether stops past ``last`` were neither seen nor are stood for.
+    explored
+        Whether it ran on past its policy's stop because it was drawn.
+    propensity
+        The probability of that, 1 where there was no draw.
+    causes
+        What cut how many.
+    untold
+        Questions drawn with a propensity of which the record does not say where their policy said stop,
+        and those logged alike: bounded, since an explored one cannot be told from one never stopped.
+    """
+
+    budget: int
+    last: Stops
+    until: Stops
+    weight: Array
+    unseen: NDArray[np.bool_]
+    explored: NDArray[np.bool_]
+    propensity: Array
+    causes: Mapping[str, int]
+    untold: int = 0
+
+    @property
+    def stood_for(self) -> NDArray[np.bool_]:
+        """Questions that their policy cut, for which explored ones stand."""
+        return np.asarray(self.weight == 0)
+
+    @property
+    def n_cut(self) -> int:
+        """How many questions were cut."""
+        return sum(self.causes.values())
+
+    def stops(self, wanted: Stops) -> Stops:
+        """The columns of the matrices at which a policy stops that wants these rounds."""
+        return np.minimum(wanted, self.budget).astype(np.int16)
+
+    def weights(self, stops: Stops) -> Array:
+        """What every question counts at these stops: 1 where it is known of all."""
+        return np.where(stops > self.until, self.weight, 1.0)
+
+    def lacking(self, stops: Stops) -> NDArray[np.bool_]:
+        """Questions of which these stops were not seen and are not stood for."""
+        return np.asarray(self.unseen & (stops > self.last) & (self.weights(stops) > 0))
+
+    def weighing(self, stops: Stops) -> Weighing:
+        """The weights of an estimate at these stops."""
+        weights = self.weights(stops)
+        past = self.explored & (stops > self.until)
+        total = float(weights.sum())
+        return Weighing(
+            total=total,
+            largest=float(weights.max(initial=0.0)),
+            effective=total**2 / float((weights**2).sum()) if total else 0.0,
+            past=int(past.sum()),
+            share=float(weights[past].sum()) / total if total else 0.0,
+        )
+
+    def at(
+        self,
+        values: Array,
+        stops: Stops,
+        *,
+        unseen: float | Array = np.nan,
+        weights: Weights = "ht",
+    ) -> Array:
+        """``values`` (n_questions, n_rounds) at these stops, weighted, (n_questions,).
+
+        Their mean is the estimate, also over any part drawn without regard to ``explored``.
+
+        Parameters
+        ----------
+        values
+            What stopping after each round scores or costs, as recorded.
+        unseen
+            What stands for values that were not seen, a number or (n_questions,): NaN, or a bound.
+        weights
+            ``self-normalised``: past ``until`` each is the explored questions' mean and, where explored, what
+            it differs from that, so that the spread of the values is that of the ratio.
+        """
+        rows = np.arange(len(values))
+        there = np.maximum(np.minimum(stops, self.last), 1)
+        taken = np.where(self.unseen & (stops > self.last), unseen, values[rows, there - 1])
+        weight = self.weights(stops)
+        if weights == "ht":
+            return np.where(weight > 0, weight * taken, 0.0)
+        past = stops > self.until
+        known = past & (weight > 0)
+        if not known.any():
+            return np.where(past, np.nan, taken)
+        whole = float(weight[known].sum())
+        mean = float((weight[known] * taken[known]).sum()) / whole
+        off = np.where(known, weight * (taken - mean), 0.0) * (past.sum() / whole)
+        return np.where(past, mean + off, taken)
+
+    def matrix(
+        self, values: Array, *, unseen: float | Array = np.nan, weights: Weights = "ht"
+    ) -> Array:
+        """:meth:`at` for stops after every round, (n_questions, n_rounds)."""
+        every = np.empty_like(values)
+        for number in range(1, values.shape[1] + 1):
+            stops = np.full(len(values), number, np.int16)
+            every[:, number - 1] = self.at(values, stops, unseen=unseen, weights=weights)
+        return every
+
+    def outcomes(
+        self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "ht"
+    ) -> Outcomes:
+        """Scores weighted as :meth:`matrix`, of labelled questions; ``unseen`` 0 and 1 bound them.
+
+        Where they are taken against the full budget's answer, a question that did not run to it was seen
+        nowhere.
+        """
+        seen = self._of_agreement() if scored.metric.agreement else self
+        labelled = scored.labelled
+        seen = seen.take(labelled)
+
+        def every(values: Array) -> Array:
+            whole = np.full(values.shape, np.nan)
+            whole[labelled] = seen.matrix(values[labelled], unseen=unseen, weights=weights)
+            return whole
+
+        em, f1, acc = every(scored.em), every(scored.f1), every(scored.acc)
+        return replace(scored, em=em, f1=f1, acc=acc)
+
+    def take(self, chosen: NDArray[np.bool_]) -> Seen:
+        """That of some of the questions; ``causes`` and ``untold`` stay those of all."""
+        return replace(
+            self,
+            last=self.last[chosen],
+            until=self.until[chosen],
+            weight=self.weight[chosen],
+            unseen=self.unseen[chosen],
+            explored=self.explored[chosen],
+            propensity=self.propensity[chosen],
+        )
+
+    def _of_agreement(self) -> Seen:
+        none = np.zeros_like(self.last)
+        return replace(
+            self,
+            until=np.where(self.until < self.budget, none, self.until),
+            last=np.where(self.unseen, none, self.last),
+        )
+
+
+def seen_of(traces: TraceSet) -> Seen | None:
+    """What was seen of a record; ``None``: no question was cut.
+
+    Of questions logged with a propensity none of which their policy cut, as of the explored ones alone, none
+    is weighted.
+    """
+    if not traces.has("stopped_by"):
+        return None
+    last, budget = traces.last_rounds, traces.n_rounds
+    ends = traces.of_last_rounds("stopped_by")
+    cut = np.array([end in CUTS for end in ends], bool) & (last < budget)
+    if not cut.any():
+        return None
+    by_policy = np.array([end == "policy" for end in ends], bool)
+    propensity = np.array([1.0 if p is None else p for p in traces.of_questions("propensity")])
+    said, told = _policy_stops(traces)
+    drawn = propensity < 1
+    untold = np.isin(propensity, propensity[drawn & ~by_policy & ~told]) & drawn
+    drawn &= ~untold
+    stood_for = drawn & by_policy & cut
+    drawn &= np.isin(propensity, propensity[stood_for])
+    until = np.where(stood_for, last, np.where(drawn & ~by_policy, said, budget)).astype(np.int16)
+    explored = drawn & ~by_policy & (until < budget)
+    weight = np.where(explored, 1 / propensity, np.where(stood_for, 0.0, 1.0))
+    return Seen(
+        budget=budget,
+        last=last,
+        until=until,
+        weight=weight,
+        unseen=cut & ~stood_for,
+        explored=explored,
+        propensity=propensity,
+        causes=Counter(end for end, early in zip(ends, cut.tolist(), strict=True) if early),
+        untold=int(untold.sum()),
+    )
+
+
+def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
+    """The first round in which the running policy said stop (the budget: none), and whether that is told."""
+    if POLICY_STOP not in traces.signal_names:
+        return (
+            np.full(traces.n_questions, traces.n_rounds, np.int16),
+            np.zeros(traces.n_questions, bool),
+        )
+    values, _ = traces.stored_signal(POLICY_STOP)
+    stopped = values == 1.0
+    first = np.where(stopped.any(axis=1), stopped.argmax(axis=1) + 1, traces.n_rounds)
+    return first.astype(np.int16), ~np.isnan(values[:, 0])

@@ -1,0 +1,339 @@
+"""Labels that come after the record: gold answers, types and scores of its questions.
+
+A folder of traces may hold them in ``labels.jsonl``, to which a line is added for each; whoever reads the
+folder reads them too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from suffice.errors import DataError
+from suffice.trace.reader import coerce_column
+from suffice.trace.rounds.records import MOST_INT16, float32, items, not_a_score
+from suffice.trace.rounds.schema import SCHEMA
+
+LABELS_FILE = "labels.jsonl"
+LABEL_COLUMNS = ("gold_answers", "question_type", "score")
+"""The columns of the schema that a label may fill."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What became known of a question after it was recorded; what is left out stays as it is.
+
+    Parameters
+    ----------
+    question_id
+        Whose.
+    gold_answers
+        Accepted answers.
+    question_type
+        Its type.
+    score
+        In 0 to 1, of what would be returned in ``round``.
+    round
+        ``None``: the last recorded one.
+    place
+        Where it was read, for messages.
+    """
+
+    question_id: str
+    gold_answers: tuple[str, ...] = ()
+    question_type: str | None = None
+    score: float | None = None
+    round: int | None = None
+    place: str = "the labels given"
+
+    def __post_init__(self) -> None:
+        gold: Any = self.gold_answers
+        gold = (gold,) if isinstance(gold, str) else items(gold, str, "gold_answers")
+        answers = dict.fromkeys(answer for answer in gold if answer.strip())
+        object.__setattr__(self, "gold_answers", tuple(answers))
+        for name in ("question_id", "question_type"):
+            value: Any = getattr(self, name)
+            if not (isinstance(value, str) and value) and (value or name == "question_id"):
+                raise DataError(f"must be a text, found {value!r:.60}", column=name)
+        numeric = not isinstance(self.score, str | bool)
+        score = float32(self.score, "score") if numeric else None
+        if self.score is not None and not (score is not None and 0.0 <= score <= 1.0):
+            raise DataError(not_a_score(self.score), column="score")
+        object.__setattr__(self, "score", score)
+        if self.round is not None:
+            fits = type(self.round) is int and 0 <= self.round <= MOST_INT16
+            if not fits or score is None:
+                said = (
+                    "stands without a score; gold answers and types are of the whole question"
+                    if fits
+                    else f"must be a whole number, found {self.round!r:.60}"
+                )
+                raise DataError(said, column="round")
+
+    def parts(self) -> Iterator[tuple[_Cell, _Entry]]:
+        """What it says, column by column."""
+        for name in LABEL_COLUMNS:
+            value = getattr(self, name)
+            if value not in (None, "", ()):
+                number = self.round if name == "score" else None
+                yield _Cell(name, self.question_id, number), _Entry(value, self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """What a label is of; ``round`` of a score, ``None`` its last one."""
+
+    column: str
+    question: str
+    round: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    value: Any
+    place: str
+
+    def agrees(self, value: Any) -> bool:
+        """Answers agree in any order."""
+        return set(self.value) == set(value) if isinstance(value, tuple) else self.value == value
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Labels of which no two differ, each of a recorded question and round once :meth:`fitted`."""
+
+    entries: Mapping[_Cell, _Entry] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, labels: Iterable[Label]) -> Labels:
+        """All of them together.
+
+        Raises
+        ------
+        DataError
+            Where two differ, naming both.
+        """
+        return cls(_merged(pair for label in labels for pair in label.parts()))
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """Whose they are."""
+        return tuple(dict.fromkeys(cell.question for cell in self.entries))
+
+    def columns(self) -> tuple[str, ...]:
+        """Which columns they fill."""
+        return tuple(name for name in LABEL_COLUMNS if any(c.column == name for c in self.entries))
+
+    def only(self, questions: Collection[str]) -> Labels:
+        """Those of some questions."""
+        return Labels({c: entry for c, entry in self.entries.items() if c.question in questions})
+
+    def unknown(self, questions: Collection[str]) -> tuple[str, ...]:
+        """Of which questions there is a label and no record."""
+        return tuple(name for name in self.questions if name not in questions)
+
+    def fitted(self, last_rounds: Mapping[str, int], closed_book: Collection[str]) -> Labels:
+        """The same, scores without a round in the last one.
+
+        Raises
+        ------
+        DataError
+            For a score of a round that is not recorded, or that differs from another.
+        """
+
+        def at(cell: _Cell, entry: _Entry) -> _Cell:
+            last = last_rounds[cell.question]
+            if cell.column != "score" or cell.round is None:
+                return _Cell(cell.column, cell.question, last if cell.column == "score" else None)
+            if not (0 if cell.question in closed_book else 1) <= cell.round <= last:
+                raise DataError(
+                    f"{entry.place}: a score of round {cell.round} of question {cell.question!r}, which has "
+                    f"rounds 1 to {last}; leave the round out to score the last one",
+                    column="round",
+                )
+            return cell
+
+        return Labels(_merged((at(cell, entry), entry) for cell, entry in self.entries.items()))
+
+    def fitted_to(self, table: pa.Table) -> Labels:
+        """The same for the questions of a table, see :meth:`fitted`."""
+        ids = pa.array(self.questions, pa.string())
+        rows = table.select(["question_id", "round"])
+        rows = rows.filter(pc.is_in(rows.column("question_id"), value_set=ids))
+        last = rows.group_by("question_id").aggregate([("round", "max")]).to_pylist()
+        rounds = {row["question_id"]: row["round_max"] for row in last}
+        asked = rows.filter(pc.equal(rows.column("round"), 0)).column("question_id").to_pylist()
+        return self.only(rounds).fitted(rounds, frozenset(asked))
+
+    def conflicts(self, table: pa.Table, source: str) -> Iterator[tuple[str, DataError]]:
+        """Questions that ``table`` labels otherwise, as far as it has the columns."""
+        for name in self.columns():
+            if name not in table.column_names:
+                continue
+            rows, cells = self._targets(table, name)
+            there = table.column(name).take(pa.array(rows)).to_pylist()
+            for cell, value in dict(zip(cells, there, strict=True)).items():
+                own = tuple(a for a in value or () if a) if name == "gold_answers" else value
+                if own in (None, "", ()) or self.entries[cell].agrees(own):
+                    continue
+                entry = self.entries[cell]
+                of = f", round {cell.round}" if cell.round is not None else ""
+                yield (
+                    cell.question,
+                    DataError(
+                        f"{_of(cell)}{of} is {_shown(own)} in {source} and {_shown(entry.value)} in "
+                        f"{entry.place}; correct one of them, or let labels take the place of what is there: "
+                        "suffice traces label TRACES LABELS --replace --out NEW",
+                        column=name,
+                    ),
+                )
+
+    def _targets(self, table: pa.Table, name: str) -> tuple[NDArray[np.int64], list[_Cell]]:
+        """The rows that labels of a column are of, and which: one row a score, else each of the question."""
+        cells = [cell for cell in self.entries if cell.column == name]
+        ids = coerce_column(table.column("question_id"), SCHEMA.field("question_id").type)
+        names = list(dict.fromkeys(cell.question for cell in cells))
+        codes = pc.index_in(ids, value_set=pa.array(names, pa.string()))
+        rows = np.flatnonzero(pc.is_valid(codes).to_numpy())
+        held = codes.take(pa.array(rows)).to_pylist()
+        numbers = [None] * len(rows)
+        if name == "score":
+            rounds = coerce_column(table.column("round"), SCHEMA.field("round").type)
+            numbers = rounds.take(pa.array(rows)).to_pylist()
+        found = [
+            _Cell(name, names[code], number) for code, number in zip(held, numbers, strict=True)
+        ]
+        hit = np.array([cell in self.entries for cell in found], bool)
+        return rows[hit], [cell for cell in found if cell in self.entries]
+
+    def onto(self, table: pa.Table, columns: Container[str] = LABEL_COLUMNS) -> pa.Table:
+        """The rows with these labels in place of what they say, as far as the columns are wanted."""
+        for name in self.columns():
+            if name not in columns:
+                continue
+            kind = SCHEMA.field(name).type
+            rows, cells = self._targets(table, name)
+            taken = np.full(table.num_rows, -1)
+            taken[rows] = np.arange(len(rows))
+            values = pa.array([self.entries[cell].value for cell in cells], kind)
+            new = values.take(pa.array(taken, mask=taken < 0))
+            if name in table.column_names:
+                there = coerce_column(table.column(name), kind)
+                table = table.set_column(
+                    table.column_names.index(name), name, pc.coalesce(new, there)
+                )
+            else:
+                table = table.append_column(name, new)
+        return table
+
+
+def _merged(
+    pairs: Iterable[tuple[_Cell, _Entry]], entries: dict[_Cell, _Entry] | None = None
+) -> dict[_Cell, _Entry]:
+    """The pairs, added to the entries there are."""
+    entries = {} if entries is None else entries
+    for cell, entry in pairs:
+        first = entries.setdefault(cell, entry)
+        if not first.agrees(entry.value):
+            raise DataError(
+                f"{_of(cell)} is {_shown(first.value)} in {first.place} and {_shown(entry.value)} in "
+                f"{entry.place}; a question has one label, keep the right one",
+                column=cell.column,
+            )
+    return entries
+
+
+def _of(cell: _Cell) -> str:
+    return f"{cell.column} of question {cell.question!r}"
+
+
+def _shown(value: Any) -> str:
+    return repr(list(value) if isinstance(value, tuple) else value)[:80]
+
+
+# --- beside a record ------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class LabelFile:
+    """The labels that lie in a folder of traces, with what is wrong with them."""
+
+    labels: Labels = field(default_factory=Labels)
+    errors: tuple[DataError, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def labels_beside(root: Path, table: pa.Table) -> LabelFile:
+    """The labels in a folder of traces for the questions of its rows; those that differ from them are errors.
+
+    A last line that was cut off while it was written is left out, with a remark.
+    """
+    read = _read(root)
+    if not read.labels:
+        return read
+    ids = frozenset(table.column("question_id").unique().to_pylist())
+    unknown = read.labels.unknown(ids)
+    remarks = read.remarks
+    if unknown:
+        remarks += (
+            f"{LABELS_FILE}: {len(unknown):,} labels are of questions that are not recorded, the first "
+            f"{unknown[0]!r}",
+        )
+    try:
+        labels = read.labels.only(ids).fitted_to(table)
+    except DataError as error:
+        wrong = DataError(error.message, file=str(root / LABELS_FILE), column=error.column)
+        return LabelFile(Labels(), (*read.errors, wrong), remarks)
+    conflicts = dict(labels.conflicts(table, str(root)))
+    labels = labels.only(ids - conflicts.keys())
+    return LabelFile(labels, (*read.errors, *conflicts.values()), remarks)
+
+
+def _read(root: Path) -> LabelFile:
+    file = root / LABELS_FILE
+    if not root.is_dir() or not file.exists():
+        return LabelFile()
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except OSError as error:
+        return LabelFile(errors=(DataError(f"cannot be read ({error})", file=str(file)),))
+    entries: dict[_Cell, _Entry] = {}
+    errors: list[DataError] = []
+    remarks: tuple[str, ...] = ()
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            _merged(_label(json.loads(line), f"{file}, row {number}").parts(), entries)
+        except DataError as error:
+            errors.append(DataError(error.message, file=str(file), row=number, column=error.column))
+        except (ValueError, RecursionError) as error:
+            if number == len(lines) - 1:
+                remarks = (f"{LABELS_FILE}: its last line is cut off and was left out",)
+            else:
+                errors.append(DataError(f"not JSON ({error})", file=str(file), row=number))
+    return LabelFile(Labels(entries), tuple(errors), remarks)
+
+
+def _label(document: Any, place: str) -> Label:
+    if not isinstance(document, dict) or "question_id" not in document:
+        raise DataError(
+            'a label is {"question_id": "q1", "gold_answers": ["Oslo"]}, also with question_type, or score '
+            f"and round; found {document!r:.60}"
+        )
+    known = {part.name for part in fields(Label)} - {"place"}
+    held = {name: value for name, value in document.items() if name in known and value is not None}
+    if not isinstance(held.get("gold_answers", ""), str | list):
+        raise DataError(
+            f"must be a list of texts, found {held['gold_answers']!r:.60}", column="gold_answers"
+        )
+    return Label(**held, place=place)
