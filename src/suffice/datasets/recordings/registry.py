@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +131,7 @@ def import_traces(
         **({"columns": dict(columns)} if columns else {}),
     }
     write_traces(records.values(), out, run={"imported": came_from})
-    notes = tuple(_lacking(list(records.values())))
+    notes = tuple(_lacking(list(records.values()), shlex.quote(str(out))))
     return Written(
         out=str(out),
         questions=len(records),
@@ -165,14 +166,15 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _lacking(records: Sequence[QuestionRecord]) -> Iterator[str]:
-    """What the records do not hold, and what to do."""
+def _lacking(records: Sequence[QuestionRecord], at: str) -> Iterator[str]:
+    """What the records do not hold, and what to do with them where they stand."""
     rounds = [round_ for record in records for round_ in record.rounds]
     unanswered = sum(round_.answer is None for round_ in rounds)
     if unanswered:
         yield (
             f"{unanswered:,} of {len(rounds):,} rounds have no answer: what stopping there would score is "
-            "not known, unless the record has scores; record an answer per round"
+            "not known, unless the record has scores; ask for answers: suffice probe "
+            f"{at} --llm URL --out NEW"
         )
     if not any(record.gold.answers for record in records):
         yield (

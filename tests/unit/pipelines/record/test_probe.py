@@ -172,7 +172,7 @@ def test_passages_without_text_are_refused_filled_or_left_out(tmp_path: Path) ->
 def test_where_there_is_nothing_to_ask_or_no_place_it_says_so(tmp_path: Path) -> None:
     whole = tmp_path / "whole.parquet"
     write_traces([record_of("a", rounds=1)], whole)
-    with pytest.raises(UsageError, match="every round of .* has an answer"):
+    with pytest.raises(UsageError, match=r"every round of .* has an answer"):
         probe_traces(whole, tmp_path / "out", ScriptedModel())
     with pytest.raises(UsageError, match="a part of"):
         probe_traces(whole, whole, ScriptedModel())
