@@ -5,23 +5,19 @@ from __future__ import annotations
 import hashlib
 import threading
 import warnings
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.options import Option, settings_of
 from suffice.pipelines.answers.calls import AnswerSettings
-from suffice.pipelines.answers.drafts import AnswerProbe, answer_probe
+from suffice.pipelines.answers.drafts import answer_probe
 from suffice.pipelines.record.session import (
     Progress,
     RecordSummary,
@@ -34,35 +30,15 @@ from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.scoring import answer_form
 from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import LoopView, Passage, Round, sampled_ids, with_draft
-from suffice.trace.rounds.schema import (
-    QUESTIONS,
-    SCHEMA,
-    USAGE_COLUMNS,
-    round_cells,
-    round_from_row,
-)
-from suffice.trace.rounds.table import TraceSet, with_column
-from suffice.trace.rounds.writer import QUESTION_ROWS, question_writer
-from suffice.trace.schema import Cell, Column
+from suffice.trace.rounds.rows import QuestionRows, question_rows, rows_of
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import question_writer
 from suffice.trace.writer import RowSet
 
 PROBE_ANSWER = "probe_answer"
 """The column of what the model says where the loop has an answer of its own."""
 _NO_TEXT = "have no text"
 _TEXTLESS = "have passages without a text"
-_ANSWERED = (
-    "answer",
-    "response",
-    "tokens",
-    "answer_starts",
-    "samples",
-    "sample_clusters",
-    "verbalized_confidence",
-    "parse_failure",
-    "probed",
-    *(column.name for column in USAGE_COLUMNS),
-)
-_SHOWN = ("query", "passages", "intermediate_answer", *_ANSWERED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,23 +167,22 @@ def probe_traces(
         warnings.warn(remark, SufficeWarning, stacklevel=2)
     traces = _chosen(inspection.valid(skip_invalid=skip_invalid), wanted)
     passages = () if corpus is None else read_corpus(corpus).passages
-    tasks, left_out = _askable(_tasks(traces, wanted, passages), traces, skip=skip_invalid)
-    if not any(task.asked.any() for task in tasks):
+    kind = rows_of(traces, *([PROBE_ANSWER] if wanted.all_rounds else []))
+    prober = _Prober(model, wanted, kind)
+    tasks, left_out = _askable(question_rows(traces, passages), prober, source, skip=skip_invalid)
+    if not any(prober.asked(task).any() for task in tasks):
         raise UsageError(
             f"every round of {source} has an answer, so there is nothing to ask for; --all asks there too, "
             "and says how often the model agrees"
         )
-    kind = _kind(traces.table, wanted)
     run = _run_document(inspection, model, wanted, passages)
     session = SessionSettings(run=run, concurrency=int(getattr(model, "concurrency", 1)))
     if on_progress is not None:
         session = replace(session, on_progress=on_progress)
-    ask_beside = answer_probe(model, replace(wanted, samples=0))
-    prober = _Prober(answer_probe(model, wanted), ask_beside, kind.schema.arrow)
     with question_writer(out, run=run, kind=kind) as writer:
         if on_plan is not None:
             left = [task for task in tasks if prober.key(task) not in writer.done]
-            on_plan(_plan(left, wanted, left_out))
+            on_plan(_plan(left, prober, wanted, left_out))
         return record_all(tasks, prober, writer, session)
 
 
@@ -226,96 +201,17 @@ def _chosen(traces: TraceSet, settings: ProbeSettings) -> TraceSet:
     return traces.only_questions(traces.question_ids[: settings.limit])
 
 
-@dataclass(frozen=True)
-class _Task:
-    """A question's rows as recorded, in order, and that of round 0 where there is one."""
-
-    rows: pa.Table
-    closed_book: pa.Table
-    every: bool
-
-    @property
-    def id(self) -> str:
-        return str(self.rows.column("question_id")[0].as_py())
-
-    @property
-    def question(self) -> str:
-        return str(self.rows.column("question")[0].as_py())
-
-    @cached_property
-    def unanswered(self) -> NDArray[np.bool_]:
-        """Rounds without an answer, (n_rounds,)."""
-        return np.asarray(pc.is_null(self.rows.column("answer")))
-
-    @cached_property
-    def asked(self) -> NDArray[np.bool_]:
-        """Rounds that are asked, (n_rounds,)."""
-        return self.unanswered | self.every
-
-    @cached_property
-    def textless(self) -> int:
-        """How many of its passages have no text."""
-        if "passages" not in self.rows.column_names:
-            return 0
-        flat = pc.list_flatten(self.rows.column("passages"))
-        return int(pc.sum(pc.is_null(pc.struct_field(flat, "text"))).as_py() or 0)
-
-    @cached_property
-    def blind(self) -> int:
-        """Rounds that are asked and up to which nothing was found."""
-        held = np.zeros(self.rows.num_rows, bool)
-        for name in {"passages", "intermediate_answer"}.intersection(self.rows.column_names):
-            cells = self.rows.column(name)
-            size = pc.list_value_length(cells) if name == "passages" else pc.is_valid(cells)
-            held |= np.asarray(pc.fill_null(pc.cast(size, pa.int64()), 0)) > 0
-        return int((self.asked & ~np.logical_or.accumulate(held)).sum())
-
-    @cached_property
-    def rounds(self) -> tuple[Round, ...]:
-        """What a model is shown of them."""
-        shown = [name for name in _SHOWN if name in self.rows.column_names]
-        return tuple(round_from_row(row) for row in self.rows.select(shown).to_pylist())
-
-
-def _tasks(traces: TraceSet, settings: ProbeSettings, corpus: Sequence[Passage]) -> Iterator[_Task]:
-    """Every question, with the texts that the corpus gives."""
-    table = _with_texts(traces.table, corpus).combine_chunks()
-    closed_book = traces.closed_book
-    zeros = closed_book.column("question_id").to_pylist()
-    start = 0
-    for name, rounds in zip(traces.question_ids, traces.last_rounds.tolist(), strict=True):
-        zero = bisect_left(zeros, name)
-        yield _Task(
-            rows=table.slice(start, rounds),
-            closed_book=closed_book.slice(zero, int(zeros[zero : zero + 1] == [name])),
-            every=settings.all_rounds,
-        )
-        start += rounds
-
-
-def _with_texts(table: pa.Table, corpus: Sequence[Passage]) -> pa.Table:
-    """Passages without a text with that of the corpus' passage of the same id, if it has one."""
-    if not corpus or "passages" not in table.column_names:
-        return table
-    known = {passage.id: passage for passage in corpus}
-    cells = table.column("passages").to_pylist()
-    for cell in cells:
-        for passage in cell or ():
-            if passage["text"] is None and (found := known.get(passage["id"])) is not None:
-                passage |= {"text": found.text, "title": passage["title"] or found.title}
-    return with_column(table, "passages", cells)
-
-
 def _askable(
-    tasks: Iterable[_Task], traces: TraceSet, *, skip: bool
-) -> tuple[list[_Task], Mapping[str, int]]:
+    tasks: Iterable[QuestionRows], prober: _Prober, source: str | Path, *, skip: bool
+) -> tuple[list[QuestionRows], Mapping[str, int]]:
     """The questions that can be asked, and how many cannot be, by why; refused unless these are skipped."""
-    kept: list[_Task] = []
-    left_out: dict[str, list[_Task]] = {_NO_TEXT: [], _TEXTLESS: []}
+    kept: list[QuestionRows] = []
+    left_out: dict[str, list[QuestionRows]] = {_NO_TEXT: [], _TEXTLESS: []}
     for task in tasks:
-        if task.asked.any() and not task.question.strip():
+        asked = bool(prober.asked(task).any())
+        if asked and not task.question.strip():
             left_out[_NO_TEXT].append(task)
-        elif task.asked.any() and task.textless:
+        elif asked and task.textless:
             left_out[_TEXTLESS].append(task)
         else:
             kept.append(task)
@@ -328,21 +224,24 @@ def _askable(
                 f"{len(refused):,} questions {why}, so a model cannot be asked what the loop could have "
                 f"answered; the first: {refused[0].id!r}{way_out}, or leave such questions out with "
                 "--skip-invalid",
-                file=traces.origin.source,
+                file=str(source),
                 column="question" if why == _NO_TEXT else "passages",
             )
     return kept, {why: len(refused) for why, refused in left_out.items() if refused}
 
 
 def _plan(
-    tasks: Sequence[_Task], settings: ProbeSettings, left_out: Mapping[str, int]
+    tasks: Sequence[QuestionRows],
+    prober: _Prober,
+    settings: ProbeSettings,
+    left_out: Mapping[str, int],
 ) -> ProbePlan:
-    asked = sum(int(task.asked.sum()) for task in tasks)
+    asked = sum(int(prober.asked(task).sum()) for task in tasks)
     return ProbePlan(
         questions=len(tasks),
         rounds=sum(task.rows.num_rows for task in tasks),
         asked=asked,
-        blind=sum(task.blind for task in tasks),
+        blind=sum(int((prober.asked(task) & task.blind).sum()) for task in tasks),
         calls=asked + settings.samples * sum(int(task.unanswered.sum()) for task in tasks),
         left_out=left_out,
     )
@@ -350,75 +249,36 @@ def _plan(
 
 # --- asking ---------------------------------------------------------------------------------------
 class _Prober:
-    """Fulfils :class:`suffice.pipelines.record.session.Recorder`; records are tables of ``schema``."""
+    """Fulfils :class:`suffice.pipelines.record.session.Recorder`; records are tables of rows."""
 
     noun = "questions"
 
-    def __init__(self, ask: AnswerProbe, ask_beside: AnswerProbe, schema: pa.Schema) -> None:
-        self._ask = ask
-        self._ask_beside = ask_beside
-        self._schema = schema
+    def __init__(self, model: ChatModel, settings: ProbeSettings, kind: RowSet[Any]) -> None:
+        self._ask = answer_probe(model, settings)
+        # of an answer that stands beside the loop's own nothing else is kept
+        self._ask_beside = answer_probe(model, replace(settings, samples=0))
+        self._all_rounds = settings.all_rounds
+        self._schema = kind.schema.arrow
 
-    def key(self, task: _Task) -> tuple[str]:
+    def key(self, task: QuestionRows) -> tuple[str]:
         return (task.id,)
 
-    def record(self, task: _Task, stop: threading.Event) -> pa.Table | None:
-        cells = {name: self._recorded(task.rows, name) for name in (*_ANSWERED, PROBE_ANSWER)}
-        for place in np.flatnonzero(task.asked).tolist():
+    def asked(self, task: QuestionRows) -> NDArray[np.bool_]:
+        """Rounds that are asked, (n_rounds,)."""
+        return task.unanswered | self._all_rounds
+
+    def record(self, task: QuestionRows, stop: threading.Event) -> Any:
+        answered: dict[int, Round] = {}
+        beside: dict[int, str] = {}
+        for place in np.flatnonzero(self.asked(task)).tolist():
             if stop.is_set():
                 return None
             view = LoopView(task.question, task.rounds[: place + 1])
             if task.unanswered[place]:
-                written = round_cells(with_draft(view.current, self._ask(view), probed=True))
-                for name in _ANSWERED:
-                    cells[name][place] = written[name]
+                answered[place] = with_draft(view.current, self._ask(view), probed=True)
             else:
-                cells[PROBE_ANSWER][place] = self._ask_beside(view).answer
-        made = [
-            pa.array(cells[name], field.type)
-            if (name := field.name) in cells
-            else self._column(task.rows, field)
-            for field in self._schema
-        ]
-        rows = pa.Table.from_arrays(made, schema=self._schema)
-        zero = task.closed_book
-        first = [self._column(zero, field) for field in self._schema] if zero.num_rows else []
-        before = [pa.Table.from_arrays(first, schema=self._schema)] if first else []
-        return pa.concat_tables([*before, rows])
-
-    @staticmethod
-    def _recorded(rows: pa.Table, name: str) -> list[Any]:
-        there = name in rows.column_names
-        return rows.column(name).to_pylist() if there else [None] * rows.num_rows
-
-    @staticmethod
-    def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-        if field.name in rows.column_names:
-            return rows.column(field.name)
-        return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
-
-
-class _Tables(RowSet[pa.Table]):
-    """Records that are tables of the schema already."""
-
-    def table(self, records: Iterable[pa.Table], run: Mapping[str, Any]) -> pa.Table:
-        return pa.concat_tables(records).replace_schema_metadata(self.stamped(run).metadata)
-
-
-def _kind(table: pa.Table, settings: ProbeSettings) -> _Tables:
-    """How the questions of this record are kept: with the columns that the schema does not know."""
-    types = {field.name: field.type for field in table.schema if field.name not in SCHEMA.names}
-    if settings.all_rounds:
-        types[PROBE_ANSWER] = pa.string()
-    own = [Column(Round, name, Cell(type_), "the user's own") for name, type_ in types.items()]
-    return _Tables(
-        schema=replace(QUESTIONS, columns=(*QUESTIONS.columns, *own)),
-        rows=pa.Table.to_pylist,
-        key=QUESTION_ROWS.key,
-        key_of=lambda rows: (rows.column("question_id")[0].as_py(),),
-        place=QUESTION_ROWS.place,
-        noun=QUESTION_ROWS.noun,
-    )
+                beside[place] = self._ask_beside(view).answer
+        return task.filled(answered, self._schema, {PROBE_ANSWER: beside})
 
 
 def _run_document(
