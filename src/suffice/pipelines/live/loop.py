@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal
 
@@ -120,7 +119,7 @@ class Loop:
         self._full = False
         self._reason = ""
         self._last: Round | None = None
-        self._ticked = 0.0
+        self._ticked = self._took = 0.0
         self._spending = Spending(watch.budgets)
         self.error: Exception | None = None
         """What a later round failed with; ``None``: nothing."""
@@ -323,15 +322,9 @@ class Loop:
             made = finished
         else:
             made = round_of(held, self._ids)
-        now, before = time.perf_counter(), self._ticked
-        self._ticked = now
-        return replace(
-            made,
-            time=datetime.now(UTC) if made.time is None else made.time,
-            usage=made.usage
-            if made.usage.latency_s is not None
-            else replace(made.usage, latency_s=now - before),
-        )
+        now = time.perf_counter()
+        self._took, self._ticked = now - self._ticked, now
+        return made
 
     def _take(self, asked: Round, score: float | None) -> Decision:
         """Decide, record, and say what the loop is to do."""
@@ -494,7 +487,16 @@ class Loop:
             )
             watch.put(Begun(watched=begun, named=self._named))
         stop = None if watch.policy is None else self.would_stop is not None
-        watch.put(Finished(question_id=self.question_id, round=asked, stop=stop, score=score))
+        watch.put(
+            Finished(
+                question_id=self.question_id,
+                round=asked,
+                time=time.time(),
+                took_s=self._took,
+                stop=stop,
+                score=score,
+            )
+        )
 
     def begin(self) -> Loop:
         """Enter the question, where a ``with`` block cannot stand.
