@@ -334,7 +334,8 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
         return (
             f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
             "one: EM, F1 and Acc are not known there, and the costs of a policy that stops there lack the "
-            "answer that it would ask for; record an answer in every round",
+            "answer that it would ask for; ask a model for them: suffice probe "
+            f"{traces.at} --llm URL --out NEW",
         )
     if blank <= _MANY_BLANK * rounds:
         return ()

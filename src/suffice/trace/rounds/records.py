@@ -374,14 +374,17 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     for name in _DRAFTED:
         part = getattr(spent, name)
         changed |= {f"answer_{name}": part, name: _plus(getattr(own, name), part)}
+    if spent.latency_s is not None:  # which holds the samples', unlike the plain counts of tokens
+        changed["answer_latency_s"] = max(0.0, spent.latency_s - (spent.sample_latency_s or 0.0))
+    drawn = asked if draft.samples is None else draft
     return replace(
         asked,
         answer=draft.answer,
         response=draft.response,
         tokens=draft.tokens,
         answer_starts=draft.answer_starts,
-        samples=draft.samples,
-        sample_clusters=draft.sample_clusters,
+        samples=drawn.samples,
+        sample_clusters=drawn.sample_clusters,
         verbalized_confidence=draft.verbalized_confidence,
         parse_failure=draft.parse_failure,
         probed=probed,
