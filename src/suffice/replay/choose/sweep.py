@@ -38,7 +38,6 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable
-from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]
@@ -269,7 +268,7 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
         cost=axis,
         notes=(
             *evaluated.notes(settings.metric),
-            *_notes(settings, (tune.traces, evaluated.traces)),
+            *_notes(settings, (tune, evaluated)),
             *books[1].notes(axis),
         ),
     )
@@ -299,12 +298,16 @@ def _refuse_unseen(part: Measures, rows: NDArray[np.bool_]) -> None:
     )
 
 
-def _notes(settings: SweepSettings, parts: Sequence[TraceSet]) -> list[str]:
-    notes = [*record_banners(parts[1])]
+def _notes(settings: SweepSettings, parts: Sequence[Measures]) -> list[str]:
+    notes = [*record_banners(parts[1].traces)]
     if settings.tune_split == settings.eval_split:
         notes.append("thresholds were chosen on the questions that are scored: eval is in-sample")
-    budget = max(part.n_rounds for part in parts)
-    short = [int((part.last_rounds < budget).sum()) for part in parts]
+    budget = max(part.traces.n_rounds for part in parts)
+    ended = [
+        (part.traces.last_rounds < budget) & (True if part.seen is None else ~part.seen.cut)
+        for part in parts
+    ]
+    short = [int(one.sum()) for one in ended]
     if any(short):
         notes.append(
             f"{short[0]} questions of tune and {short[1]} of eval end before round {budget}; their last "
