@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from suffice.pipelines.live.ask import ask as ask
     from suffice.pipelines.live.budgets import Budgets as Budgets
     from suffice.pipelines.live.controller import Controller as Controller
+    from suffice.pipelines.live.watch import Watch as Watch
     from suffice.pipelines.planning.agent import PlanningAgent as PlanningAgent
     from suffice.pipelines.record.probe import ProbeSettings as ProbeSettings
     from suffice.pipelines.record.probe import probe_traces as probe_traces
@@ -156,6 +157,7 @@ _HOMES = {
     "TraceSet": "trace.rounds.table",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
+    "Watch": "pipelines.live.watch",
     "answer_probe": "pipelines.answers.drafts",
     "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",

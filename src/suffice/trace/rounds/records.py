@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
@@ -22,17 +23,19 @@ MOST_INT16 = int(np.iinfo(np.int16).max)
 MOST_INT32 = int(np.iinfo(np.int32).max)
 
 
+_FLOAT32 = struct.Struct("<f")
+
+
 def float32(value: float | None, column: str) -> float | None:
     """Round to the column's float32; refuse what overflows it."""
     if value is None:
         return None
     try:
-        with np.errstate(over="ignore"):
-            rounded = float(np.float32(value))
-    except (TypeError, ValueError) as error:
+        rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
+    except OverflowError as error:
+        raise DataError(f"{value!r} is outside the range of float32", column=column) from error
+    except (TypeError, ValueError, struct.error) as error:
         raise DataError(f"must be a number, found {value!r:.60}", column=column) from error
-    if math.isinf(rounded) and not math.isinf(value):
-        raise DataError(f"{value!r} is outside the range of float32", column=column)
     return rounded
 
 
