@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.measures.test_seen import SIX, logged
+from tests.builders import SIX_LOGGED as SIX
+from tests.builders import logged
 
 from suffice.measures.exploration import exploration
 from suffice.measures.measures import Measures
