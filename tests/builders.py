@@ -67,7 +67,7 @@ def logged(
     propensity: float | None = 0.25,
     told: bool = True,
 ) -> QuestionRecord:
-    """A question of a live loop, right where ``scores`` has 1, whose policy first said stop in round ``stop``."""
+    """A question of a live loop, right where ``scores`` has 1; its policy first stops in round ``stop``."""
     record = make_record(
         name,
         ["Ada" if score else "Bo" for score in scores],
