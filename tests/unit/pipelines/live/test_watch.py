@@ -28,6 +28,7 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import policy_hash
 from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.rounds.background import BackgroundWriter
+from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Round, Usage
 
@@ -366,6 +367,9 @@ def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
     under_way.observe(answer="Oslo")
     before = records(tmp_path)
     assert set(before) == {"q0", "q1", "q2"}
+    copy = tmp_path / "copies" / "short.parquet"
+    filter_traces(tmp_path, copy, TraceFilter(max_rounds=2))
+    assert [len(record.rounds) for record in records(copy).values()] == [2, 2, 2]
     assert not list(tmp_path.glob("*.parquet"))
     under_way.end()
     watch.close()
