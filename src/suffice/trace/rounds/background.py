@@ -29,6 +29,7 @@ from suffice.trace.rounds.journal import (
 )
 from suffice.trace.rounds.records import QuestionRecord, Round, StoppedBy
 
+_PAUSE_S = 0.02
 _FULL_QUESTIONS = 256
 _FULL_BYTES = 8 << 20
 _MOST_WAITING = 10_000
@@ -133,6 +134,7 @@ class BackgroundWriter:
         """Take up work in this process."""
         self._pid = os.getpid()
         self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._urgent = threading.Event()
         self._work = _Work(self._root, self._run)
         self._thread = threading.Thread(target=self._loop, name="suffice-watch", daemon=True)
         self._thread.start()
@@ -146,6 +148,8 @@ class BackgroundWriter:
             self._lose(event, "its writer ended" if self._queue.empty() else "its writer is stuck")
             return
         self._queue.put(event)
+        if isinstance(event, Ended):
+            self._urgent.set()
 
     def _lose(self, event: Event, why: str) -> None:
         self.problem = self.problem or why
@@ -157,6 +161,7 @@ class BackgroundWriter:
         """Write what is finished as Parquet; what is still put is lost."""
         if os.getpid() == self._pid and self._thread.is_alive():
             self._queue.put(None)
+            self._urgent.set()
             self._thread.join(timeout)
 
     def _loop(self) -> None:
@@ -166,6 +171,8 @@ class BackgroundWriter:
             self.problem = self.problem or str(error)
         while True:
             events = [self._queue.get()]
+            self._urgent.wait(_PAUSE_S)  # rounds are written together, ends at once
+            self._urgent.clear()
             while len(events) < _FULL_QUESTIONS and not self._queue.empty():
                 events.append(self._queue.get())
             known = [event for event in events if event is not None]

@@ -422,7 +422,7 @@ def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
                     await asyncio.sleep(0)
                     loop.observe(answer="Oslo")
 
-        await asyncio.gather(*map(task, range(200)))
+        await asyncio.gather(*map(task, range(1000)))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(64)]
     for thread in threads:
@@ -432,9 +432,9 @@ def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
         thread.join()
     watch.close()
     kept = records(tmp_path)
-    assert len(kept) == 264
+    assert len(kept) == 1064
     assert {len(record.rounds) for name, record in kept.items() if name[0] == "t"} == {3}
-    assert watch.counts.questions == 264
+    assert watch.counts.questions == 1064
     assert watch.counts.lost_rounds == 0
 
 
