@@ -170,6 +170,28 @@ class Seen:
             every[:, number - 1] = self.at(values, stops, unseen=unseen, weights=weights)
         return every
 
+    @property
+    def reach(self) -> float:
+        """The greatest weight that a question could have had, at least 1."""
+        return float(1.0 / self.propensity[self.weight != 1.0].min(initial=1.0))
+
+    def anchored(self, values: Array, unseen: float | Array) -> Array:
+        """:meth:`matrix` with less spread, as unbiased: stops at ``until`` stand for later ones.
+
+        The explored questions tell how far these are from it (augmented inverse propensity weights). Of
+        values in [0, 1] a difference of two columns lies within :attr:`reach` of 0.
+        """
+        rounds, rows = np.arange(1, values.shape[1] + 1), np.arange(len(values))
+        there = np.maximum(np.minimum(rounds, self.last[:, None]), 1)
+        taken = np.take_along_axis(values, there.astype(np.intp) - 1, axis=1)
+        bound = np.broadcast_to(np.asarray(unseen), (len(values),))[:, None]
+        taken = np.where(self.unseen[:, None] & (rounds > self.last[:, None]), bound, taken)
+        at_until = values[rows, np.clip(np.minimum(self.until, self.last), 1, None) - 1]
+        anchor = np.where(self.until > 0, at_until, 0.0)[:, None]
+        weight = self.weight[:, None]
+        off = np.where(weight > 0, weight * (taken - anchor), 0.0)
+        return np.where(rounds > self.until[:, None], anchor + off, taken)
+
     def outcomes(
         self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "ht"
     ) -> Outcomes:
@@ -178,8 +200,7 @@ class Seen:
         Where they are taken against the full budget's answer, a question that did not run to it was seen
         nowhere.
         """
-        seen = self._of_agreement() if scored.metric.agreement else self
-        labelled = scored.labelled
+        seen, labelled = self.of(scored), scored.labelled
         seen = seen.take(labelled)
 
         def every(values: Array) -> Array:
@@ -190,7 +211,7 @@ class Seen:
         em, f1, acc = every(scored.em), every(scored.f1), every(scored.acc)
         return replace(scored, em=em, f1=f1, acc=acc)
 
-    def take(self, chosen: NDArray[np.bool_]) -> Seen:
+    def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Seen:
         """That of some of the questions; ``causes`` and ``untold`` stay those of all."""
         return replace(
             self,
@@ -202,7 +223,13 @@ class Seen:
             propensity=self.propensity[chosen],
         )
 
-    def _of_agreement(self) -> Seen:
+    def of(self, scored: Outcomes) -> Seen:
+        """How far these scores of the questions are known.
+
+        Taken against the full budget's answer, nothing is known of a question that did not run to it.
+        """
+        if not scored.metric.agreement:
+            return self
         none = np.zeros_like(self.last)
         return replace(
             self,
