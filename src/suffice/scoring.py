@@ -21,6 +21,8 @@ F1Kind = Literal["hotpotqa", "squad"]
 F1_KINDS: tuple[F1Kind, ...] = get_args(F1Kind)
 ScoreName = Literal["em", "f1", "acc"]
 MetricName = Literal["f1", "em", "acc", "score", "agreement"]
+Weights = Literal["ht", "self-normalised"]
+"""How explored questions stand for those that their policy cut: each by 1/propensity, or their mean."""
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)

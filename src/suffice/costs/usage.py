@@ -538,7 +538,11 @@ def find_cost(name: str) -> Cost:
 
 
 def stop_costs(
-    traces: TraceSet, *, reads: CostReads | None = None, model: CostModel | None = None
+    traces: TraceSet,
+    *,
+    reads: CostReads | None = None,
+    model: CostModel | None = None,
+    answered: bool = True,
 ) -> Mapping[str, _Array | None]:
     """What stopping after each round costs, (n_questions, n_rounds); ``None``: unknown somewhere.
 
@@ -555,8 +559,12 @@ def stop_costs(
         What the policy reads (default: nothing, as a fixed budget).
     model
         Prices, energy constants and what is charged (default: no prices, the default constants, as run).
+    answered
+        Whether the answer of the stop is paid; without it this is the least that any later stop costs.
     """
     ledgers = _ledgers(traces, reads, model)
+    if not answered:
+        ledgers = ledgers[:1]
     costs: dict[str, _Array | None] = {}
     for name in COSTS:
         try:

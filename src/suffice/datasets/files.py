@@ -157,6 +157,22 @@ def json_lines(path: Path) -> Iterator[Row]:
             number += 1
 
 
+def json_documents(path: Path) -> Iterator[Row]:
+    """Rows of a file that holds one object, a list of them, or one a line."""
+    text = _content(path)
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":  # as where a second line begins
+            yield from json_lines(path)
+            return
+        raise DataError(f"not JSON ({error})", file=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not JSON ({error})", file=str(path)) from error
+    for number, value in enumerate(whole if isinstance(whole, list) else [whole]):
+        yield _row(value, path, number)
+
+
 # --- tables -----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class FileTable:

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from suffice.measures.measures import Measures
+from suffice.measures.seen import record_banners
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
 from suffice.trace.rounds.copying import ATTRIBUTES, Source
-from suffice.trace.rounds.reader import inspect_traces, record_banners
+from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.table import TraceSet
 

@@ -118,6 +118,11 @@ class CostBook:
             self._at_stops[reads] = stop_costs(self._traces, reads=reads, model=self._model)
         return self._at_stops[reads]
 
+    def at_least(self, reads: CostReads) -> Mapping[str, NDArray[np.float64] | None]:
+        """What stops after each round or any later one cost at least, (n_questions, n_rounds)."""
+        reads = paid_together(reads, self._choosing)
+        return stop_costs(self._traces, reads=reads, model=self._model, answered=False)
+
     def known(self, axis: CostAxis, reads: CostReads) -> NDArray[np.float64]:
         """What stopping after each round costs at an axis chosen for these reads, (n_questions, n_rounds)."""
         paid = self.at_stops(reads)[axis.name]

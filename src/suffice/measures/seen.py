@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.measures.scores import Outcomes
+from suffice.scoring import Weights
+from suffice.trace.rounds.reader import answer_banners
 from suffice.trace.rounds.table import TraceSet
-
-Weights = Literal["ht", "self-normalised"]
-"""How explored questions stand for those that were cut: each by 1/propensity, or by that over its mean."""
 
 CUTS = ("policy", "budget", "gold", "user", "error")
 """The ends (``stopped_by``) that are cuts where they come before the full budget."""
@@ -88,10 +86,31 @@ class Seen:
     causes: Mapping[str, int]
     untold: int = 0
 
+    @classmethod
+    def whole(cls, traces: TraceSet) -> Seen:
+        """All of a record without cut questions."""
+        last, budget = traces.last_rounds, traces.n_rounds
+        none, one = np.zeros(len(last), bool), np.ones(len(last))
+        return cls(
+            budget=budget,
+            last=last,
+            until=np.full(len(last), budget, np.int16),
+            weight=one,
+            unseen=none,
+            explored=none,
+            propensity=one,
+            causes={},
+        )
+
     @property
     def stood_for(self) -> NDArray[np.bool_]:
         """Questions that their policy cut, for which explored ones stand."""
         return np.asarray(self.weight == 0)
+
+    @property
+    def cut(self) -> NDArray[np.bool_]:
+        """Questions that were cut."""
+        return self.unseen | self.stood_for
 
     @property
     def n_cut(self) -> int:
@@ -130,6 +149,7 @@ class Seen:
         *,
         unseen: float | Array = np.nan,
         weights: Weights = "ht",
+        among: NDArray[np.bool_] | None = None,
     ) -> Array:
         """``values`` (n_questions, n_rounds) at these stops, weighted, (n_questions,).
 
@@ -144,6 +164,8 @@ class Seen:
         weights
             ``self-normalised``: past ``until`` each is the explored questions' mean and, where explored, what
             it differs from that, so that the spread of the values is that of the ratio.
+        among
+            Of which questions that mean is taken: those that have values; ``None``: all.
         """
         rows = np.arange(len(values))
         there = np.maximum(np.minimum(stops, self.last), 1)
@@ -152,6 +174,8 @@ class Seen:
         if weights == "ht":
             return np.where(weight > 0, weight * taken, 0.0)
         past = stops > self.until
+        if among is not None:
+            past &= among
         known = past & (weight > 0)
         if not known.any():
             return np.where(past, np.nan, taken)
@@ -161,13 +185,20 @@ class Seen:
         return np.where(past, mean + off, taken)
 
     def matrix(
-        self, values: Array, *, unseen: float | Array = np.nan, weights: Weights = "ht"
+        self,
+        values: Array,
+        *,
+        unseen: float | Array = np.nan,
+        weights: Weights = "ht",
+        among: NDArray[np.bool_] | None = None,
     ) -> Array:
         """:meth:`at` for stops after every round, (n_questions, n_rounds)."""
         every = np.empty_like(values)
         for number in range(1, values.shape[1] + 1):
             stops = np.full(len(values), number, np.int16)
-            every[:, number - 1] = self.at(values, stops, unseen=unseen, weights=weights)
+            every[:, number - 1] = self.at(
+                values, stops, unseen=unseen, weights=weights, among=among
+            )
         return every
 
     @property
@@ -195,18 +226,12 @@ class Seen:
     def outcomes(
         self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "ht"
     ) -> Outcomes:
-        """Scores weighted as :meth:`matrix`, of labelled questions; ``unseen`` 0 and 1 bound them.
-
-        Where they are taken against the full budget's answer, a question that did not run to it was seen
-        nowhere.
-        """
+        """Scores weighted as :meth:`matrix`, of labelled questions; ``unseen`` 0 and 1 bound them."""
         seen, labelled = self.of(scored), scored.labelled
-        seen = seen.take(labelled)
 
         def every(values: Array) -> Array:
-            whole = np.full(values.shape, np.nan)
-            whole[labelled] = seen.matrix(values[labelled], unseen=unseen, weights=weights)
-            return whole
+            weighted = seen.matrix(values, unseen=unseen, weights=weights, among=labelled)
+            return np.where(labelled[:, None], weighted, np.nan)
 
         em, f1, acc = every(scored.em), every(scored.f1), every(scored.acc)
         return replace(scored, em=em, f1=f1, acc=acc)
@@ -228,13 +253,17 @@ class Seen:
 
         Taken against the full budget's answer, nothing is known of a question that did not run to it.
         """
-        if not scored.metric.agreement:
-            return self
+        none = np.zeros(len(self.last), bool)
+        return self.looking_ahead(none) if scored.metric.agreement else self
+
+    def looking_ahead(self, settled: NDArray[np.bool_]) -> Seen:
+        """That for stops which depend on what lies past them, unless ``settled`` (n_questions,)."""
+        ahead = ~settled
         none = np.zeros_like(self.last)
         return replace(
             self,
-            until=np.where(self.until < self.budget, none, self.until),
-            last=np.where(self.unseen, none, self.last),
+            until=np.where(ahead & (self.until < self.budget), none, self.until),
+            last=np.where(ahead & self.unseen, none, self.last),
         )
 
 
@@ -286,3 +315,47 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
     stopped = values == 1.0
     first = np.where(stopped.any(axis=1), stopped.argmax(axis=1) + 1, traces.n_rounds)
     return first.astype(np.int16), ~np.isnan(values[:, 0])
+
+
+# --- what must stand above any figure ----------------------------------------------------------------
+def record_banners(traces: TraceSet) -> tuple[str, ...]:
+    """What must stand above any figure: questions that were cut, rounds not asked for an answer or blank.
+
+    All of them are replayed all the same.
+    """
+    return (*_cut(traces), *answer_banners(traces))
+
+
+def _cut(traces: TraceSet) -> tuple[str, ...]:
+    """Sentences where questions ended because something stopped them, and what is known past it."""
+    if not traces.has("stopped_by"):
+        return ()
+    short = (traces.last_rounds < traces.n_rounds).tolist()
+    ends = zip(traces.of_last_rounds("stopped_by"), short, strict=True)
+    causes = Counter(end for end, early in ends if end in CUTS and (early or end != "budget"))
+    if not causes:
+        return ()
+    told = ", ".join(f"{number:,} by {cause}" for cause, number in causes.items())
+    said = [
+        f"CUT RECORDS: {causes.total():,} of {traces.n_questions:,} questions were stopped early ({told})."
+    ]
+    seen = seen_of(traces)
+    if seen is None or seen.n_cut < causes.total():
+        there = "They" if seen is None else f"{causes.total() - seen.n_cut:,} of them"
+        said.append(
+            f"{there} ended in round {traces.n_rounds}, the last one recorded of any question, which is "
+            "taken for the full budget."
+        )
+    if seen is not None and seen.stood_for.any():
+        shares = ", ".join(f"{share:g}" for share in np.unique(seen.propensity[seen.stood_for]))
+        said.append(
+            f"{int(seen.explored.sum()):,} that ran on past their policy's stop, drawn with a propensity of "
+            f"{shares}, stand for {int(seen.stood_for.sum()):,} that it cut: what lies past is estimated "
+            "from them."
+        )
+    if seen is not None and seen.unseen.any():
+        said.append(
+            f"What lies past the cut of {int(seen.unseen.sum()):,} was not seen and nothing stands for it: "
+            "figures that go there are ranges."
+        )
+    return (" ".join(said),)

@@ -13,7 +13,7 @@ from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_tuple, read_grid, read_names, settle
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
 from suffice.replay.choose.formulas import FORMS
-from suffice.scoring import AnswerChoice, F1Kind, MetricName
+from suffice.scoring import AnswerChoice, F1Kind, MetricName, Weights
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Traces
@@ -127,7 +127,8 @@ class ComparisonSettings:
     set, on whose split tune methods and rules are fitted instead; the result's notes say which were.
     ``policies`` are names, paths of policy files or policies; where neither policies nor rules are named,
     every fixed-K, the usual methods and the oracles are compared. ``answer`` says which of the answers up
-    to the stop is scored; methods are fitted to each round's own. ``strict`` refuses where a policy
+    to the stop is scored; methods are fitted to each round's own. ``weights`` is how explored questions
+    stand for cut ones, see :class:`suffice.measures.seen.Seen`. ``strict`` refuses where a policy
     cannot run, which else is left out.
     """
 
@@ -145,6 +146,13 @@ class ComparisonSettings:
     f1_kind: F1 = "hotpotqa"
     resamples: Resamples = 1000
     seed: Seed = 42
+    weights: Annotated[
+        Weights,
+        Option(
+            help="of records that were cut: each explored question counts 1/propensity (ht), or past a cut "
+            "their mean so weighted stands for all (self-normalised)"
+        ),
+    ] = "ht"
     cost: CostName = None
     cost_model: CostModel = field(default_factory=CostModel)
     fit_on: Traces | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import product
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.measures.measures import Measures
-from suffice.measures.seen import Seen
+from suffice.measures.seen import Seen, record_banners
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, StoppedBy
 
@@ -190,3 +191,25 @@ def test_every_cell_is_what_the_cases_say(records: list[QuestionRecord]) -> None
     every = range(1, budget + 1)
     twin = [[obvious(record, stop, budget, weighted) for stop in every] for record in records]
     np.testing.assert_array_equal(scores, twin)
+
+
+def test_blank_answers_in_most_rounds_are_scored_as_wrong() -> None:
+    half = to_trace_set([make_record("a", ["", "Oslo"]), make_record("b", ["", "Rome"])])
+    assert record_banners(half) == ()
+    most = to_trace_set([make_record("a", ["", " "]), make_record("b", ["", "Rome"])])
+    (said,) = record_banners(most)
+    assert re.search("BLANK ANSWERS: 3 of 4 rounds.*scored as wrong", said)
+
+
+def test_questions_that_were_stopped_early_are_said() -> None:
+    """Also those that ran as long as any: the last round recorded may be no full budget."""
+    causes: list[StoppedBy | None] = ["policy", "policy", "gold", "budget", "end", None]
+    made = [
+        replace(make_record(f"q{n}", ["x", "y"]), stopped_by=cause)
+        for n, cause in enumerate(causes)
+    ]
+    (said,) = record_banners(to_trace_set(made))
+    assert said.startswith(
+        "CUT RECORDS: 3 of 6 questions were stopped early (2 by policy, 1 by gold)"
+    )
+    assert record_banners(to_trace_set(made[3:])) == ()

@@ -7,14 +7,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffice.datasets.recordings.atif import read_atif
 from suffice.datasets.recordings.columns import ROLES, TASR, read_columns
 from suffice.datasets.recordings.flashrag import read_flashrag
 from suffice.datasets.recordings.loopgain import read_loopgain
+from suffice.datasets.recordings.runs import COST
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_traces
+
+_RUN = (
+    "a round is a search or another use of a tool with the calls that led to it; the agent's last message "
+    "is the answer of the last round"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +63,11 @@ FORMATS: Mapping[str, Format] = {
         meaning="Parquet files of TASR's experiments",
         note="score is current_f1; the margin, overlap and gap are the recorded ones",
     ),
+    "atif": Format(
+        read=lambda path, _: read_atif(path),
+        meaning="trajectories of agents in the Agent Trajectory Interchange Format, up to 1.8",
+        note=f"{_RUN}; what the calls cost is signal {COST}",
+    ),
 }
 
 
@@ -75,7 +87,7 @@ def import_traces(
     out
         A ``.parquet`` file or a directory; nothing may stand there yet.
     format
-        ``columns``, ``flashrag``, ``loopgain`` or ``tasr``.
+        ``columns``, ``flashrag``, ``loopgain``, ``tasr`` or ``atif``.
     columns
         For ``columns``, the file's columns by what they hold: names of the schema, ``passage_ids``,
         ``passage_texts`` and ``signals.NAME``. Without it every column that bears a name of the
@@ -130,7 +142,7 @@ def import_traces(
         **({"columns": dict(columns)} if columns else {}),
     }
     write_traces(records.values(), out, run={"imported": came_from})
-    notes = tuple(_lacking(list(records.values())))
+    notes = tuple(_lacking(list(records.values()), out))
     return Written(
         out=str(out),
         questions=len(records),
@@ -165,21 +177,22 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _lacking(records: Sequence[QuestionRecord]) -> Iterator[str]:
+def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str]:
     """What the records do not hold, and what to do."""
     rounds = [round_ for record in records for round_ in record.rounds]
     unanswered = sum(round_.answer is None for round_ in rounds)
     if unanswered:
         yield (
             f"{unanswered:,} of {len(rounds):,} rounds have no answer: what stopping there would score is "
-            "not known, unless the record has scores; record an answer per round"
+            "not known, unless the record has scores; record an answer per round, or ask for it on the "
+            f"recorded evidence: suffice probe {out} --llm MODEL --out NEW"
         )
     if not any(record.gold.answers for record in records):
         yield (
             "no question has gold answers: policies are compared by the record's scores"
             if any(record.scores for record in records)
             else "no question has gold answers or scores: policies are compared by agreement with the full "
-            "budget's answer; label a sample (gold_answers), or give scores"
+            f"budget's answer; label a sample: suffice traces label {out} LABELS --out NEW"
         )
     if not any(round_.passages for round_ in rounds):
         yield "no passages: signals that read evidence are undefined; record passages with id and text"
@@ -190,6 +203,8 @@ def _lacking(records: Sequence[QuestionRecord]) -> Iterator[str]:
             "no tokens with log-probabilities: margins are undefined unless given as signals; ask the model "
             "for logprobs, and record tokens"
         )
+    elif not any(token.top for round_ in rounds for token in round_.tokens or ()):
+        yield "log-probabilities without alternatives: margins are undefined; ask for top_logprobs"
     if all(round_.usage.prompt_tokens is None for round_ in rounds):
         yield (
             "no token counts: costs are counted in rounds and calls; record prompt_tokens and "

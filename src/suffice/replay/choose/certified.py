@@ -14,6 +14,7 @@ from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.measures.costs import CostAxis, mean_costs, shared_axis
 from suffice.measures.measures import Measures, Traces
+from suffice.measures.seen import record_banners
 from suffice.options import Option, settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, LABELS, fit_notes, fit_questions
@@ -42,7 +43,6 @@ from suffice.scoring import (
     metric_of_labels,
 )
 from suffice.signals.abstained import ABSTAINED, stated_phrases
-from suffice.trace.rounds.reader import record_banners
 
 _FEWEST = 4
 

@@ -14,6 +14,7 @@ from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import cost_reads, shared_axis
 from suffice.measures.measures import Measures, Traces
+from suffice.measures.seen import record_banners
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import (
     SimultaneousBand,
@@ -41,7 +42,6 @@ from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
 from suffice.scoring import AnswerChoice
-from suffice.trace.rounds.reader import record_banners
 
 _BLOCK = 512
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums

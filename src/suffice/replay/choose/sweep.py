@@ -14,6 +14,7 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, cost_reads, shared_axis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
+from suffice.measures.seen import record_banners
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import settings_of
 from suffice.policies.defaults import FLOORS
@@ -37,7 +38,6 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable
-from suffice.trace.rounds.reader import record_banners
 from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom

@@ -14,7 +14,7 @@ from suffice.measures.scores import Outcomes
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.replay.diagnose.tables import type_table
 from suffice.replay.run.references import of_rounds, replayed
-from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.replay.run.results import ReplayResult
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
 from suffice.trace.rounds.table import TraceSet
@@ -33,7 +33,7 @@ class TypeScores:
     policy: str
     em: float | None
     f1: float | None
-    mean_rounds: float
+    mean_rounds: float | None
     delta_f1: Interval | None
 
 
@@ -97,7 +97,7 @@ def _of_type(
     kind: str | None, rows: NDArray[np.bool_], scored: Outcomes, result: ReplayResult
 ) -> TypeBreakdown:
     labelled = rows & scored.labelled & scored.metric.gold
-    f1 = np.stack([_at(scored.f1, policy, labelled) for policy in result.policies], axis=1)
+    f1 = np.stack([policy.at_stops.scores["f1"][labelled] for policy in result.policies], axis=1)
     names = [policy.name for policy in result.policies]
     delta = f1 - f1[:, [names.index(result.baseline)]]
     draws = (
@@ -107,16 +107,17 @@ def _of_type(
     )
     policies = []
     for number, policy in enumerate(result.policies):
-        em = _at(scored.em, policy, labelled)
+        rounds = policy.at_stops.costs["rounds"]
+        differs = None if draws is None else _mean(delta[:, number])
         policies.append(
             TypeScores(
                 policy=policy.name,
-                em=float(em.mean()) if len(em) else None,
-                f1=float(f1[:, number].mean()) if len(em) else None,
-                mean_rounds=float(policy.stops[rows].mean()),
+                em=_mean(policy.at_stops.scores["em"][labelled]),
+                f1=_mean(f1[:, number]),
+                mean_rounds=None if rounds is None else _mean(rounds[rows]),
                 delta_f1=None
-                if draws is None
-                else percentile_interval(float(delta[:, number].mean()), draws[:, number]),
+                if draws is None or differs is None
+                else percentile_interval(differs, draws[:, number]),
             )
         )
     return TypeBreakdown(
@@ -127,9 +128,7 @@ def _of_type(
     )
 
 
-def _at(
-    values: NDArray[np.float64], result: PolicyResult, rows: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Scores at a policy's stops of some questions."""
-    chosen = np.flatnonzero(rows)
-    return values[chosen, result.answers[chosen] - 1]
+def _mean(values: NDArray[np.float64]) -> float | None:
+    """``None``: of no question, or not known of some."""
+    mean = float(values.mean()) if len(values) else np.nan
+    return None if np.isnan(mean) else mean

@@ -11,6 +11,7 @@ import numpy as np
 
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
+from suffice.measures.seen import record_banners
 from suffice.protocols import AnswerSet, CalibratedPolicy, PolicyView
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
@@ -18,7 +19,6 @@ from suffice.replay.run.references import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
 from suffice.signals.table import SignalTable
-from suffice.trace.rounds.reader import record_banners
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 

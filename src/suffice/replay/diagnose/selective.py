@@ -143,7 +143,7 @@ class SelectiveResult(Tabular):
 def selective_prediction(
     traces: TraceSet | Measures, result: ReplayResult, settings: SelectiveSettings | None = None
 ) -> tuple[SelectiveResult, ...]:
-    """Every policy of a replay of ``traces`` that has a confidence.
+    """Every policy of a replay of ``traces`` that has a confidence and stops where all was seen.
 
     Raises
     ------
@@ -160,6 +160,8 @@ def selective_prediction(
     shown = settings.confidence or OWN_CONFIDENCE
     results = []
     for policy in result.policies:
+        if policy.at_stops.past is not None:
+            continue
         sign, confidence = _confidence(measures, policy, settings.confidence)
         if confidence is None:
             continue

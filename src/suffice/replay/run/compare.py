@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures, Traces
+from suffice.measures.seen import record_banners
 from suffice.options import settings_of
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
@@ -32,7 +33,6 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import metric_of_labels
 from suffice.signals.recorded import Q_CONT, Q_STOP
 from suffice.signals.store import with_values
-from suffice.trace.rounds.reader import record_banners
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -184,6 +184,7 @@ def compare(
             cost=settings.cost,
             cost_model=settings.cost_model,
             answer=settings.answer,
+            weights=settings.weights,
         ),
     )
     left = {policy.name: policy.reason for policy in left_out}

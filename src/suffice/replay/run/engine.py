@@ -10,17 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.costs.usage import COSTS, CostModel, CostReads
+from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
+from suffice.measures.seen import Seen
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.policies.file import policy_hash
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answer_choice import AnswerRounds, answer_notes, answer_rounds
 from suffice.replay.run.answer_sets import Resampling, answer_sets
+from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, Reader, cut_notes
 from suffice.replay.run.frontier import (
     EQUAL_COSTS,
     AgainstFixed,
@@ -36,9 +38,10 @@ from suffice.replay.run.references import (
     ORACLES,
     closed_book_costs,
     closed_book_rounds,
+    settled,
 )
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.scoring import AnswerChoice, F1Kind, Metric, ScoreName
+from suffice.scoring import AnswerChoice, F1Kind, Metric, Weights
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -50,7 +53,8 @@ class ReplaySettings:
     results, ``notes`` and ``banners`` are carried there. ``cost`` is what policies are compared at, a name of
     :data:`suffice.costs.usage.COSTS` (``None``: the first of :data:`suffice.costs.usage.USUAL_COSTS`
     that tells fixed budgets apart); ``cost_model`` prices usage. ``answer`` says which of the answers up to
-    the stop is scored, see :class:`suffice.scoring.AnswerChoice`.
+    the stop is scored, see :class:`suffice.scoring.AnswerChoice`; ``weights`` how explored questions stand
+    for cut ones.
     """
 
     baseline: str
@@ -63,6 +67,7 @@ class ReplaySettings:
     cost: str | None = None
     cost_model: CostModel = field(default_factory=CostModel)
     answer: str = "latest"
+    weights: Weights = "ht"
 
     def __post_init__(self) -> None:
         if self.resamples < 1 or self.seed < 0:
@@ -74,27 +79,16 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One candidate replayed: rounds wanted and taken, and every cost there (``None``: unknown).
+    """One candidate replayed: rounds wanted and taken, (n_questions,) each, and scores and costs there.
 
-    Those have shape (n_questions,). The answers are those of round ``at`` in ``scored``: of the stop
-    round, unless an earlier one is chosen, and except for the closed book.
+    ``answers`` is the round whose answer is returned: the one taken, unless an earlier one is chosen.
     """
 
     candidate: NamedPolicy
     wanted: NDArray[np.int16]
     stops: NDArray[np.int16]
-    costs: Mapping[str, NDArray[np.float64] | None]
-    scored: Outcomes
-    at: NDArray[np.int16]
-
-    def scores(self, name: ScoreName) -> NDArray[np.float64]:
-        """A score of each question's answer, (n_questions,)."""
-        return at_stop(getattr(self.scored, name), self.at)
-
-    @property
-    def compared(self) -> NDArray[np.float64]:
-        """The score that policies are compared by, (n_questions,)."""
-        return at_stop(self.scored.compared, self.at)
+    answers: NDArray[np.int16]
+    read: AtStops
 
 
 def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.int16]:
@@ -138,6 +132,7 @@ def replay(
         for candidate in candidates
     }
     returned = of_fixed.returned(scored)
+    reader = Reader(measures.seen or Seen.whole(measures.traces), settings.weights, scored.labelled)
     book = measures.costs(settings.cost_model, of_fixed.reads)
     axis = book.axis(
         settings.cost,
@@ -150,23 +145,23 @@ def replay(
         _closed_book_run(measures, candidate, settings, axis)
         if candidate.kind == CLOSED_BOOK
         else _run(
+            measures,
             candidate,
-            _wanted(measures, candidate, returned),
-            scored,
-            answers[candidate.name],
-            measures.traces.last_rounds,
-            book.at_stops(reads[candidate.name]),
+            reader,
+            _Choice(scored, returned, answers[candidate.name]),
+            _Paid(book, reads[candidate.name]),
         )
         for candidate in candidates
     ]
-    intervals = _Intervals(returned, runs, _fixed(book, axis), settings)
+    intervals = _Intervals(runs, _fixed(returned, book, axis, reader), measures.metric, settings)
     draws = Resampling(settings.resamples, settings.seed)
     policies = tuple(
         _with_sets(
             _with_retrieval(_with_confidence(result, measures, scored), measures), measures, draws
         )
-        for result in (_result(run, scored, intervals, measures.traces) for run in runs)
+        for result in (_result(run, scored, intervals, reader.seen) for run in runs)
     )
+    cut = CutRecord.of(measures, settings.weights)
     return ReplayResult(
         questions=measures.traces.n_questions,
         labelled=int(scored.labelled.sum()),
@@ -180,11 +175,12 @@ def replay(
         source=measures.traces.origin.source,
         policies=policies,
         frontier=intervals.frontier,
-        full_costs=_full_costs(book),
+        full_costs=_full_costs(book, reader),
         question_ids=measures.traces.question_ids,
         banners=settings.banners,
         notes=(
             *settings.notes,
+            *cut_notes(cut, {one.label: one.at_stops.past for one in policies}),
             *_unscored_notes(runs, scored),
             *answer_notes(
                 choice,
@@ -200,19 +196,26 @@ def replay(
         cost=axis,
         cost_model=settings.cost_model,
         answer=settings.answer,
+        cut=cut,
     )
 
 
-def _full_costs(book: CostBook) -> dict[str, float | None]:
+def _full_costs(book: CostBook, reader: Reader) -> dict[str, float | None]:
     """What the full budget costs a question, as it would be run."""
-    paid = {name: book.of_fixed(name) for name in COSTS}
-    return {name: None if of is None else float(of[:, -1].mean()) for name, of in paid.items()}
+    full = np.full_like(reader.seen.last, reader.seen.budget)
+    return {
+        name: None if paid is None else _known(reader.cost(paid, full).mean())
+        for name, paid in book.at_stops(CostReads()).items()
+    }
 
 
 def _unscored_notes(runs: Sequence[_Run], scored: Outcomes) -> list[str]:
-    unscored = [
-        (run.candidate.label, int((np.isnan(run.compared) & scored.labelled).sum())) for run in runs
-    ]
+    unscored = []
+    for run in runs:
+        unknown = np.isnan(run.read.scores[scored.metric.score]) & scored.labelled
+        if run.read.past is not None:
+            unknown &= ~np.isnan(run.read.past.weights)
+        unscored.append((run.candidate.label, int(unknown.sum())))
     named = [f"{name} ({count})" for name, count in unscored if count]
     if not named:
         return []
@@ -231,6 +234,16 @@ def _notes(policies: Sequence[PolicyResult], metric: Metric) -> list[str]:
     ]
     sure = [policy.label for policy in policies if policy.confidence is not None]
     untold = [] if metric.gold or not sure else [f"AUROC needs gold answers: {', '.join(sure)}"]
+    past = [
+        policy.label
+        for policy in policies
+        if policy.at_stops.past is not None and (policy.adaptive or policy.kind == "oracle")
+    ]
+    if past:
+        said = (
+            "AUROC, precision, recall and answer sets are not given where a policy stops past a cut"
+        )
+        untold.append(f"{said}: {', '.join(past)}")
     return [*_beyond_notes(policies), *_undefined_notes(policies), *untold, *about_sets]
 
 
@@ -263,28 +276,41 @@ def _reads(candidate: NamedPolicy) -> CostReads:
     return policy_reads(candidate.policy, candidate.max_rounds)
 
 
-def _wanted(measures: Measures, candidate: NamedPolicy, scored: Outcomes) -> NDArray[np.int16]:
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What rounds score, what stopping there does for fixed budgets, and whose answer a policy returns."""
+
+    scored: Outcomes
+    fixed: Outcomes
+    answers: AnswerRounds
+
+
+@dataclass(frozen=True, slots=True)
+class _Paid:
+    """The costs, and what of them a policy pays."""
+
+    book: CostBook
+    reads: CostReads
+
+
+def _run(
+    measures: Measures, candidate: NamedPolicy, reader: Reader, choice: _Choice, paid: _Paid
+) -> _Run:
+    last, seen = measures.traces.last_rounds, reader.seen
     if candidate.policy is None:
-        oracle = ORACLES[candidate.name.partition("#")[0]]
-        wanted = oracle(scored, measures.traces.last_rounds)
+        name = candidate.name.partition("#")[0]
+        ends = np.where(seen.cut | seen.explored, seen.budget, last).astype(np.int16)
+        wanted = ORACLES[name](choice.fixed, ends)
+        reader = reader.looking_ahead(settled(name, choice.fixed, seen))
     else:
         wanted = measures.wanted_rounds(candidate.policy)
     if candidate.max_rounds is not None:
         most = min(candidate.max_rounds, np.iinfo(np.int16).max)
         wanted = np.minimum(wanted, most).astype(np.int16)
-    return wanted
-
-
-def _run(
-    candidate: NamedPolicy,
-    wanted: NDArray[np.int16],
-    scored: Outcomes,
-    answers: AnswerRounds,
-    last_rounds: NDArray[np.int16],
-    costs: Mapping[str, NDArray[np.float64] | None],
-) -> _Run:
-    stops = np.minimum(wanted, last_rounds)
-    return _Run(candidate, wanted, stops, _paid(costs, stops), scored, answers.at(stops))
+    stops = np.minimum(wanted, last)
+    returned = choice.answers.returned(choice.scored)
+    read = reader.read(returned, wanted, paid.book, paid.reads)
+    return _Run(candidate, wanted, stops, choice.answers.at(stops), read)
 
 
 def _closed_book_run(
@@ -294,32 +320,44 @@ def _closed_book_run(
     costs = closed_book_costs(rounds, settings.cost_model, axis)
     at = rounds.traces.last_rounds
     none = np.zeros(measures.traces.n_questions, np.int16)
-    return _Run(candidate, none, none, _paid(costs, at), rounds.scores(settings.f1_kind), at)
-
-
-def _paid(
-    costs: Mapping[str, NDArray[np.float64] | None], at: NDArray[np.int16]
-) -> Mapping[str, NDArray[np.float64] | None]:
-    return {name: None if paid is None else at_stop(paid, at) for name, paid in costs.items()}
+    scored = rounds.scores(settings.f1_kind)
+    read = AtStops(
+        scores={name: at_stop(getattr(scored, name), at) for name in SCORES},
+        costs={name: None if paid is None else at_stop(paid, at) for name, paid in costs.items()},
+    )
+    return _Run(candidate, none, none, none, read)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """Stop rounds of fixed-1 .. fixed-R, (n_questions, n_rounds), and by name what they cost, alike."""
+    """What fixed-1 .. fixed-R score, (n_questions, n_rounds), and by name what they cost, alike.
+
+    ``seen``: whether nothing of them lies past a cut that nothing stands for.
+    """
 
     axis: CostAxis
-    stops: NDArray[np.int16]
+    labelled: NDArray[np.bool_]
+    scores: NDArray[np.float64]
     costs: Mapping[str, NDArray[np.float64]]
+    seen: bool
 
 
-def _fixed(book: CostBook, axis: CostAxis) -> _Fixed:
-    """Their costs at the axis and at all of :data:`EQUAL_COSTS` that are known."""
-    costs = {
-        name: paid
-        for name in dict.fromkeys((axis.name, *EQUAL_COSTS))
-        if (paid := book.of_fixed(name)) is not None
-    }
-    return _Fixed(axis, book.fixed_stops, costs)
+def _fixed(returned: Outcomes, book: CostBook, axis: CostAxis, reader: Reader) -> _Fixed:
+    """Their scores, and their costs at the axis and at all of :data:`EQUAL_COSTS` that are known."""
+    paid = book.at_stops(CostReads())
+    seen = reader.seen.of(returned)
+    full = np.full_like(seen.last, seen.budget)
+    return _Fixed(
+        axis=axis,
+        labelled=returned.labelled,
+        scores=seen.matrix(returned.compared, weights=reader.weights, among=returned.labelled),
+        costs={
+            name: reader.seen.matrix(of, weights=reader.weights)
+            for name in dict.fromkeys((axis.name, *EQUAL_COSTS))
+            if (of := paid[name]) is not None
+        },
+        seen=not seen.lacking(full)[returned.labelled].any(),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,27 +374,25 @@ class _Intervals:
     """Paired intervals of all runs from one set of draws over the labelled questions."""
 
     def __init__(
-        self, scored: Outcomes, runs: Sequence[_Run], fixed: _Fixed, settings: ReplaySettings
+        self, runs: Sequence[_Run], fixed: _Fixed, metric: Metric, settings: ReplaySettings
     ) -> None:
         self._index = {run.candidate.name: number for number, run in enumerate(runs)}
         self._baseline = self._index[settings.baseline]
         self._axis = fixed.axis.name
+        self._against = fixed.seen
         self.frontier: Frontier | None = None
-        if not scored.labelled.any():
+        if not fixed.labelled.any():
             return
-        parts = [
-            np.stack([run.compared for run in runs], axis=1),
-            np.take_along_axis(scored.compared, fixed.stops - 1, axis=1),
-        ]
+        parts = [np.stack([run.read.scores[metric.score] for run in runs], axis=1), fixed.scores]
         for name, of_fixed in fixed.costs.items():
-            paid = [run.costs[name] for run in runs]
+            paid = [run.read.costs[name] for run in runs]
             unknown = np.full(len(of_fixed), np.nan)
             parts.append(np.stack([unknown if own is None else own for own in paid], axis=1))
             parts.append(of_fixed)
         self._ends = np.cumsum([part.shape[1] for part in parts])[:-1]
         self._costs = tuple(fixed.costs)
         # an unknown value leaves its column unknown, also in draws without its question
-        values = np.hstack(parts)[scored.labelled]
+        values = np.hstack(parts)[fixed.labelled]
         self._means = self._parts(values.mean(axis=0)[None, :])
         if np.isnan(self._means.fixed_scores).all():
             return
@@ -365,10 +401,8 @@ class _Intervals:
         )
         self.frontier = Frontier(
             cost_name=self._axis,
-            costs=tuple(self._means.fixed_costs[self._axis][0].tolist()),
-            scores=tuple(
-                None if np.isnan(score) else score for score in self._means.fixed_scores[0].tolist()
-            ),
+            costs=tuple(map(_known, self._means.fixed_costs[self._axis][0].tolist())),
+            scores=tuple(map(_known, self._means.fixed_scores[0].tolist())),
         )
 
     def _parts(self, rows: NDArray[np.float64]) -> _Drawn:
@@ -396,6 +430,8 @@ class _Intervals:
 
     def gain(self, name: str) -> Interval | None:
         """The score over the fixed-k frontier at the policy's own cost."""
+        if not self._against:
+            return None
 
         def gain(drawn: _Drawn) -> NDArray[np.float64]:
             paid = drawn.costs[self._axis][:, self._index[name]]
@@ -406,7 +442,7 @@ class _Intervals:
 
     def against_fixed(self, name: str) -> tuple[AgainstFixed, ...]:
         """The score over the best that fixed-k reach for its cost, at each of :data:`EQUAL_COSTS` known."""
-        if self.frontier is None:
+        if self.frontier is None or not self._against:
             return ()
         number = self._index[name]
         compared = []
@@ -447,25 +483,27 @@ class _Intervals:
         return None if np.isnan(estimate) else percentile_interval(estimate, of(self._draws))
 
 
-def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet) -> PolicyResult:
-    candidate, name = run.candidate, run.candidate.name
-    score = _mean_score(run.compared, scored.labelled)
+def _result(run: _Run, scored: Outcomes, intervals: _Intervals, seen: Seen) -> PolicyResult:
+    candidate, name, read = run.candidate, run.candidate.name, run.read
+    means = {one: _mean_score(values, scored.labelled) for one, values in read.scores.items()}
+    score = means[scored.metric.score]
     full = intervals.full_budget()
+    rounds = read.costs["rounds"]
     return PolicyResult(
         name=name,
         kind=candidate.kind,
         preset=candidate.preset,
         hash=_hash(candidate),
-        em=_mean_score(run.scores("em"), scored.labelled),
-        f1=_mean_score(run.scores("f1"), scored.labelled),
-        acc=_mean_score(run.scores("acc"), scored.labelled),
-        mean_rounds=float(run.stops.mean()),
+        em=means["em"],
+        f1=means["f1"],
+        acc=means["acc"],
+        mean_rounds=np.nan if rounds is None else float(rounds.mean()),
         costs={
-            name: None if paid is None else float(paid.mean()) for name, paid in run.costs.items()
+            name: None if paid is None else _known(paid.mean()) for name, paid in read.costs.items()
         },
         stops=run.stops,
-        answers=np.minimum(run.at, run.stops),
-        beyond_record=int((run.wanted > traces.last_rounds).sum()),
+        answers=run.answers,
+        beyond_record=int(((run.wanted > seen.last) & ~seen.cut).sum()),
         metric=scored.metric,
         interval=intervals.score(name),
         delta=intervals.delta(name),
@@ -473,10 +511,27 @@ def _result(run: _Run, scored: Outcomes, intervals: _Intervals, traces: TraceSet
         delta_full=intervals.delta_full(name),
         frontier_gain=intervals.gain(name),
         against_fixed=intervals.against_fixed(name) if run.candidate.adaptive else (),
-        p95_rounds=float(np.percentile(run.stops, 95)),
+        p95_rounds=_p95(run),
         policy=candidate.policy,
         label=candidate.label,
+        at_stops=read,
     )
+
+
+def _known(mean: float) -> float | None:
+    return None if np.isnan(mean) else float(mean)
+
+
+def _p95(run: _Run) -> float:
+    """The 95th percentile of stop rounds; of weighted ones the first that so much weight stops by."""
+    past = run.read.past
+    if past is None:
+        return float(np.percentile(run.stops, 95))
+    if past.unseen:
+        return np.nan
+    order = np.argsort(run.stops, kind="stable")
+    passed = np.cumsum(past.weights[order])
+    return float(run.stops[order][np.searchsorted(passed, 0.95 * passed[-1])])
 
 
 def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes) -> PolicyResult:
@@ -486,6 +541,9 @@ def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes)
     confidence = stop_confidence(result.policy, table, result.answers)
     if confidence is None:
         return result
+    past = result.at_stops.past
+    if past is not None:
+        return replace(result, confidence=np.where(past.weights > 0, confidence, np.nan))
     area = None
     if scored.metric.gold:
         area = confidence_auroc(confidence, at_stop(scored.em, result.answers))
@@ -493,7 +551,7 @@ def _with_confidence(result: PolicyResult, measures: Measures, scored: Outcomes)
 
 
 def _with_retrieval(result: PolicyResult, measures: Measures) -> PolicyResult:
-    if result.kind == CLOSED_BOOK:
+    if result.kind == CLOSED_BOOK or result.at_stops.past is not None:
         return result
     precision, recall = measures.retrieval().at(result.stops)
     return replace(result, precision=precision, recall=recall)
@@ -501,15 +559,14 @@ def _with_retrieval(result: PolicyResult, measures: Measures) -> PolicyResult:
 
 def _with_sets(result: PolicyResult, measures: Measures, draws: Resampling) -> PolicyResult:
     policy = result.policy
-    if not isinstance(policy, CoveragePolicy):
+    if not isinstance(policy, CoveragePolicy) or result.at_stops.past is not None:
         return result
     return replace(result, sets=answer_sets(policy, measures, result.stops, draws))
 
 
 def _mean_score(values: NDArray[np.float64], labelled: NDArray[np.bool_]) -> float | None:
     """``None`` where nothing is labelled, or some question that is has no score there."""
-    mean = float(values[labelled].mean()) if labelled.any() else np.nan
-    return None if np.isnan(mean) else mean
+    return _known(values[labelled].mean()) if labelled.any() else None
 
 
 def _hash(candidate: NamedPolicy) -> str:

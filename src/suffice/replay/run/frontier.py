@@ -20,11 +20,11 @@ EQUAL_COSTS = ("evaluated_tokens", "seconds", "usd")
 class Frontier:
     """Costs and mean scores of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost.
 
-    A score is ``None`` where some question has none in that round.
+    A score is ``None`` where some question has none in that round, a cost where one was cut before it.
     """
 
     cost_name: str = field(metadata={"json": "cost"})
-    costs: tuple[float, ...]
+    costs: tuple[float | None, ...]
     scores: tuple[float | None, ...] = field(metadata={"json": "{metric}"})
 
     @property
@@ -32,7 +32,9 @@ class Frontier:
         """(k, cost, score) of every fixed-k whose score is known."""
         numbered = enumerate(zip(self.costs, self.scores, strict=True), 1)
         return tuple(
-            (number, cost, score) for number, (cost, score) in numbered if score is not None
+            (number, cost, score)
+            for number, (cost, score) in numbered
+            if score is not None and cost is not None
         )
 
     @property

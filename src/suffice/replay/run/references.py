@@ -14,6 +14,7 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
+from suffice.measures.seen import Seen
 from suffice.replay.run.results import ReplayResult
 from suffice.trace.rounds.table import TraceSet
 
@@ -110,3 +111,15 @@ def oracle_f1(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
 ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]] = (
     MappingProxyType({"oracle-em": oracle_em, "oracle-f1": oracle_f1})
 )
+
+
+def settled(name: str, outcomes: Outcomes, seen: Seen) -> NDArray[np.bool_]:
+    """Questions of which an oracle knows its stop there, whatever lies past, (n_questions,).
+
+    The first of the greatest F1 is known where that is 1; every stop of ``oracle-em`` is.
+    """
+    if name != "oracle-f1":
+        return np.ones(len(seen.last), bool)
+    until = np.minimum(seen.until, seen.last)[:, None]
+    known = np.arange(outcomes.f1.shape[1]) < until
+    return np.asarray((known & (outcomes.f1 == 1.0)).any(axis=1))

@@ -15,9 +15,10 @@ from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import AnswerSetResult
+from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, PastCuts, cut_table
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.results.formats import amount, count, percent, points
+from suffice.results.formats import amount, count, decimal, percent, points
 from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
@@ -48,7 +49,8 @@ class PolicyResult:
     retrieved up to the stop, means over the questions where they are known (``None``: nowhere).
     ``confidence`` (n_questions,) is the policy's own at the stop round (``None``: it has none) and ``auroc``
     its AUROC against exact match with gold answers there. ``sets`` are the answer sets of a policy that
-    gives them.
+    gives them. ``at_stops`` has the scores and costs of every question, and what of them lies past a cut:
+    means that are not known for that are ``None``, ``mean_rounds`` and ``p95_rounds`` NaN.
     """
 
     name: str
@@ -78,6 +80,7 @@ class PolicyResult:
     auroc: float | None = field(default=None, metadata=_ELSEWHERE)
     sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
     label: str = field(default="", metadata=_ELSEWHERE)
+    at_stops: AtStops = field(default_factory=AtStops, metadata=_ELSEWHERE)
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -95,10 +98,17 @@ class PolicyResult:
         return value
 
     @property
-    def stop_counts(self) -> dict[int, int]:
-        """How many questions stop at each round at which any does."""
-        rounds, counts = np.unique(self.stops, return_counts=True)
-        return dict(zip(rounds.tolist(), counts.tolist(), strict=True))
+    def stop_counts(self) -> dict[int, float]:
+        """How many questions stop at each round at which any does, weighted where questions were cut.
+
+        Those whose stop was not seen are not among them.
+        """
+        rounds, at = np.unique(self.stops, return_inverse=True)
+        past = self.at_stops.past
+        weights = None if past is None else np.nan_to_num(past.weights)
+        counts: list[float] = np.bincount(at, weights, len(rounds)).tolist()
+        stopped = zip(rounds.tolist(), counts, strict=True)
+        return {number: questions for number, questions in stopped if questions}
 
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
@@ -114,9 +124,22 @@ class PolicyResult:
             entry["auroc"] = self.auroc
         if self.sets is not None:
             entry |= self.sets.to_json(question_ids)
+        if self.at_stops.past is not None:
+            entry |= self._past_as_json(self.at_stops.past, question_ids)
         if question_ids is not None:
             entry[_ROUNDS] = dict(zip(question_ids, self.stops.tolist(), strict=True))
             entry["answer_rounds"] = dict(zip(question_ids, self.answers.tolist(), strict=True))
+        return entry
+
+    def _past_as_json(self, past: PastCuts, question_ids: tuple[str, ...] | None) -> dict[str, Any]:
+        """``range`` by the names of the entry, the weights in short, with ids also every question's."""
+        document = fields_as_json(past)
+        names: dict[str, str] = {name: self.metric.key(name) for name in SCORES}
+        names[_ROUNDS] = "mean_rounds"
+        ranges = {names.get(name, name): as_json(one) for name, one in past.ranges.items()}
+        entry = {"unseen": document["unseen"], "weighing": document["weighing"], "range": ranges}
+        if question_ids is not None:
+            entry["weights"] = dict(zip(question_ids, as_json(past.weights), strict=True))
         return entry
 
 
@@ -130,7 +153,7 @@ class ReplayResult(Tabular):
     at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
     ``answer`` says which of the answers up to the stop is scored.
     ``left_out`` says by name why a policy could not run on this record; ``banners`` what makes all figures
-    worth less than they look.
+    worth less than they look. ``cut`` says what questions were cut and what stands for them.
     """
 
     questions: int
@@ -153,6 +176,7 @@ class ReplayResult(Tabular):
     left_out: Mapping[str, str] = field(default_factory=dict)
     banners: tuple[str, ...] = ()
     answer: str = "latest"
+    cut: CutRecord | None = field(default=None, metadata=_ELSEWHERE)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -175,6 +199,8 @@ class ReplayResult(Tabular):
         gains = [
             (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
         ]
+        if not gains and self.labelled and self.cut is not None:
+            return "Not known: fixed budgets go past where questions were cut, or policies do."
         if not gains:
             return "Not known: no question has a score."
         shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
@@ -185,9 +211,9 @@ class ReplayResult(Tabular):
 
     def saving(self, policy: PolicyResult) -> str:
         """What a policy saves against the full budget, and what that does to the score, in a sentence."""
-        rounds = f"stops after {policy.mean_rounds:.2f} rounds on average, of {self.max_rounds}"
+        rounds = f"stops after {self._rounds(policy)} rounds on average, of {self.max_rounds}"
         name = self.cost.name
-        own = policy.mean_rounds if name == _ROUNDS else policy.costs.get(name)
+        own = policy.costs.get(name)
         full = self.full_costs.get(name)
         paid = ""
         if own is not None and full:
@@ -201,6 +227,14 @@ class ReplayResult(Tabular):
             "" if known is None else f"; {label} {points(known)} points against the full budget"
         )
         return f"{rounds}{paid}{scored}"
+
+    @staticmethod
+    def _rounds(policy: PolicyResult) -> str:
+        """Its mean rounds, or what they are between."""
+        past = policy.at_stops.past
+        if past is not None and "rounds" in past.ranges:
+            return past.ranges["rounds"].shown(share=False)
+        return decimal(policy.mean_rounds)
 
     @property
     def width(self) -> float | None:
@@ -225,6 +259,7 @@ class ReplayResult(Tabular):
             "prices": as_json(self.cost_model.prices),
             "energy": as_json(self.cost_model.energy) if spent else None,
             "policies": [policy.to_json(ids) for policy in self.policies],
+            **({} if self.cut is None else {"cut_records": fields_as_json(self.cut)}),
         }
 
     def tables(self) -> tuple[Table, ...]:
@@ -248,7 +283,10 @@ class ReplayResult(Tabular):
         banners = Table(name="banners", title="\n".join(self.banners)) if self.banners else None
         looping = looping_table(self.policies)
         sets = _answer_sets(giving) if giving else None
-        return tuple(table for table in (banners, looping, policies, sets) if table is not None)
+        past = {policy.label: policy.at_stops.past for policy in self.policies}
+        cuts = cut_table(self.cut, past, self.metric)
+        tables = (banners, looping, policies, sets, cuts)
+        return tuple(table for table in tables if table is not None)
 
     def table(self, name: str | None = None) -> Table:
         """The table of this name, or the policies."""
@@ -358,6 +396,11 @@ def _value(result: ReplayResult, policy: PolicyResult, column: Column) -> Value:
         and policy.interval is not None
     ):
         return replace(policy.interval, estimate=policy.score)
+    past = policy.at_stops.past
+    if past is not None:
+        ranged = past.ranges.get("rounds" if column.name == "mean_rounds" else column.name)
+        if ranged is not None:
+            return Cell(ranged, ranged.shown(share=column.kind == "percent"))
     if column.name in policy.costs:
         return policy.costs[column.name]
     return getattr(policy, column.name, None)

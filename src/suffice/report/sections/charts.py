@@ -232,11 +232,11 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     )
 
 
-def _stopped(policy: Marked, number: int, stopped: int, questions: int) -> Bar:
+def _stopped(policy: Marked, number: int, stopped: float, questions: int) -> Bar:
     if not stopped:
         return Bar(label="")
     share = stopped / questions
-    hint = f"{policy.result.label}: {stopped} of {questions} questions stop at round {number}"
+    hint = f"{policy.result.label}: {stopped:g} of {questions} questions stop at round {number}"
     label = "<1%" if share < 0.005 else f"{100 * share:.0f}%"
     return Bar(label=label, segments=[Segment(size=share, class_=policy.family, hint=hint)])
 

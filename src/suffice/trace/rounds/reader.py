@@ -322,35 +322,11 @@ def _holds_something(cells: pa.ChunkedArray) -> pa.Array:
     return held.combine_chunks() if isinstance(held, pa.ChunkedArray) else held
 
 
-_CUTS = ("policy", "error", "gold", "user")  # the budget and a search that ends are no cuts
 _MANY_BLANK = 0.5
 
 
-def record_banners(traces: TraceSet) -> tuple[str, ...]:
-    """What must stand above any figure: questions that were cut, rounds not asked for an answer or blank.
-
-    All of them are replayed all the same.
-    """
-    return (*_cut(traces), *_empty_answers(traces))
-
-
-def _cut(traces: TraceSet) -> tuple[str, ...]:
-    """A sentence where questions end before the full budget because something stopped them."""
-    if not traces.has("stopped_by"):
-        return ()
-    counts = pc.value_counts(traces.table.column("stopped_by")).to_pylist()
-    ended = {count["values"]: count["counts"] for count in counts if count["values"] in _CUTS}
-    if not ended:
-        return ()
-    causes = ", ".join(f"{number:,} by {cause}" for cause, number in ended.items())
-    return (
-        f"CUT RECORDS: {sum(ended.values()):,} of {traces.n_questions:,} questions were stopped early "
-        f"({causes}). Their last recorded round stands for all later ones and for the full budget, which is "
-        "no estimate of what going on would have brought; record some questions to the full budget",
-    )
-
-
-def _empty_answers(traces: TraceSet) -> tuple[str, ...]:
+def answer_banners(traces: TraceSet) -> tuple[str, ...]:
+    """What must stand above any figure where rounds have no answer, or a blank one."""
     rounds = traces.table.num_rows
     answers = traces.table.column("answer")
     blank = pc.sum(pc.equal(pc.utf8_trim_whitespace(answers), "")).as_py() or 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import re
 import warnings
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, SufficeError, SufficeWarning
 from suffice.testing.traces import make_record
-from suffice.trace.rounds.reader import find_problems, inspect_traces, read_traces, record_banners
+from suffice.trace.rounds.reader import find_problems, inspect_traces, read_traces
 from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
 from suffice.trace.rounds.writer import write_traces
@@ -364,15 +363,6 @@ def test_what_is_plain_is_not_remarked_on(tmp_path: Path) -> None:
         assert inspect_traces(write(tmp_path / "t.parquet", **columns)).remarks == ()
 
 
-def test_blank_answers_in_most_rounds_are_scored_as_wrong(tmp_path: Path) -> None:
-    half = write(tmp_path / "half.parquet", answer=["", "Oslo", "", "Rome"])
-    assert record_banners(read_traces(half)) == ()
-    (said,) = record_banners(
-        read_traces(write(tmp_path / "t.parquet", answer=["", " ", "", "Rome"]))
-    )
-    assert re.search("BLANK ANSWERS: 3 of 4 rounds.*scored as wrong", said)
-
-
 def test_a_required_column_under_another_name_is_guessed(tmp_path: Path) -> None:
     file = write(tmp_path / "t.parquet", without="answer", Answer=["x"] * 4)
     assert re.search("'answer' is missing; found .*Answer; was 'Answer' meant", str(refused(file)))
@@ -499,19 +489,3 @@ def test_clusters_without_samples(samples: list[list[str] | None] | None) -> Non
     assert [(each.position, each.message) for each in problems] == [
         (1, "must have one number a sample, found 1 for 0 samples")
     ]
-
-
-def test_questions_that_were_stopped_early_are_said(tmp_path: Path) -> None:
-    """Before anything is estimated of such a record: its last rounds are no full budget."""
-    causes: list[Any] = ["policy", "policy", "gold", "budget", "end", None]
-    made = [
-        dataclasses.replace(make_record(f"q{n}", ["x", "y"]), stopped_by=cause)
-        for n, cause in enumerate(causes)
-    ]
-    write_traces(made, tmp_path / "cut.parquet")
-    (said,) = record_banners(read_traces(tmp_path / "cut.parquet"))
-    assert said.startswith(
-        "CUT RECORDS: 3 of 6 questions were stopped early (2 by policy, 1 by gold)"
-    )
-    write_traces(made[3:], tmp_path / "whole.parquet")
-    assert record_banners(read_traces(tmp_path / "whole.parquet")) == ()

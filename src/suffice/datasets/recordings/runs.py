@@ -1,0 +1,247 @@
+"""Runs of agents as rounds: calls to a model and searches, in the order in which they began.
+
+A search opens a round; several that were asked for at once share one. A call that asked for a search
+counts for the round that it opened, any other for the round of the search before it. The run's answer is
+the last round's; the others were asked for none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from suffice.datasets.files import text_id
+from suffice.trace.rounds.records import MOST_INT32, Passage, Round, Token, Usage
+
+COST = "cost_usd"
+"""The signal that holds what a round's calls cost, where the recording says so."""
+_TEXT_NAMES = ("text", "content", "contents", "page_content", "snippet", "document", "body")
+_ID_NAMES = ("id", "source_doc_id", "doc_id", "document_id", "docid", "url", "source")
+_TITLE_NAMES = ("title", "name")
+_SCORE_NAMES = ("score", "retrieval_score", "relevance_score")
+_QUERY_NAMES = ("query", "q", "search_query", "question", "input", "text", "keywords", "search")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call to a model; ``searches``: it asked for a search, or another tool."""
+
+    text: str | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    tokens: tuple[Token, ...] | None = None
+    searches: bool = False
+    calls: int = 1
+    ended: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search, or another use of a tool; ``joined``: it was asked for together with the one before."""
+
+    query: str | None = None
+    action: str | None = None
+    passages: tuple[Passage, ...] = ()
+    joined: bool = False
+    ended: datetime | None = None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A round while its steps are read."""
+
+    calls: list[Call] = field(default_factory=list)
+    searches: list[Search] = field(default_factory=list)
+
+
+def rounds_of(
+    steps: Iterable[Call | Search], answer: str | None, *, began: datetime | None = None
+) -> tuple[Round, ...]:
+    """The rounds of a run; one without any search is a single round."""
+    opened: list[_Open] = []
+    asking: list[Call] = []  # calls that asked for what follows
+    joinable = False
+    for step in steps:
+        if isinstance(step, Search):
+            if not (step.joined and joinable):
+                opened.append(_Open())
+            opened[-1].calls += asking
+            opened[-1].searches.append(step)
+            asking, joinable = [], True
+        else:
+            (opened[-1].calls if opened and not step.searches else asking).append(step)
+            joinable = False
+    if not opened:
+        opened.append(_Open())
+    opened[-1].calls += asking
+    seen: set[str] = set()
+    rounds: list[Round] = []
+    for part in opened:
+        last = part is opened[-1]
+        rounds.append(_round(part, seen, answer if last else None, began, last=last))
+        began = rounds[-1].time or began
+    return tuple(rounds)
+
+
+def _round(
+    part: _Open, seen: set[str], answer: str | None, began: datetime | None, *, last: bool
+) -> Round:
+    found = {p.id: p for search in reversed(part.searches) for p in reversed(search.passages)}
+    found = dict(reversed(found.items()))
+    new = tuple(passage for passage in found.values() if passage.id not in seen)
+    again = tuple(
+        Passage(id=passage.id, score=passage.score)
+        for passage in found.values()
+        if passage.id in seen
+    )
+    seen.update(found)
+    every = [passage.score for search in part.searches for passage in search.passages]
+    scores = tuple(score for score in every if score is not None)
+    final = part.calls[-1] if last and part.calls and not part.calls[-1].searches else None
+    if answer is None:
+        final = None
+    costs = [call.cost_usd for call in part.calls if call.cost_usd is not None]
+    steps: list[Call | Search] = [*part.calls, *part.searches]
+    ends = [step.ended for step in steps if step.ended is not None]
+    ended = max(ends, default=None)
+    return Round(
+        answer=answer,
+        response=next((call.text for call in reversed(part.calls) if call.text), None),
+        query="\n".join(dict.fromkeys(s.query for s in part.searches if s.query)) or None,
+        action="\n".join(s.action for s in part.searches if s.action) or None,
+        passages=new,
+        refound=again or None,
+        candidate_scores=scores if scores and len(scores) == len(every) else None,
+        tokens=None if final is None else final.tokens,
+        usage=_usage(part, final, began, ended),
+        time=ended,
+        signals={COST: math.fsum(costs)} if costs else {},
+    )
+
+
+def _usage(
+    part: _Open, final: Call | None, began: datetime | None, ended: datetime | None
+) -> Usage:
+    def summed(name: str) -> int | None:
+        amounts = [getattr(call, name) for call in part.calls]
+        known = [amount for amount in amounts if amount is not None]
+        return sum(known) if known else None
+
+    seconds = (ended - began).total_seconds() if began is not None and ended is not None else None
+    return Usage(
+        llm_calls=sum(call.calls for call in part.calls),
+        answer_calls=0 if final is None else min(final.calls, 1),
+        retrievals=len(part.searches),
+        prompt_tokens=summed("prompt_tokens"),
+        cached_tokens=summed("cached_tokens"),
+        completion_tokens=summed("completion_tokens"),
+        answer_prompt_tokens=None if final is None else final.prompt_tokens,
+        answer_cached_tokens=None if final is None else final.cached_tokens,
+        answer_completion_tokens=None if final is None else final.completion_tokens,
+        latency_s=None if seconds is None or seconds < 0 else seconds,
+    )
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a number of tokens or calls, or nothing."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value is None or (whole and 0 <= value <= MOST_INT32)
+
+
+# --- what tools take and give -----------------------------------------------------------------------
+def query_of(arguments: Any) -> str | None:
+    """What was searched for, of the arguments of a tool: an object, or JSON text of one."""
+    if isinstance(arguments, str):
+        arguments = loaded(arguments)
+    if isinstance(arguments, str):
+        return arguments.strip() or None
+    if not isinstance(arguments, dict):
+        return None
+    texts = {name: value for name, value in arguments.items() if isinstance(value, str) and value}
+    for name in _QUERY_NAMES:
+        if name in texts:
+            return texts[name]
+    return next(iter(texts.values())) if len(texts) == 1 else None
+
+
+def loaded(text: str) -> Any:
+    """What a text says that is JSON of an object or a list; else the text."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def text_of(content: Any) -> str:
+    """A text, or the texts of a list of parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return ""
+
+
+def passages_of(content: Any, **known: Any) -> tuple[Passage, ...]:
+    """The documents that a tool gave: objects with a text or an id, JSON text of them, or one text.
+
+    ``known``: the ``id``, ``score`` or ``title`` of the one text.
+    """
+    value = loaded(content) if isinstance(content, str) else content
+    if isinstance(value, dict):
+        nested = [inner for inner in value.values() if _documents(inner)]
+        value = nested[0] if len(nested) == 1 else [value]
+    if _documents(value):
+        return tuple(passage_of(document) for document in value)
+    text = content if isinstance(content, str) else text_of(content)
+    if not text.strip():
+        return ()
+    return (passage_of({"text": text, **known}),)
+
+
+def _documents(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(document, dict)
+            and any(document.get(name) is not None for name in (*_TEXT_NAMES, *_ID_NAMES))
+            and document.get("type") not in ("text", "image", "audio")
+            for document in value
+        )
+    )
+
+
+def passage_of(document: Mapping[str, Any]) -> Passage:
+    """A document as a passage; without an id it is known by its title and text."""
+    text, title = _first(document, _TEXT_NAMES), _first(document, _TITLE_NAMES)
+    metadata = document.get("metadata")
+    if title is None and isinstance(metadata, dict):
+        title = _first(metadata, _TITLE_NAMES)
+    own = _first(document, _ID_NAMES)
+    score = next((document[name] for name in _SCORE_NAMES if name in document), None)
+    numeric = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < 1e38
+    return Passage(
+        id=own or text_id(f"{title or ''}\n{text or ''}"),
+        title=title or "",
+        text=text,
+        score=float(score) if numeric and score is not None else None,
+    )
+
+
+def _first(document: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    for name in names:
+        value = document.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if isinstance(value, str) and value:
+            return value
+    return None

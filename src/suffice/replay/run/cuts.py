@@ -1,0 +1,288 @@
+"""Scores and costs at stops where questions were cut: estimates from weights, ranges, and what says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.costs.usage import CostReads
+from suffice.measures.costs import CostBook
+from suffice.measures.exploration import Exploration, exploration
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
+from suffice.measures.seen import POLICY_STOP, Seen, Weighing
+from suffice.results.formats import amount, percent
+from suffice.results.table import Cell, Column, Table, Value
+from suffice.scoring import Metric, ScoreName, Weights
+
+Array = NDArray[np.float64]
+Stops = NDArray[np.int16]
+
+SCORES: tuple[ScoreName, ...] = ("em", "f1", "acc")
+_FEW = 10  # explored questions, with fewer of which an interval says little
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """What a mean is between, whatever was not seen; a ``high`` of ``None`` has no end.
+
+    Of the questions that are there: sampling error comes on top.
+    """
+
+    low: float
+    high: float | None
+
+    @property
+    def estimate(self) -> None:
+        """There is none."""
+        return
+
+    def shown(self, *, share: bool) -> str:
+        """It in words, a ``share`` of 1 in percent.
+
+        >>> Range(low=0.41, high=0.873).shown(share=True), Range(low=3.5, high=None).shown(share=False)
+        ('41.0-87.3', '>= 3.50')
+        """
+        form = percent if share else amount
+        return (
+            f">= {form(self.low)}" if self.high is None else f"{form(self.low)}-{form(self.high)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastCuts:
+    """What of a policy's figures lies past cuts.
+
+    Parameters
+    ----------
+    weights
+        What every question counts at the policy's stop, (n_questions,), NaN where that was not seen.
+    weighing
+        The same in short.
+    unseen
+        Questions of which its stop was not seen.
+    ranges
+        By the names of scores and costs what stands in the place of means that are not known for that.
+    """
+
+    weights: Array = field(metadata={"json": None})
+    weighing: Weighing
+    unseen: int
+    ranges: Mapping[str, Range]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutRecord:
+    """Questions that were cut, by what (``cut``), and what stands for them.
+
+    ``explored`` ones ran on past their policy's stop and stand for themselves and the ``stood_for``, which
+    their policy cut; of ``unseen`` ones nothing is known past their cut. ``untold`` were logged with a
+    propensity and without where the policy said stop. ``weights`` is how explored ones stand.
+    """
+
+    cut: Mapping[str, int]
+    explored: int
+    stood_for: int
+    unseen: int
+    untold: int
+    weights: Weights
+    exploration: Exploration
+
+    @classmethod
+    def of(cls, measures: Measures, weights: Weights) -> CutRecord | None:
+        """That of a record; ``None``: no question was cut."""
+        seen = measures.seen
+        if seen is None:
+            return None
+        return cls(
+            cut=seen.causes,
+            explored=int(seen.explored.sum()),
+            stood_for=int(seen.stood_for.sum()),
+            unseen=int(seen.unseen.sum()),
+            untold=seen.untold,
+            weights=weights,
+            exploration=exploration(seen, [one.type for one in measures.traces.questions]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AtStops:
+    """Scores and costs of every question at one policy's stops, each (n_questions,).
+
+    A cost is ``None`` where it is unknown; ``past`` is ``None`` where every stop was seen.
+    """
+
+    scores: Mapping[ScoreName, Array] = field(default_factory=dict)
+    costs: Mapping[str, Array | None] = field(default_factory=dict)
+    past: PastCuts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads scores and costs at stops: those of cut questions weighted, NaN where nothing tells of them."""
+
+    seen: Seen
+    weights: Weights
+    labelled: NDArray[np.bool_]
+
+    def read(self, scored: Outcomes, wanted: Stops, book: CostBook, reads: CostReads) -> AtStops:
+        """What a policy scores and pays that wants to stop at these rounds."""
+        stops, seen = self.seen.stops(wanted), self.seen.of(scored)
+        paid = book.at_stops(reads)
+        scores = {name: self.score(scored, name, stops) for name in SCORES}
+        costs = {name: None if of is None else self.cost(of, stops) for name, of in paid.items()}
+        lacking = seen.lacking(stops)
+        if not lacking.any() and not (stops > seen.until).any():
+            return AtStops(scores, costs)
+        ranges: dict[str, Range] = {}
+        if lacking[self.labelled].any():
+            ranges |= {name: self._score_range(scored, name, stops) for name in SCORES}
+        if self.seen.lacking(stops).any():
+            floors = book.at_least(reads)
+            ranges |= {
+                name: self._cost_range(name, of, floor, stops)
+                for name, of in paid.items()
+                if of is not None and (floor := floors[name]) is not None
+            }
+        past = PastCuts(
+            weights=np.where(lacking, np.nan, seen.weights(stops)),
+            weighing=seen.weighing(stops),
+            unseen=int(lacking.sum()),
+            ranges={name: one for name, one in ranges.items() if not np.isnan(one.low)},
+        )
+        return AtStops(scores, costs, past)
+
+    def _score_range(self, scored: Outcomes, name: ScoreName, stops: Stops) -> Range:
+        low, high = (self.score(scored, name, stops, end)[self.labelled] for end in (0.0, 1.0))
+        return Range(low=float(low.mean()), high=float(high.mean()))
+
+    def _cost_range(self, name: str, paid: Array, floor: Array, stops: Stops) -> Range:
+        """A cost is at least what the loop had paid where it was cut; no more is known but of rounds."""
+        rows = np.arange(len(stops))
+        last = np.maximum(self.seen.last, 1)
+        low = self.cost(paid, stops, floor[rows, last - 1])
+        high = self.cost(paid, stops, stops.astype(np.float64)) if name == "rounds" else None
+        return Range(low=float(low.mean()), high=None if high is None else float(high.mean()))
+
+    def score(
+        self, scored: Outcomes, name: ScoreName, stops: Stops, unseen: float = np.nan
+    ) -> Array:
+        """One score of every question at its stop, (n_questions,)."""
+        return self.seen.of(scored).at(
+            getattr(scored, name), stops, unseen=unseen, weights=self.weights, among=self.labelled
+        )
+
+    def cost(self, paid: Array, stops: Stops, unseen: float | Array = np.nan) -> Array:
+        """One cost of every question at its stop, (n_questions,)."""
+        return self.seen.at(paid, stops, unseen=unseen, weights=self.weights)
+
+    def looking_ahead(self, settled: NDArray[np.bool_]) -> Reader:
+        """For stops that depend on later rounds, see :meth:`Seen.looking_ahead`."""
+        return replace(self, seen=self.seen.looking_ahead(settled))
+
+
+def unseen_named(past: Mapping[str, PastCuts | None]) -> str:
+    """The policies, by what tables call them, whose stops were not all seen, and of how many questions."""
+    return ", ".join(f"{name} ({one.unseen:,})" for name, one in past.items() if one and one.unseen)
+
+
+def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> Iterable[str]:
+    """What a reader of figures past cuts must know; by what tables call the policies."""
+    if record is None:
+        return
+    if record.explored:
+        how = (
+            "each counts 1/propensity"
+            if record.weights == "ht"
+            else "past a cut their mean, each counting 1/propensity, stands for all"
+        )
+        yield (
+            f"past their policy's stop {record.explored:,} explored questions stand for themselves and for "
+            f"{record.stood_for:,} that were cut there: {how}"
+        )
+    few = [
+        f"{name} ({one.weighing.past})"
+        for name, one in past.items()
+        if one and not one.unseen and one.weighing.past < _FEW
+    ]
+    if few:
+        yield (
+            f"fewer than {_FEW} explored questions went as far as {', '.join(few)}: their intervals say "
+            "little"
+        )
+    if record.untold:
+        yield (
+            f"{record.untold:,} questions were logged with a propensity, and where the running policy said "
+            f"stop is not recorded of all that ran on (signal '{POLICY_STOP}', 1 there and 0 before): an "
+            "explored one cannot be told from one never stopped, so none is weighted"
+        )
+    unseen = unseen_named(past)
+    if unseen:
+        yield (
+            f"not known but within ranges: {unseen}, in so many questions past a cut, where nothing was "
+            "seen. Scores are between 0 and 1 there, costs at least what had been paid; differences to these "
+            "policies are not given, and where a fixed budget is among them no gain over fixed-k. Sampling "
+            "error comes on top of a range. To know more, let a share run on (Watch with explore=0.05)"
+        )
+    if unseen and record.cut.get("gold"):
+        yield (
+            f"{record.cut['gold']:,} questions were cut because they were right, so a loop that goes on is "
+            "seen where it was wrong only: what going on costs and spoils is bounded, never estimated"
+        )
+    yield from record.exploration.notes()
+
+
+def cut_table(
+    record: CutRecord | None, past: Mapping[str, PastCuts | None], metric: Metric
+) -> Table | None:
+    """How much of every policy's figures was seen; ``None``: every stop was."""
+    if record is None or not any(past.values()):
+        return None
+    columns = (
+        Column(name="policy", most=20),
+        Column(name="unseen", kind="count", head="not\nseen"),
+        Column(
+            name=metric.name, kind="percent", head=f"{metric.label}\nwithin", interval=True, drop=1
+        ),
+        Column(
+            name="rounds", kind="number", digits=2, head="rounds\nwithin", interval=True, drop=2
+        ),
+        Column(name="explored", kind="count", head="explored\npast a cut"),
+        Column(name="weight_share", kind="percent", head="share of\nweight %"),
+        Column(name="largest_weight", kind="number", digits=1, head="largest\nweight"),
+        Column(name="weight_sum", kind="number", digits=1, head="sum of\nweights"),
+        Column(name="effective", kind="number", digits=1, head="effective\nnumber"),
+    )
+    rows: list[list[Value]] = []
+    for name, one in past.items():
+        if one is None:
+            continue
+        score, rounds = one.ranges.get(metric.score), one.ranges.get("rounds")
+        weighing = one.weighing
+        rows.append(
+            [
+                *(name, one.unseen),
+                None if score is None else Cell(score, score.shown(share=True)),
+                None if rounds is None else Cell(rounds, rounds.shown(share=False)),
+                *(
+                    (weighing.past, weighing.share, weighing.largest, weighing.total)
+                    if record.explored
+                    else (None,) * 4
+                ),
+                weighing.effective if record.explored else None,
+            ]
+        )
+    return Table(
+        name="cuts",
+        title="Past where questions were cut: how much was seen.",
+        columns=columns,
+        rows=rows,
+        notes=(
+            "Policies left out here stop where every question was seen. Not seen: questions whose stop lies "
+            "past a cut that nothing stands for; explored: questions that ran on, which are weighted to "
+            "stand for those cut.",
+        ),
+    )
