@@ -47,12 +47,17 @@ if TYPE_CHECKING:
     from suffice.measures.contents import traces_info as traces_info
     from suffice.monitor.alarms import CoverageMonitor as CoverageMonitor
     from suffice.monitor.alarms import ExchangeabilityMonitor as ExchangeabilityMonitor
+    from suffice.pipelines.answers.calls import AnswerSettings as AnswerSettings
+    from suffice.pipelines.answers.drafts import answer_probe as answer_probe
     from suffice.pipelines.live.answering import Answered as Answered
     from suffice.pipelines.live.ask import AskSettings as AskSettings
     from suffice.pipelines.live.ask import ask as ask
     from suffice.pipelines.live.budgets import Budgets as Budgets
     from suffice.pipelines.live.controller import Controller as Controller
+    from suffice.pipelines.live.watch import Watch as Watch
     from suffice.pipelines.planning.agent import PlanningAgent as PlanningAgent
+    from suffice.pipelines.record.probe import ProbeSettings as ProbeSettings
+    from suffice.pipelines.record.probe import probe_traces as probe_traces
     from suffice.policies.ab_rag.policy import ABRagPolicy as ABRagPolicy
     from suffice.policies.file import load_policy as load_policy
     from suffice.policies.file import save_policy as save_policy
@@ -108,6 +113,7 @@ _HOMES = {
     "ABRagPolicy": "policies.ab_rag.policy",
     "Action": "protocols",
     "AnswerSet": "protocols",
+    "AnswerSettings": "pipelines.answers.calls",
     "Answered": "pipelines.live.answering",
     "AskSettings": "pipelines.live.ask",
     "BackendError": "errors",
@@ -136,6 +142,7 @@ _HOMES = {
     "PlanAction": "policies.gate.settings",
     "PlanTask": "trace.plans.records",
     "PlanningAgent": "pipelines.planning.agent",
+    "ProbeSettings": "pipelines.record.probe",
     "Question": "trace.rounds.records",
     "QuestionRecord": "trace.rounds.records",
     "Round": "trace.rounds.records",
@@ -150,6 +157,8 @@ _HOMES = {
     "TraceSet": "trace.rounds.table",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
+    "Watch": "pipelines.live.watch",
+    "answer_probe": "pipelines.answers.drafts",
     "ask": "pipelines.live.ask",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
@@ -164,6 +173,7 @@ _HOMES = {
     "macro_means": "replay.run.macro",
     "merge_traces": "trace.rounds.derive",
     "prices_of": "costs.prices",
+    "probe_traces": "pipelines.record.probe",
     "read_plans": "trace.plans.file",
     "read_traces": "trace.rounds.reader",
     "save_policy": "policies.file",

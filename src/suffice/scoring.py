@@ -158,7 +158,7 @@ class Metric:
     scored: str = "with gold answers"
     unscored: str = "has gold answers"
     untold: str = "without an answer"
-    remedy: str = "record an answer in every round"
+    remedy: str = "record an answer in every round, or ask for it now: suffice probe"
     stands_for_gold: str = ""
     labels: str = "gold answers"
     legend: str = ""

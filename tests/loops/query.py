@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from suffice.pipelines.answers.prompts import SearchStep
 from suffice.pipelines.loops.query_loop import (
     QueryChoice,
-    SearchStep,
 )
 from suffice.trace.rounds.records import Passage, Question, Usage
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "demo": "the whole story on a small model in this process",
     "ask": "answer a question over your own files",
     "record": "record full-budget rounds of a data set",
+    "probe": "ask for the answers that a recorded loop was not asked for",
     "traces": "what is in a record; check, split, join, narrow, import, export it",
     "policies": "list every policy: what it does and needs",
     "signals": "compute signals and store them in the trace",

@@ -180,12 +180,19 @@ def _completion(choice: Mapping[str, Any], top_logprobs: int, source: str) -> Co
     reason = choice.get("finish_reason")
     return Completion(
         text=text or "",
-        tokens=_tokens(choice.get("logprobs"), top_logprobs, source),
+        tokens=tokens_of(choice.get("logprobs"), top_logprobs, source),
         finish_reason=reason if isinstance(reason, str) else None,
     )
 
 
-def _tokens(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, ...] | None:
+def tokens_of(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, ...] | None:
+    """The tokens of what stands under ``logprobs``, in either shape; ``None``: neither, or not all are known.
+
+    Raises
+    ------
+    BackendError
+        When one of those shapes is broken, or a log-probability is none; names ``source``.
+    """
     if not isinstance(logprobs, Mapping):
         return None
     try:

@@ -131,7 +131,7 @@ _RECORDED_SO = Absence("it was recorded as undefined", lambda _: True)
 _NOT_ASKED = Absence(
     "the loop was not asked for an answer in this round",
     lambda view: view.current.answer is None,
-    "record an answer in every round, or probe for it afterwards",
+    "record an answer in every round, or ask for it afterwards: suffice probe",
 )
 
 

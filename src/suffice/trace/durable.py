@@ -213,16 +213,29 @@ def check_same_run(
     UsageError
         Naming every entry of the run documents that changed, but those that ``may_differ``.
     """
+    stated, wanted = dict(_entries(before, may_differ)), dict(_entries(now, may_differ))
     changed = [
-        f"{name} was {before.get(name)!r}, now {now.get(name)!r}"
-        for name in sorted({*before, *now} - may_differ)
-        if before.get(name) != now.get(name)
+        f"{name} was {stated.get(name)!r}, now {wanted.get(name)!r}"
+        for name in sorted({*stated, *wanted})
+        if stated.get(name) != wanted.get(name)
     ]
     if changed:
         raise UsageError(
             f"{root} was recorded with other settings ({'; '.join(changed)}); "
             "use the same settings to go on, or choose another --out"
         )
+
+
+def _entries(run: Mapping[str, Any], without: frozenset[str]) -> Iterator[tuple[str, Any]]:
+    """The entries of a run document, and in their place those of its steps: ``derived.0.prompt``."""
+    for name, value in run.items():
+        if name in without:
+            continue
+        if name == "derived" and isinstance(value, list):
+            for number, step in enumerate(value):
+                yield from ((f"{name}.{number}.{inner}", held) for inner, held in step.items())
+        else:
+            yield name, value
 
 
 def failures_file(root: Path) -> Path:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from suffice.cli.options import (
     add_json,
@@ -286,8 +287,10 @@ def _tell_cost(settings: LoopSettings, questions: int) -> None:
     )
 
 
-def show_summary(summary: RecordSummary, arguments: argparse.Namespace) -> int:
-    """Print what a recording did; the exit code."""
+def show_summary(
+    summary: RecordSummary, arguments: argparse.Namespace, *, done: str = "recorded", **more: Any
+) -> int:
+    """Print what a recording did, and for JSON what ``more`` there is; the exit code."""
     if arguments.json:
         print_json(
             {
@@ -297,11 +300,12 @@ def show_summary(summary: RecordSummary, arguments: argparse.Namespace) -> int:
                 "failed": summary.failed,
                 "questions": summary.recorded + summary.before,
                 "interrupted": summary.interrupted,
+                **more,
             }
         )
     else:
         print(f"{arguments.out}: {summary.recorded + summary.before} questions", end="")
-        print(f" ({summary.recorded} recorded now, {summary.before} before)")
+        print(f" ({summary.recorded} {done} now, {summary.before} before)")
     if summary.failed:
         say(f"{summary.failed} questions failed, see failures.jsonl; run again to retry them")
     if summary.interrupted:

@@ -185,7 +185,7 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
         yield (
             f"{unanswered:,} of {len(rounds):,} rounds have no answer: what stopping there would score is "
             "not known, unless the record has scores; record an answer per round, or ask for it on the "
-            f"recorded evidence: suffice probe {out} --llm MODEL --out NEW"
+            f"recorded evidence: suffice probe {out} --llm URL --out NEW"
         )
     if not any(record.gold.answers for record in records):
         yield (

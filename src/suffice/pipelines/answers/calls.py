@@ -6,9 +6,11 @@ import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Annotated
 
-from suffice.pipelines.answers.prompts import Prompt, asks_marker
-from suffice.pipelines.loops.settings import LoopSettings
+from suffice.errors import UsageError
+from suffice.options import Option
+from suffice.pipelines.answers.prompts import Prompt, PromptName, asks_marker
 from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
 from suffice.scoring import answer_form
 from suffice.trace.rounds.records import Round, Usage
@@ -22,6 +24,56 @@ _STOP = ("\n\n", "\nQuestion:", "\nEvidence:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSettings:
+    """How a model is asked for an answer.
+
+    Parameters
+    ----------
+    samples
+        Stochastic answers beside the greedy one; 0: none.
+    prompt
+        Which of the prompts.
+    top_logprobs
+        Alternatives asked for a token; 0 when the model gives none.
+    temperature, top_p
+        Of the samples; the greedy call has none.
+    max_tokens, max_sample_tokens
+        Length limits of a reply.
+    seed
+        Of the samples, mixed with question and round.
+    """
+
+    samples: Annotated[
+        int,
+        Option(help="sampled answers a round beside the greedy one", metavar="M", at_least=0),
+    ] = 0
+    prompt: Annotated[
+        PromptName,
+        Option(
+            help="in what order answer and confidence are asked for; no-confidence: the answer after its "
+            "marker and no rating; bare: the answer alone"
+        ),
+    ] = "answer-first"
+    top_logprobs: int = 5
+    temperature: float = 0.8
+    top_p: float = 0.95
+    max_tokens: int = 48
+    max_sample_tokens: int = 24
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        least = {"samples": 0, "top_logprobs": 0, "seed": 0}
+        check_least(self, {**least, "max_tokens": 1, "max_sample_tokens": 1})
+
+
+def check_least(settings: object, least: dict[str, int]) -> None:
+    """Refuse settings below their least value, by name."""
+    for name, low in least.items():
+        if getattr(settings, name) < low:
+            raise UsageError(f"{name} must be at least {low}, found {getattr(settings, name)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCall:
     """What is asked: the prompt, and whose turn it is, on which the samples' seed depends."""
 
@@ -31,7 +83,7 @@ class AnswerCall:
 
 
 def ask_greedy(
-    model: ChatModel, call: AnswerCall, settings: LoopSettings, *, samples: int = 0
+    model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int = 0
 ) -> Round:
     """A round of the greedy reply, with that many stochastic answers beside it; no passages.
 
@@ -66,7 +118,7 @@ def ask_greedy(
 
 
 def ask_majority(
-    model: ChatModel, call: AnswerCall, settings: LoopSettings, *, samples: int
+    model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
 ) -> Round:
     """A round of the most frequent of that many stochastic answers; no passages.
 
@@ -89,7 +141,7 @@ def ask_majority(
 
 
 def _sampled(
-    model: ChatModel, call: AnswerCall, settings: LoopSettings, samples: int
+    model: ChatModel, call: AnswerCall, settings: AnswerSettings, samples: int
 ) -> Generation:
     return model.generate(
         GenerationRequest(
@@ -104,7 +156,7 @@ def _sampled(
     )
 
 
-def _stop(settings: LoopSettings, model: ChatModel, *, sampled: bool = False) -> tuple[str, ...]:
+def _stop(settings: AnswerSettings, model: ChatModel, *, sampled: bool = False) -> tuple[str, ...]:
     """What ends a reply before the model does."""
     if not asks_marker(settings.prompt):
         # a base model goes on with the next example; a chat model ends by itself, and its end counts

@@ -11,6 +11,7 @@ from suffice.pipelines.answers.prompts import (
     Api,
     Prompt,
     PromptName,
+    SearchStep,
     asks_marker,
     asks_rating,
     in_reply,
@@ -18,7 +19,6 @@ from suffice.pipelines.answers.prompts import (
     passage_lines,
     reply_form,
 )
-from suffice.pipelines.loops.query_loop import SearchStep
 from suffice.protocols import Message
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage

@@ -16,6 +16,31 @@ Api = Literal["chat", "completion"]
 NOTHING_NEW = "(nothing new was found)"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchStep:
+    """A search that was made.
+
+    Parameters
+    ----------
+    said
+        What the chooser said, in the form in which later prompts repeat it.
+    query
+        What was sent.
+    found
+        The passages it found that had not been found before, whatever a filter drops.
+    shown
+        Those that the answerer sees of this round.
+    answer
+        What a reader answered to the query from ``found``; empty without one.
+    """
+
+    said: str
+    query: str
+    found: tuple[Passage, ...]
+    shown: tuple[Passage, ...] = ()
+    answer: str = ""
+
+
 def passage_lines(passages: Sequence[Passage]) -> list[str]:
     """Each as :func:`passage_line`, its white space squeezed."""
     return [

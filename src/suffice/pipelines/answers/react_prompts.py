@@ -12,11 +12,11 @@ from suffice.pipelines.answers.prompts import (
     SHELF,
     Api,
     Prompt,
+    SearchStep,
     in_reply,
     passage_line,
     passage_lines,
 )
-from suffice.pipelines.loops.query_loop import SearchStep
 from suffice.protocols import Message
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage

@@ -269,7 +269,7 @@ def answer(
         asked = Question(id="ask", text=question)
         pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
         for finished in pipeline.rounds(asked, retriever):
-            meter.add(finished.usage)
+            meter.add_lookups(finished.usage)
             decision = controller.observe(finished)
             decisions.append(decision)
             if decision.stop:

@@ -54,11 +54,10 @@ class Budgets:
             )
 
 
-class Meter:
-    """A model that counts what all its calls cost: answers, samples and verdicts."""
+class Spending:
+    """What a question has cost so far, against its budgets."""
 
-    def __init__(self, model: ChatModel, budgets: Budgets) -> None:
-        self._model = model
+    def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets
         self._tariffs = () if budgets.prices is None else budgets.prices.tariffs
         self._started = time.perf_counter()
@@ -67,35 +66,61 @@ class Meter:
         self._usd = 0.0
 
     @property
-    def name(self) -> str:
-        """The model's."""
-        return self._model.name
-
-    @property
-    def api(self) -> Literal["chat", "completion"]:
-        """The model's."""
-        return self._model.api
-
-    @property
     def usd(self) -> float | None:
-        """Dollars so far; ``None`` without prices, or when the server does not count tokens."""
+        """Dollars so far; ``None`` without prices, or when tokens were not counted."""
         return self._usd if self._tariffs and self._counted else None
 
-    def generate(self, request: GenerationRequest) -> Generation:
-        """Ask the model and count."""
-        reply = self._model.generate(request)
-        if reply.prompt_tokens is None or reply.completion_tokens is None:
-            self._counted = False
-        self.tokens += (reply.prompt_tokens or 0) + (reply.completion_tokens or 0)
-        self._usd += self._charge(reply)
-        return reply
+    @property
+    def counted(self) -> bool:
+        """Whether the tokens of all calls are known."""
+        return self._counted
 
-    def add(self, usage: Usage) -> None:
+    def add_calls(
+        self,
+        calls: int,
+        prompt: int | None,
+        cached: int | None,
+        completion: int | None,
+        *,
+        prompts: int = 1,
+    ) -> None:
+        """Count calls with the tokens of all of them; ``prompts`` of them, of one length, were evaluated."""
+        if prompt is None or completion is None:
+            self._counted = False
+        prompt, completion = prompt or 0, completion or 0
+        cached = min(cached or 0, prompt)  # not reported: all of it is paid in full
+        self.tokens += prompt + completion
+        tariff: Tariff | None = None
+        for above, dearer in self._tariffs:
+            tariff = dearer if prompt > above * prompts else tariff
+        if tariff is not None:
+            self._usd += (
+                (prompt - cached) * tariff.prompt
+                + cached * tariff.cached
+                + completion * tariff.completion
+                + calls * tariff.call
+            )
+
+    def add_lookups(self, usage: Usage) -> None:
         """Count what a round cost besides calls to the model."""
         if self._tariffs:
             _, tariff = self._tariffs[0]
             self._usd += (usage.retrievals or 0) * tariff.retrieval
             self._usd += (usage.rerank_calls or 0) * tariff.rerank
+
+    def add_round(self, usage: Usage) -> None:
+        """Count everything that a round cost."""
+        known = usage.llm_calls
+        samples, judging = usage.sample_calls or 0, usage.judge_calls or 0
+        plain = max(1, (known or 0) - samples) if known != samples else 0
+        for kind, calls in (("", plain), ("sample_", samples), ("judge_", judging)):
+            if calls:
+                prompt, cached, completion = (
+                    getattr(usage, f"{kind}{part}_tokens")
+                    for part in ("prompt", "cached", "completion")
+                )
+                self.add_calls(calls, prompt, cached, completion, prompts=calls)
+        self.add_lookups(usage)
 
     def spent(self) -> str | None:
         """Which budget is spent, in words; ``None``: none is."""
@@ -114,17 +139,31 @@ class Meter:
                 return f"the budget of {limit:g} {unit} is spent"
         return None
 
-    def _charge(self, reply: Generation) -> float:
-        prompt, completion = reply.prompt_tokens or 0, reply.completion_tokens or 0
-        cached = min(reply.cached_tokens or 0, prompt)  # not reported: all of it is paid in full
-        tariff: Tariff | None = None
-        for above, dearer in self._tariffs:
-            tariff = dearer if prompt > above else tariff
-        if tariff is None:
-            return 0.0
-        return (
-            (prompt - cached) * tariff.prompt
-            + cached * tariff.cached
-            + completion * tariff.completion
-            + len(reply.completions) * tariff.call
+
+class Meter(Spending):
+    """A model that counts what all its calls cost: answers, samples and verdicts."""
+
+    def __init__(self, model: ChatModel, budgets: Budgets) -> None:
+        super().__init__(budgets)
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+        return self._model.name
+
+    @property
+    def api(self) -> Literal["chat", "completion"]:
+        """The model's."""
+        return self._model.api
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """Ask the model and count."""
+        reply = self._model.generate(request)
+        self.add_calls(
+            len(reply.completions),
+            reply.prompt_tokens,
+            reply.cached_tokens,
+            reply.completion_tokens,
         )
+        return reply

@@ -46,19 +46,128 @@ _LAST_START: ContextVar[_Start | None] = ContextVar("suffice_last_start", defaul
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _UnderWay:
-    """One question: its rounds so far, their signals and the last decision.
+class QuestionState:
+    """One question: its rounds so far, their signals and the last decision."""
+
+    loop: LoopView
+    question_id: str
+    signals: dict[str, list[float]]
+    decision: Decision | None = None
+
+
+class Decider:
+    """A policy under a budget, for any number of questions.
+
+    Parameters
+    ----------
+    policy
+        What decides.
+    max_rounds
+        The budget: at this round the loop stops whatever the policy says. ``None``: that of a policy file,
+        or no budget.
+    strict
+        Whether a loop that does not give what the policy decides by is refused in its first round rather
+        than warned of, once.
+    """
+
+    def __init__(
+        self, policy: StopPolicy | PolicyFile, *, max_rounds: int | None, strict: bool
+    ) -> None:
+        if isinstance(policy, PolicyFile):
+            max_rounds = policy.max_rounds if max_rounds is None else max_rounds
+            policy = policy.policy
+        if isinstance(policy, str | PurePath):
+            raise UsageError(
+                f"a controller is given a policy, found the text {str(policy)!r}; write "
+                "suffice.Controller.load(PATH) for a policy file, suffice.Controller("
+                "suffice.RulePolicy(rule=TEXT)) for a rule"
+            )
+        if max_rounds is not None and max_rounds < 1:
+            raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
+        self.policy = policy
+        self.max_rounds = max_rounds
+        self.strict = strict
+        self._specs: tuple[Signal, ...] = policy.specs
+        self._seen: set[str] = set()  # signals that were looked into
+
+    def no_signals(self) -> dict[str, list[float]]:
+        """The signals of a question without rounds."""
+        return {spec.name: [] for spec in self._specs}
+
+    def decide(self, now: QuestionState, finished: Round) -> Decision:
+        """Take in a round and decide; a round that could not be decided about was not taken in.
+
+        Raises
+        ------
+        UsageError
+            If it is strict, when a first round does not hold what the policy decides by.
+
+        Warns
+        -----
+        SufficeWarning
+            When it does not, naming the signals and their inputs.
+        """
+        try:
+            return self._decide(now, finished)
+        except BaseException:
+            for column in now.signals.values():
+                del column[len(now.loop.rounds) :]
+            raise
+
+    def _decide(self, now: QuestionState, finished: Round) -> Decision:
+        loop = LoopView(now.loop.question, (*now.loop.rounds, finished))
+        signals = now.signals
+        for spec in self._specs:
+            signals[spec.name].append(signal_value(spec, loop))
+        number = len(loop.rounds)
+        if number == 1:
+            self._check_inputs(loop, signals)
+        decision = self.policy.decide(
+            PolicyView(round=number, signals=signals, loop=loop, question_id=now.question_id)
+        )
+        now.loop = loop
+        if decision.stop:
+            decision = replace(decision, stopped_by="policy")
+        elif self.max_rounds is not None and number >= self.max_rounds:
+            decision = replace(
+                decision,
+                action=Action.STOP,
+                reason=f"the budget of {self.max_rounds} rounds is spent; {decision.reason}",
+                stopped_by="budget",
+            )
+        now.decision = decision
+        return decision
+
+    def _check_inputs(self, loop: LoopView, signals: Mapping[str, Sequence[float]]) -> None:
+        """Say in the first round which signals this loop does not give; silence would cost its budget."""
+        undefined = [
+            spec
+            for spec in self._specs
+            if spec.name not in self._seen and math.isnan(signals[spec.name][0])
+        ]
+        lacks = [lack for spec in undefined if (lack := lack_live(spec, loop)) is not None]
+        if not self.strict:
+            self._seen.update(spec.name for spec in undefined)
+        if not lacks:
+            return
+        said = policy_lacks(self.policy, lacks)
+        if self.strict:
+            raise UsageError(said)
+        warnings.warn(
+            f"{said}. Without it the loop may run to its budget", SufficeWarning, stacklevel=5
+        )
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _UnderWay(QuestionState):
+    """A question that a controller follows.
 
     ``begun`` is ``None`` where nobody said ``start``; ``over`` is the question that another thread or task
     had under way when this one was begun.
     """
 
-    loop: LoopView
-    question_id: str
-    signals: dict[str, list[float]]
     begun: _Start | None = None
     over: str | None = None
-    decision: Decision | None = None
     busy: bool = False
 
     @property
@@ -102,22 +211,7 @@ class Controller:
         max_rounds: int | None = None,
         strict: bool = False,
     ) -> None:
-        if isinstance(policy, PolicyFile):
-            max_rounds = policy.max_rounds if max_rounds is None else max_rounds
-            policy = policy.policy
-        if isinstance(policy, str | PurePath):
-            raise UsageError(
-                f"a controller is given a policy, found the text {str(policy)!r}; write "
-                "suffice.Controller.load(PATH) for a policy file, suffice.Controller("
-                "suffice.RulePolicy(rule=TEXT)) for a rule"
-            )
-        if max_rounds is not None and max_rounds < 1:
-            raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
-        self.policy = policy
-        self.max_rounds = max_rounds
-        self._specs: tuple[Signal, ...] = policy.specs
-        self.strict = strict
-        self._seen: set[str] = set()  # signals that were looked into, for all copies
+        self._decider = Decider(policy, max_rounds=max_rounds, strict=strict)
         self._mark = object()
         self._now = self._fresh("", "")
 
@@ -132,14 +226,28 @@ class Controller:
         DataError
             When the file is not a policy this version can read.
         """
-        file = load_policy(path)
-        budget = file.max_rounds if max_rounds is None else max_rounds
-        return cls(file.policy, max_rounds=budget, strict=strict)
+        return cls(load_policy(path), max_rounds=max_rounds, strict=strict)
+
+    @property
+    def policy(self) -> StopPolicy:
+        """What decides."""
+        return self._decider.policy
+
+    @property
+    def max_rounds(self) -> int | None:
+        """The budget."""
+        return self._decider.max_rounds
+
+    @property
+    def strict(self) -> bool:
+        """Whether a loop that lacks what the policy decides by is refused."""
+        return self._decider.strict
 
     def copy(self) -> Controller:
         """Another controller of the same policy and budget, for another question; it saw no round."""
         copied = Controller(self.policy, max_rounds=self.max_rounds, strict=self.strict)
-        copied._seen = self._seen
+        copied._decider = self._decider
+        copied._now = copied._fresh("", "")
         return copied
 
     # --- a question -----------------------------------------------------------------------------
@@ -160,8 +268,9 @@ class Controller:
         return self
 
     def _fresh(self, question: str, question_id: str) -> _UnderWay:
-        signals: dict[str, list[float]] = {spec.name: [] for spec in self._specs}
-        return _UnderWay(loop=LoopView(question, ()), question_id=question_id, signals=signals)
+        return _UnderWay(
+            loop=LoopView(question, ()), question_id=question_id, signals=self._decider.no_signals()
+        )
 
     @property
     def rounds(self) -> tuple[Round, ...]:
@@ -205,14 +314,9 @@ class Controller:
             return _again(before, now.loop, finished)
         now.busy = True
         try:
-            now.decision = decision = self._decide(now, finished)
-        except BaseException:  # a round that could not be decided about was not observed
-            for column in now.signals.values():
-                del column[len(now.loop.rounds) :]
-            raise
+            return self._decider.decide(now, finished)
         finally:
             now.busy = False
-        return decision
 
     def _refuse_mixing(self, now: _UnderWay) -> None:
         """Refuse a round of another question than the one under way, as far as can be told."""
@@ -233,48 +337,6 @@ class Controller:
                 SufficeWarning,
                 stacklevel=3,
             )
-
-    def _decide(self, now: _UnderWay, finished: Round) -> Decision:
-        loop = LoopView(now.loop.question, (*now.loop.rounds, finished))
-        signals = now.signals
-        for spec in self._specs:
-            signals[spec.name].append(signal_value(spec, loop))
-        number = len(loop.rounds)
-        if number == 1:
-            self._check_inputs(loop, signals)
-        decision = self.policy.decide(
-            PolicyView(round=number, signals=signals, loop=loop, question_id=now.question_id)
-        )
-        now.loop = loop
-        if decision.stop:
-            return replace(decision, stopped_by="policy")
-        if self.max_rounds is not None and number >= self.max_rounds:
-            return replace(
-                decision,
-                action=Action.STOP,
-                reason=f"the budget of {self.max_rounds} rounds is spent; {decision.reason}",
-                stopped_by="budget",
-            )
-        return decision
-
-    def _check_inputs(self, loop: LoopView, signals: Mapping[str, Sequence[float]]) -> None:
-        """Say in the first round which signals this loop does not give; silence would cost its budget."""
-        undefined = [
-            spec
-            for spec in self._specs
-            if spec.name not in self._seen and math.isnan(signals[spec.name][0])
-        ]
-        lacks = [lack for spec in undefined if (lack := lack_live(spec, loop)) is not None]
-        if not self.strict:
-            self._seen.update(spec.name for spec in undefined)
-        if not lacks:
-            return
-        said = policy_lacks(self.policy, lacks)
-        if self.strict:
-            raise UsageError(said)
-        warnings.warn(
-            f"{said}. Without it the loop may run to its budget", SufficeWarning, stacklevel=4
-        )
 
     # --- checkpoints ----------------------------------------------------------------------------
     def to_dict(self, *, policy: bool = True) -> dict[str, Any]:

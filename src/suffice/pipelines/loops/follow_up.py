@@ -7,24 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from suffice.pipelines.answers.calls import usage_of, usage_sum
+from suffice.pipelines.answers.calls import check_least, usage_of, usage_sum
 from suffice.pipelines.answers.follow_up_prompts import (
     FOLLOW_UP,
     VERDICT,
     FollowUpPrompts,
     render_reading,
 )
-from suffice.pipelines.answers.prompts import Prompt
+from suffice.pipelines.answers.prompts import Prompt, SearchStep
 from suffice.pipelines.loops.query_loop import (
     QueryChoice,
     QueryLoop,
     QueryLoopSettings,
     QueryReading,
     Roles,
-    SearchStep,
     StopVerdict,
 )
-from suffice.pipelines.loops.settings import check_least
 from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line

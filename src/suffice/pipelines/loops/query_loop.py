@@ -9,10 +9,10 @@ from typing import Annotated, Any, Protocol
 
 from suffice.errors import InternalError
 from suffice.options import Option
-from suffice.pipelines.answers.calls import usage_sum
-from suffice.pipelines.answers.prompts import Prompt
+from suffice.pipelines.answers.calls import check_least, usage_sum
+from suffice.pipelines.answers.prompts import Prompt, SearchStep
 from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
-from suffice.pipelines.loops.settings import LoopSettings, check_least
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.signals.asking.verdicts import add_judge_calls
 from suffice.signals.recorded import LLM_STOP, MALFORMED_ACTIONS
@@ -20,31 +20,6 @@ from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
 
 # --- who does what --------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchStep:
-    """A search that was made.
-
-    Parameters
-    ----------
-    said
-        What the chooser said, in the form in which later prompts repeat it.
-    query
-        What was sent.
-    found
-        The passages it found that had not been found before, whatever a filter drops.
-    shown
-        Those that the answerer sees of this round.
-    answer
-        What a reader answered to the query from ``found``; empty without one.
-    """
-
-    said: str
-    query: str
-    found: tuple[Passage, ...]
-    shown: tuple[Passage, ...] = ()
-    answer: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryChoice:
     """What a chooser wants.

@@ -9,9 +9,10 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from suffice.errors import UsageError
 from suffice.options import Option
+from suffice.pipelines.answers.calls import check_least
 from suffice.pipelines.answers.prompts import PromptName
 from suffice.pipelines.answers.round_answer import Answerer, retrieved, timed
-from suffice.pipelines.loops.settings import LoopSettings, check_least
+from suffice.pipelines.loops.settings import LoopSettings
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.trace.rounds.records import Question, Round
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from suffice.pipelines.answers.calls import usage_of, usage_sum
-from suffice.pipelines.answers.prompts import Prompt
+from suffice.pipelines.answers.calls import check_least, usage_of, usage_sum
+from suffice.pipelines.answers.prompts import Prompt, SearchStep
 from suffice.pipelines.answers.react_prompts import (
     FORCED,
     LABEL,
@@ -24,9 +24,7 @@ from suffice.pipelines.loops.query_loop import (
     QueryLoop,
     QueryLoopSettings,
     Roles,
-    SearchStep,
 )
-from suffice.pipelines.loops.settings import check_least
 from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line

@@ -6,16 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.pipelines.answers.prompts import PromptName
+from suffice.pipelines.answers.calls import AnswerSettings, check_least
 from suffice.protocols import ChatModel
 from suffice.signals.asking.judge_support import JUDGE_SUPPORT
 from suffice.signals.asking.meaning_clusters import check_cosine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSettings:
+class LoopSettings(AnswerSettings):
     """How rounds are made: what a loop says of itself. Loops state their own defaults and add fields.
 
     A field with an :class:`suffice.options.Option` is an option of the commands that run loops.
@@ -24,26 +23,16 @@ class LoopSettings:
     ----------
     rounds
         The full budget.
-    samples
-        Stochastic answers a round, beside the greedy one; 0: none.
-    prompt
-        Which of the prompts.
-    top_logprobs
-        Alternatives asked for a token; 0 when the model gives none.
     candidates
         How many passages are ranked, of which the first are shown.
-    temperature, top_p
-        Of the samples; the greedy call has none.
-    max_tokens, max_sample_tokens
-        Length limits of a reply.
-    seed
-        Of the samples, mixed with question and round.
     closed_book
         Whether a recording also keeps the answer without passages, as round 0.
     judge
         Whether the model is asked after each round how well the evidence supports its answer.
     cluster_cosine
         Cluster each round's samples by the encoder's vectors at this cosine, in (0, 1]; ``None``: not.
+
+    The others are those of :class:`suffice.pipelines.answers.calls.AnswerSettings`.
     """
 
     pipeline: ClassVar[str]
@@ -69,20 +58,7 @@ class LoopSettings:
             at_least=0,
         ),
     ] = 0
-    prompt: Annotated[
-        PromptName,
-        Option(
-            help="in what order answer and confidence are asked for; no-confidence: the answer after its "
-            "marker and no rating; bare: the answer alone"
-        ),
-    ] = "answer-first"
-    top_logprobs: int = 5
     candidates: int = 10
-    temperature: float = 0.8
-    top_p: float = 0.95
-    max_tokens: int = 48
-    max_sample_tokens: int = 24
-    seed: int = 42
     closed_book: Annotated[
         bool, Option(help="also record the answer without passages, as round 0")
     ] = False
@@ -96,8 +72,8 @@ class LoopSettings:
     cluster_cosine: float | None = None
 
     def __post_init__(self) -> None:
-        least = {"rounds": 1, "samples": 0, "top_logprobs": 0, "candidates": 1, "seed": 0}
-        check_least(self, {**least, "max_tokens": 1, "max_sample_tokens": 1})
+        AnswerSettings.__post_init__(self)  # super() does not reach over slots
+        check_least(self, {"rounds": 1, "candidates": 1})
         if self.cluster_cosine is not None:
             check_cosine(self.cluster_cosine)
 
@@ -142,10 +118,3 @@ class LoopSettings:
     def shown(self, number: int) -> int:
         """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
         return number
-
-
-def check_least(settings: object, least: dict[str, int]) -> None:
-    """Refuse settings below their least value, by name."""
-    for name, low in least.items():
-        if getattr(settings, name) < low:
-            raise UsageError(f"{name} must be at least {low}, found {getattr(settings, name)}")

@@ -10,8 +10,7 @@ from typing import Annotated
 
 from suffice.errors import InternalError, UsageError
 from suffice.options import Option
-from suffice.pipelines.answers.calls import sampling_seed, usage_of, usage_sum
-from suffice.pipelines.loops.settings import check_least
+from suffice.pipelines.answers.calls import check_least, sampling_seed, usage_of, usage_sum
 from suffice.pipelines.planning.controls import GATED, AgentControl
 from suffice.pipelines.planning.parsing import (
     PLAN_SCHEMA,

@@ -87,6 +87,18 @@ class Label:
                 yield _Cell(name, self.question_id, number), _Entry(value, self.place)
 
 
+def append_label(root: Path, label: Label) -> None:
+    """One line of a folder's labels, written at once, so that several processes may."""
+    document = {
+        column.name: value
+        for column in fields(Label)
+        if column.name != "place" and (value := getattr(label, column.name)) not in (None, ())
+    }
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / LABELS_FILE).open("ab", buffering=0) as stream:
+        stream.write(json.dumps(document).encode() + b"\n")
+
+
 @dataclass(frozen=True, slots=True)
 class _Cell:
     """What a label is of; ``round`` of a score, ``None`` its last one."""

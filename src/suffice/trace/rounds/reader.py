@@ -23,9 +23,16 @@ from suffice.trace.reader import (
     parquet_files,
     read_file,
 )
+from suffice.trace.rounds.journal import Journal, free_id, journals
 from suffice.trace.rounds.labels import Labels, labels_beside
 from suffice.trace.rounds.records import STOPPED_BY, not_a_propensity, not_a_score, not_a_stop
-from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, USAGE_COLUMNS
+from suffice.trace.rounds.schema import (
+    COLUMNS,
+    QUESTIONS,
+    REQUIRED,
+    USAGE_COLUMNS,
+    record_to_rows,
+)
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 
 FILE = "suffice.file"  # the column that says which of the parts a row came from
@@ -165,9 +172,18 @@ def inspect_traces(
     broken: list[Problem] = []
     rows = 0
     remarks: dict[str, str] = {}
-    for file in parquet_files(root):
+    wanted = _Wanted(columns, keep_unknown)
+    under_way = journals(root) if root.is_dir() else []
+    files = [] if under_way and not any(root.glob("*.parquet")) else parquet_files(root)
+    sources: list[Path | Journal] = [*files, *under_way]
+    for source in sources:
+        file = source.file if isinstance(source, Journal) else source
         try:
-            part = read_file(file, _Wanted(columns, keep_unknown), QUESTIONS)
+            part = (
+                _journal_part(source, wanted, tables)
+                if isinstance(source, Journal)
+                else read_file(source, wanted, QUESTIONS)
+            )
         except DataError as error:
             errors.append(error)
             continue
@@ -207,6 +223,30 @@ def inspect_traces(
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
         parts=tuple(parts),
         labels=beside.labels,
+    )
+
+
+def _journal_part(journal: Journal, wanted: _Wanted, before: Sequence[pa.Table]) -> FileRead:
+    """The finished questions of a journal, as its Parquet file will hold them."""
+    names = pa.array([record.question.id for record in journal.finished], pa.string())
+    taken: set[str] = set()
+    for table in before:
+        ids = table.column("question_id")
+        taken.update(pc.unique(pc.filter(ids, pc.is_in(ids, names))).to_pylist())
+    rows: list[dict[str, Any]] = []
+    for record in journal.finished:
+        name = free_id(record.question.id, taken)
+        taken.add(name)
+        rows += [{**row, "question_id": name} for row in record_to_rows(record)]
+    table = pa.Table.from_pylist(rows, schema=QUESTIONS.arrow)
+    table = table.select([name for name in table.column_names if name in wanted])
+    remarks = [] if not journal.damaged else [f"{journal.damaged} lines are damaged and left out"]
+    return FileRead(
+        table=table,
+        run=dict(journal.run),
+        version=QUESTIONS.version,
+        remarks=tuple(remarks),
+        stored=table.schema,
     )
 
 
@@ -334,7 +374,8 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
         return (
             f"NO ANSWER in {answers.null_count:,} of {rounds:,} rounds, in which the loop was not asked for "
             "one: EM, F1 and Acc are not known there, and the costs of a policy that stops there lack the "
-            "answer that it would ask for; record an answer in every round",
+            "answer that it would ask for; ask a model for them: suffice probe "
+            f"{traces.at} --llm URL --out NEW",
         )
     if blank <= _MANY_BLANK * rounds:
         return ()

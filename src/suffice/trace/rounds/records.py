@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
@@ -22,17 +23,19 @@ MOST_INT16 = int(np.iinfo(np.int16).max)
 MOST_INT32 = int(np.iinfo(np.int32).max)
 
 
+_FLOAT32 = struct.Struct("<f")
+
+
 def float32(value: float | None, column: str) -> float | None:
     """Round to the column's float32; refuse what overflows it."""
     if value is None:
         return None
     try:
-        with np.errstate(over="ignore"):
-            rounded = float(np.float32(value))
-    except (TypeError, ValueError) as error:
+        rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
+    except OverflowError as error:
+        raise DataError(f"{value!r} is outside the range of float32", column=column) from error
+    except (TypeError, ValueError, struct.error) as error:
         raise DataError(f"must be a number, found {value!r:.60}", column=column) from error
-    if math.isinf(rounded) and not math.isinf(value):
-        raise DataError(f"{value!r} is outside the range of float32", column=column)
     return rounded
 
 
@@ -374,14 +377,17 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     for name in _DRAFTED:
         part = getattr(spent, name)
         changed |= {f"answer_{name}": part, name: _plus(getattr(own, name), part)}
+    if spent.latency_s is not None:  # which holds the samples', unlike the plain counts of tokens
+        changed["answer_latency_s"] = max(0.0, spent.latency_s - (spent.sample_latency_s or 0.0))
+    drawn = asked if draft.samples is None else draft
     return replace(
         asked,
         answer=draft.answer,
         response=draft.response,
         tokens=draft.tokens,
         answer_starts=draft.answer_starts,
-        samples=draft.samples,
-        sample_clusters=draft.sample_clusters,
+        samples=drawn.samples,
+        sample_clusters=drawn.sample_clusters,
         verbalized_confidence=draft.verbalized_confidence,
         parse_failure=draft.parse_failure,
         probed=probed,

@@ -174,13 +174,17 @@ def record_to_rows(record: QuestionRecord) -> list[dict[str, Any]]:
         {
             **shared,
             "round": number,
-            **to_cells(round_, _ROUND_COLUMNS),
-            **to_cells(round_.usage, USAGE_COLUMNS),
+            **round_cells(round_),
             "score": record.scores.get(number),
             "stopped_by": record.stopped_by if number == len(record.rounds) else None,
         }
         for number, round_ in numbered
     ]
+
+
+def round_cells(round_: Round) -> dict[str, Any]:
+    """What a row holds of the round, keyed by column."""
+    return to_cells(round_, _ROUND_COLUMNS) | to_cells(round_.usage, USAGE_COLUMNS)
 
 
 def round_from_row(row: Mapping[str, Any]) -> Round:

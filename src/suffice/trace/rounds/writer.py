@@ -104,10 +104,11 @@ def question_writer(
     run: Mapping[str, Any],
     may_differ: frozenset[str] = frozenset({"version"}),
     shard_questions: int = 64,
-) -> TraceWriter[QuestionRecord]:
+    kind: RowSet[Any] = QUESTION_ROWS,
+) -> TraceWriter[Any]:
     """A writer of finished questions; see :class:`suffice.trace.writer.TraceWriter`."""
     return TraceWriter(
-        QUESTION_ROWS,
+        kind,
         path,
         run=run,
         recorded=_recorded,

@@ -17,9 +17,8 @@ from suffice.pipelines.answers.follow_up_prompts import (
     FollowUpPrompts,
     render_reading,
 )
-from suffice.pipelines.answers.prompts import PROMPTS, Prompt, PromptName
+from suffice.pipelines.answers.prompts import PROMPTS, Prompt, PromptName, SearchStep
 from suffice.pipelines.loops.follow_up import parse_verdict
-from suffice.pipelines.loops.query_loop import SearchStep
 from suffice.protocols import Message
 from suffice.trace.rounds.records import Passage
 

@@ -64,7 +64,7 @@ def test_retrievals_and_rerankers_are_paid_too() -> None:
     meter = Meter(Counting(), Budgets(usd=0.35, prices=prices))
     meter.generate(ASK)
     assert meter.spent() is None
-    meter.add(Usage(retrievals=1, rerank_calls=1))
+    meter.add_lookups(Usage(retrievals=1, rerank_calls=1))
     assert meter.usd == pytest.approx(0.35)
     assert meter.spent() == "the budget of 0.35 USD is spent"
 

@@ -23,7 +23,7 @@ from tests.loops.follow_up import (
 
 from suffice.errors import BackendError, UsageError
 from suffice.pipelines.answers.follow_up_prompts import FollowUpPrompts
-from suffice.pipelines.answers.prompts import render_closed_book
+from suffice.pipelines.answers.prompts import SearchStep, render_closed_book
 from suffice.pipelines.loops.follow_up import (
     ChainPipeline,
     ChainSettings,
@@ -35,7 +35,7 @@ from suffice.pipelines.loops.follow_up import (
     SufficiencyAsker,
     parse_verdict,
 )
-from suffice.pipelines.loops.query_loop import QueryChoice, SearchStep
+from suffice.pipelines.loops.query_loop import QueryChoice
 from suffice.protocols import GenerationRequest
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Passage, Round

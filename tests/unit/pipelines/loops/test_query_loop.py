@@ -24,13 +24,13 @@ from tests.loops.query import (
 
 from suffice.errors import UsageError
 from suffice.pipelines.answers.calls import usage_sum
+from suffice.pipelines.answers.prompts import SearchStep
 from suffice.pipelines.loops.query_loop import (
     QueryChoice,
     QueryLoop,
     QueryLoopSettings,
     QueryReading,
     Roles,
-    SearchStep,
     StopVerdict,
 )
 from suffice.testing.encoders import HashingEncoder

@@ -13,10 +13,11 @@ import pytest
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
+from suffice.pipelines.answers.prompts import SearchStep
 from suffice.pipelines.answers.react_prompts import render_agent
 from suffice.pipelines.live.answering import Answering, answer
 from suffice.pipelines.live.controller import Controller
-from suffice.pipelines.loops.query_loop import QueryChoice, SearchStep
+from suffice.pipelines.loops.query_loop import QueryChoice
 from suffice.pipelines.loops.react import ReactAgent, ReactPipeline, ReactSettings
 from suffice.pipelines.record.dataset_run import Recording, record_examples
 from suffice.policies.fixed import FixedPolicy

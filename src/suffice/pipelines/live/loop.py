@@ -1,0 +1,616 @@
+"""One question of a loop that is somebody else's: its rounds, what is decided, its answer and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import math
+import threading
+import time
+import warnings
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as TooLate
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Literal
+
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.pipelines.live.budgets import Budgets, Spending
+from suffice.pipelines.live.controller import Decider, QuestionState
+from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
+from suffice.protocols import Action, Decision, StopPolicy
+from suffice.scoring import AnswerChoice
+from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished
+from suffice.trace.rounds.journal import WatchedQuestion
+from suffice.trace.rounds.records import (
+    Draft,
+    Gold,
+    LoopView,
+    Question,
+    Round,
+    StoppedBy,
+    with_draft,
+)
+
+Mode = Literal["shadow", "live"]
+Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
+"""Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
+
+_KEPT_WITHIN_S = 5.0
+_UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Watching:
+    """What the loops of one watch share: how they are decided about, and where they are recorded."""
+
+    policy: StopPolicy | None
+    decider: Decider | None
+    policy_hash: str | None
+    mode: Mode
+    explore: float
+    seed: int
+    max_rounds: int | None
+    budgets: Budgets
+    choice: AnswerChoice
+    writer: BackgroundWriter | None
+    under_way: set[str] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)
+    said: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def explores(self, name: str) -> bool:
+        """Whether a question runs on, drawn by its id: asked again it is not drawn again."""
+        drawn = hashlib.sha256(f"{self.seed}:explore:{name}".encode(errors="surrogatepass"))
+        return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.explore
+
+    def count(self, what: str) -> None:
+        """One more of a field of the watch's counts."""
+        with self._lock:
+            self.counts[what] = self.counts.get(what, 0) + 1
+
+    def warn(self, what: str, said: str) -> None:
+        """Warn once of what may happen in every round."""
+        if what not in self.said:
+            self.said.add(what)
+            warnings.warn(f"{said} (said once)", SufficeWarning, stacklevel=4)
+
+    def put(self, event: Event) -> None:
+        """To the record, where there is one."""
+        if self.writer is not None:
+            self.writer.put(event)
+
+    def complain(self) -> None:
+        """Say what the record's writer cannot say."""
+        if self.writer is not None and self.writer.problem is not None:
+            self.warn(
+                "record",
+                f"loops are not recorded as they should be: {self.writer.problem}. The loops go on; "
+                "watch.counts says how many rounds were lost",
+            )
+
+
+class Loop:
+    """One watched question. Made by :meth:`Watch.question`; used by one thread or task at a time.
+
+    It begins where ``with`` enters it and ends with the block. An exception in the block after a round with
+    an answer ends the loop with that answer, ``stopped_by`` and ``error``; a warning names it. Before, it
+    is raised; so are interrupts and wrong uses of Suffice always.
+    """
+
+    def __init__(self, watch: Watching, question: Question, gold: Gold, *, named: bool) -> None:
+        self._watch = watch
+        self._asked = question
+        self._gold = gold
+        self._named = named
+        decider = watch.decider
+        self._state = QuestionState(
+            loop=LoopView(question.text, ()),
+            question_id=question.id,
+            signals={} if decider is None else decider.no_signals(),
+        )
+        self._decisions: list[Decision] = []
+        self._ids: set[str] = set()
+        self._phase: Literal["new", "open", "over"] = "new"
+        self._stopped_by: StoppedBy | None = None
+        self._full = False
+        self._reason = ""
+        self._last: Round | None = None
+        self._ticked = 0.0
+        self._spending = Spending(watch.budgets)
+        self.error: Exception | None = None
+        """What a later round failed with; ``None``: nothing."""
+        self.explored = watch.mode == "live" and watch.explores(question.id)
+        """Whether it runs to the full budget although the policy is live."""
+
+    # --- what is known ---------------------------------------------------------------------------
+    @property
+    def question(self) -> str:
+        """What was asked."""
+        return self._asked.text
+
+    @property
+    def question_id(self) -> str:
+        """Its id in the record, by which it is labelled."""
+        return self._asked.id
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """As observed."""
+        rounds = self._state.loop.rounds
+        return rounds if self._last is None else (*rounds[:-1], self._last)
+
+    @property
+    def view(self) -> LoopView:
+        """What a probe is asked with."""
+        return LoopView(self.question, self.rounds)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The policy's after each round, whatever the mode made of them."""
+        return tuple(self._decisions)
+
+    @property
+    def would_stop(self) -> int | None:
+        """The round after which the policy said stop first; ``None``: in none so far."""
+        numbered = enumerate(self._decisions, start=1)
+        return next((number for number, decision in numbered if decision.stop), None)
+
+    @property
+    def done(self) -> bool:
+        """Whether the loop is to end: no further round is wanted."""
+        return self._stopped_by is not None or self._phase == "over"
+
+    @property
+    def stopped_by(self) -> StoppedBy | None:
+        """``policy``, ``budget``, ``end`` (by itself), ``error`` or ``user``; ``None``: it goes on."""
+        return self._stopped_by
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, or what the policy said last."""
+        return self._reason
+
+    @property
+    def answer(self) -> str | None:
+        """What is returned, by the watch's choice; ``None``: no round was asked for an answer."""
+        number = self.answer_round
+        return None if number is None else self.rounds[number - 1].answer
+
+    @property
+    def answer_round(self) -> int | None:
+        """The round, from 1, whose answer is returned: the latest of equal ones."""
+        rounds = self.rounds
+        there = [number for number, held in enumerate(rounds, start=1) if held.answer is not None]
+        values = {number: self._preference(number) for number in there}
+        known = [number for number in there if math.isfinite(values[number])]
+        if known:
+            return max(known, key=lambda number: (values[number], number))
+        return there[-1] if there else None
+
+    def _preference(self, number: int) -> float:
+        """How much a round's answer is preferred; NaN: not known."""
+        choice = self._watch.choice
+        if choice.rule == "latest":
+            return math.nan
+        if choice.rule == "most-confident":
+            of_round = self._decisions[number - 1].confidence
+            return math.nan if of_round is None else of_round
+        value = self.rounds[number - 1].signals.get(choice.signal)
+        if value is None and choice.signal in self._state.signals:
+            value = self._state.signals[choice.signal][number - 1]
+        if value is None:
+            return math.nan
+        return -value if choice.rule == "lowest" else value
+
+    # --- rounds ----------------------------------------------------------------------------------
+    def observe(
+        self,
+        finished: Round | None = None,
+        *,
+        score: float | None = None,
+        probe: Probe | None = None,
+        **held: Any,
+    ) -> Decision:
+        """Take in a finished round and decide.
+
+        Parameters
+        ----------
+        finished
+            The round, where the caller makes it; else it is made of what the loop has:
+        passages
+            What the round's search brought, as any framework gives it; found again, they are kept as such.
+        answer
+            What would be returned if the loop ended here; left out: the loop was not asked.
+        logprobs, tokens
+            Of the answer, in OpenAI's, LangChain's or llama.cpp's shape.
+        usage
+            What the round's calls cost, as they report it; several in a list.
+        answer_usage
+            The part of it that was spent on the answer alone; left out where the answer's call is all of it.
+        samples, response, query, action, signals, and other columns of a round
+            As in :class:`Round`; ``signals={"error": 3}`` are values of the caller's own.
+        score
+            Of what would be returned, in [0, 1]: kept for ``--metric score``, never seen by the policy.
+        probe
+            Asked for an answer where none was given and something needs one: in every round while recording
+            to the full budget, live where the policy reads answers, and at a stop. One that fails is counted
+            and warned of, once.
+
+        Returns
+        -------
+        Decision
+            What the loop is to do: in shadow, and where the question explores, it never stops for the policy.
+
+        Raises
+        ------
+        UsageError
+            Outside the ``with`` block, or under ``strict`` in a first round without what the policy reads.
+        DataError
+            For a value of another shape, naming it.
+        """
+        asked = self._round(finished, held)
+        if self.done:
+            return self._after_the_end()
+        if probe is not None and self._wants_draft(asked):
+            asked = self._drafted(asked, self._ask(probe, asked), before_stop=True)
+        decision = self._take(asked, score)
+        if probe is not None and self._wants_final():
+            self._replace_last(self._ask(probe, None))
+        return decision
+
+    async def aobserve(
+        self,
+        finished: Round | None = None,
+        *,
+        score: float | None = None,
+        probe: Probe | None = None,
+        **held: Any,
+    ) -> Decision:
+        """As :meth:`observe`, with a probe that may be a coroutine function."""
+        asked = self._round(finished, held)
+        if self.done:
+            return self._after_the_end()
+        if probe is not None and self._wants_draft(asked):
+            draft = await self._aask(probe, asked)
+            asked = self._drafted(asked, draft, before_stop=True)
+        decision = self._take(asked, score)
+        if probe is not None and self._wants_final():
+            self._replace_last(await self._aask(probe, None))
+        return decision
+
+    def answered(self, answer: str, **held: Any) -> None:
+        """What the loop answered at its end, from the rounds observed: the answer of the last of them.
+
+        For loops that answer once. Takes what ``observe`` takes of an answer: ``logprobs``, ``samples``,
+        ``response``, ``verbalized_confidence``, ``usage`` (of the answer alone).
+
+        Raises
+        ------
+        UsageError
+            Before a round was observed, or after the ``with`` block.
+        """
+        self._check_open()
+        if not self.rounds:
+            raise UsageError("answered() before a round was observed; call observe(...) first")
+        unknown = held.keys() - OF_ANSWER
+        if unknown:
+            raise UsageError(
+                f"answered() takes {', '.join(sorted(OF_ANSWER))}; found {named(unknown)}"
+            )
+        self._replace_last(draft_of(answer, held))
+
+    def stop(self, reason: str = "") -> None:
+        """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
+        self._check_open()
+        if not self.done:
+            self._stopped_by, self._reason = "user", reason or "the caller ended it"
+
+    def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
+        self._check_open()
+        if finished is not None:
+            if not isinstance(finished, Round):
+                raise DataError(
+                    f"observe() takes a suffice.Round or named values, found {type(finished).__name__}; "
+                    "write observe(passages=..., answer=...)"
+                )
+            if held:
+                raise UsageError(f"give the round or its parts, not both; found {named(held)}")
+            made = finished
+        else:
+            made = round_of(held, self._ids)
+        now, before = time.perf_counter(), self._ticked
+        self._ticked = now
+        return replace(
+            made,
+            time=datetime.now(UTC) if made.time is None else made.time,
+            usage=made.usage
+            if made.usage.latency_s is not None
+            else replace(made.usage, latency_s=now - before),
+        )
+
+    def _take(self, asked: Round, score: float | None) -> Decision:
+        """Decide, record, and say what the loop is to do."""
+        watch = self._watch
+        decision = self._decide(asked)
+        self._ids.update(passage.id for passage in asked.passages or ())
+        self._decisions.append(decision)
+        watch.count("rounds")
+        self._spending.add_round(asked.usage)
+        decision = self._effective(decision)
+        self._reason = decision.reason
+        if decision.stop:
+            self._stopped_by = decision.stopped_by
+        self._record(asked, score)
+        return decision
+
+    def _decide(self, asked: Round) -> Decision:
+        """What the policy says; one that fails stops nothing."""
+        decider, state = self._watch.decider, self._state
+        if decider is not None:
+            try:
+                return decider.decide(state, asked)
+            except UsageError:
+                raise
+            except Exception as error:  # noqa: BLE001
+                self._watch.count("failed_decisions")
+                said = f"the policy could not decide: {type(error).__name__}: {error}"
+                self._watch.warn("decide", said)
+                for column in state.signals.values():
+                    column.append(math.nan)
+                failed = replace(_UNASKED, reason=said)
+        else:
+            failed = _UNASKED
+        state.loop = LoopView(self.question, (*state.loop.rounds, asked))
+        return failed
+
+    def _effective(self, decision: Decision) -> Decision:
+        """What the mode and the budgets make of it."""
+        watch, number = self._watch, len(self._decisions)
+        if watch.max_rounds is not None and number >= watch.max_rounds:
+            self._full = not decision.stop or not self._stops
+            if self._full:
+                return _budget(decision, f"the budget of {watch.max_rounds} rounds is spent")
+        elif decision.stop and not self._stops:
+            why = "in shadow" if watch.mode == "shadow" else "exploring"
+            decision = replace(
+                decision,
+                action=Action.CONTINUE,
+                reason=f"{why}, so it goes on; {decision.reason}",
+                stopped_by=None,
+            )
+        if decision.stop:
+            return decision
+        spent = self._spending.spent()
+        if spent is None:
+            return decision
+        if not self._spending.counted and "cannot be kept" in spent:
+            watch.warn("budget", f"{spent}: give observe(usage=...)")
+            return decision
+        return _budget(decision, spent)
+
+    @property
+    def _stops(self) -> bool:
+        """Whether the policy's stop ends the loop."""
+        return self._watch.mode == "live" and not self.explored
+
+    def _after_the_end(self) -> Decision:
+        self._watch.warn(
+            "after",
+            f"a loop that was told to end ({self._reason}) went on; the round is not counted. End the loop "
+            "where loop.done is true",
+        )
+        last = self._decisions[-1] if self._decisions else _UNASKED
+        return replace(last, action=Action.STOP, reason=self._reason)
+
+    # --- answers asked for -----------------------------------------------------------------------
+    def _wants_draft(self, asked: Round) -> bool:
+        if asked.answer is not None:
+            return False
+        if self._stops:
+            return self._reads_answers
+        return self._watch.writer is not None or self._reads_answers
+
+    @property
+    def _reads_answers(self) -> bool:
+        return self._watch.policy is not None and self._watch.policy.needs.answers
+
+    def _wants_final(self) -> bool:
+        return self.done and self.rounds[-1].answer is None
+
+    def _ask(self, probe: Probe, asked: Round | None) -> Draft | None:
+        try:
+            draft = probe(self._with(asked))
+        except Exception as error:  # noqa: BLE001
+            self._probe_failed(f"{type(error).__name__}: {error}")
+            return None
+        if inspect.isawaitable(draft):
+            close = getattr(draft, "close", None)
+            if close is not None:
+                close()
+            raise UsageError(
+                "the probe is a coroutine function; await loop.aobserve(..., probe=...)"
+            )
+        return self._drafted_by(draft)
+
+    async def _aask(self, probe: Probe, asked: Round | None) -> Draft | None:
+        try:
+            draft = probe(self._with(asked))
+            if inspect.isawaitable(draft):
+                draft = await draft
+        except Exception as error:  # noqa: BLE001
+            self._probe_failed(f"{type(error).__name__}: {error}")
+            return None
+        return self._drafted_by(draft)
+
+    def _with(self, asked: Round | None) -> LoopView:
+        rounds = self.rounds
+        return LoopView(self.question, rounds if asked is None else (*rounds, asked))
+
+    def _drafted_by(self, draft: object) -> Draft | None:
+        if isinstance(draft, str):
+            return Draft(draft)
+        if isinstance(draft, Draft):
+            return draft
+        self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
+        return None
+
+    def _probe_failed(self, why: str) -> None:
+        self._watch.count("failed_probes")
+        self._watch.warn("probe", f"the probe failed: {why}; such rounds have no answer")
+
+    def _drafted(self, asked: Round, draft: Draft | None, *, before_stop: bool) -> Round:
+        """The round with the draft; a policy that reads answers would have asked for it anyway."""
+        self._ticked = time.perf_counter()
+        if draft is None:
+            return asked
+        probed = not (before_stop and self._stops)
+        return with_draft(asked, draft, probed=probed)
+
+    def _replace_last(self, draft: Draft | None) -> None:
+        """The last round with an answer of its own."""
+        if draft is None:
+            return
+        last = self.rounds[-1]
+        bare = last if last.answer is None else without_answer(last)
+        self._last = with_draft(bare, draft, probed=None if last.probed is None else False)
+        self._spending.add_round(draft.usage)
+
+    # --- recording and the end -------------------------------------------------------------------
+    def _record(self, asked: Round, score: float | None) -> None:
+        watch = self._watch
+        if watch.writer is None:
+            return
+        if len(self._decisions) == 1:
+            begun = WatchedQuestion(
+                question=self._asked,
+                gold=self._gold,
+                propensity=watch.explore or None,
+                policy_hash=watch.policy_hash,
+            )
+            watch.put(Begun(watched=begun, named=self._named))
+        stop = None if watch.policy is None else self.would_stop is not None
+        watch.put(Finished(question_id=self.question_id, round=asked, stop=stop, score=score))
+
+    def begin(self) -> Loop:
+        """Enter the question, where a ``with`` block cannot stand.
+
+        Raises
+        ------
+        UsageError
+            When it was entered before.
+        """
+        if self._phase != "new":
+            raise UsageError("a question is entered once; ask watch.question(...) for another")
+        if self.question_id in self._watch.under_way:
+            raise UsageError(f"the question {self.question_id!r} is under way")
+        self._watch.under_way.add(self.question_id)
+        self._watch.count("questions")
+        self._phase = "open"
+        self._ticked = time.perf_counter()
+        return self
+
+    def end(self, error: BaseException | None = None) -> bool:
+        """Leave it; whether ``error`` is mended by an answer of an earlier round.
+
+        On return a kill loses nothing of the question, unless the writer is stuck, which is warned of.
+        """
+        kept = self._leave(error)
+        if kept is not None:
+            with suppress(TooLate):
+                kept.result(_KEPT_WITHIN_S)
+        return self._ended(kept, error)
+
+    async def aend(self, error: BaseException | None = None) -> bool:
+        """As :meth:`end`, without holding up the event loop."""
+        kept = self._leave(error)
+        if kept is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(kept)), _KEPT_WITHIN_S)
+        return self._ended(kept, error)
+
+    def _leave(self, error: BaseException | None) -> Future[bool] | None:
+        """Say how it ended; what is told when that is kept, where it is."""
+        if self._phase != "open":
+            return None
+        self._phase = "over"
+        self._watch.under_way.discard(self.question_id)
+        if error is not None:
+            if isinstance(error, Exception):
+                self.error = error
+            if self._stopped_by is None:
+                self._stopped_by, self._reason = "error", f"{type(error).__name__}: {error}"
+        elif self._stopped_by is None:
+            self._stopped_by, self._reason = "end", "the loop ended by itself"
+        if self._watch.writer is None or not self._decisions:
+            return None
+        event = Ended(
+            question_id=self.question_id,
+            stopped_by=None if self._full else self._stopped_by,
+            last=self._last,
+        )
+        self._watch.put(event)
+        return event.kept
+
+    def _ended(self, kept: Future[bool] | None, error: BaseException | None) -> bool:
+        if kept is not None:
+            if not kept.done():
+                self._watch.warn(
+                    "slow", f"the record was not written within {_KEPT_WITHIN_S:g} s; loops go on"
+                )
+            self._watch.complain()
+        mended = (
+            isinstance(error, Exception)
+            and not isinstance(error, UsageError | DataError)
+            and self.answer is not None
+        )
+        if mended:
+            warnings.warn(
+                f"a loop failed after round {len(self.rounds)} ({type(error).__name__}: {error!s:.200}); the "
+                f"answer of round {self.answer_round} is returned, see loop.error",
+                SufficeWarning,
+                stacklevel=4,
+            )
+        return mended
+
+    def _check_open(self) -> None:
+        if self._phase == "new":
+            raise UsageError(
+                "the question was not entered; write: with watch.question(...) as loop: ..."
+            )
+        if self._phase == "over":
+            raise UsageError(
+                f"the question {self.question_id!r} ended ({self._reason}); a round of another one is "
+                "observed in its own: with watch.question(...) as loop: ..."
+            )
+
+    __enter__ = begin
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return self.end(error)
+
+    async def __aenter__(self) -> Loop:
+        return self.begin()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return await self.aend(error)
+
+
+def _budget(decision: Decision, why: str) -> Decision:
+    return replace(
+        decision, action=Action.STOP, reason=f"{why}; {decision.reason}", stopped_by="budget"
+    )

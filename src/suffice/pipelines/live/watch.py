@@ -1,0 +1,260 @@
+"""Watch loops that are somebody else's: decide after each round, record, stop or only look on."""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, get_args
+
+from suffice._version import VERSION
+from suffice.errors import UsageError
+from suffice.pipelines.live.budgets import Budgets
+from suffice.pipelines.live.controller import Decider
+from suffice.pipelines.live.loop import Loop, Mode, Watching
+from suffice.pipelines.live.requirements import has_confidence
+from suffice.policies.file import PolicyFile, load_policy, policy_hash
+from suffice.protocols import StopPolicy
+from suffice.scoring import AnswerChoice
+from suffice.trace.rounds.background import BackgroundWriter
+from suffice.trace.rounds.records import Gold, Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchCounts:
+    """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed."""
+
+    questions: int = 0
+    rounds: int = 0
+    lost_rounds: int = 0
+    failed_probes: int = 0
+    failed_decisions: int = 0
+
+
+class Watch:
+    """A policy over many loops at once, in threads and asyncio tasks, with a record of what they did.
+
+    Parameters
+    ----------
+    policy
+        A policy, a policy file or its path. ``None``: nothing decides, loops are recorded.
+    record
+        The directory that rounds are recorded in, which several processes may share; ``None``: none.
+    mode
+        ``shadow``: decides and never stops. ``live``: stops.
+    explore
+        In ``live``, the share of questions, in [0, 1), that run on to the full budget whatever the policy
+        says, drawn by the question's id. With it a record that was cut keeps telling what stopping costs.
+    max_rounds
+        The full budget; ``None``: that of a policy file, or as many as the loop runs.
+    budgets
+        Further limits. They end a loop in every mode.
+    answer
+        Which answer is returned: ``latest``, ``most-confident`` (by the policy's confidence),
+        ``highest:NAME`` or ``lowest:NAME`` (by a signal given to ``observe``, or one that the policy reads).
+    strict
+        Whether a loop that does not give what the policy decides by is refused in its first round.
+    seed
+        Of the draws of ``explore``.
+    run
+        What to say of the loop in the record's run document, such as ``{"pipeline": "my-agent"}``.
+
+    Raises
+    ------
+    UsageError
+        When built: an exploration outside [0, 1) or in shadow, an unknown mode or choice of an answer, a
+        policy that cannot stop a loop, a place that is no directory.
+
+    Examples
+    --------
+    >>> from suffice.policies.rules.policy import RulePolicy
+    >>> watch = Watch(RulePolicy(rule="answer_stable"), mode="live", max_rounds=5)
+    >>> with watch.question("Where was Ibsen born?") as loop:
+    ...     for answer in ("Oslo", "Skien", "Skien.", "Skien"):
+    ...         if not loop.done:
+    ...             decision = loop.observe(answer=answer)
+    >>> loop.answer, len(loop.rounds), loop.stopped_by
+    ('Skien.', 3, 'policy')
+    """
+
+    def __init__(
+        self,
+        policy: StopPolicy | PolicyFile | str | Path | None = None,
+        *,
+        record: str | Path | None = None,
+        mode: Mode = "shadow",
+        explore: float = 0.0,
+        max_rounds: int | None = None,
+        budgets: Budgets | None = None,
+        answer: str = "latest",
+        strict: bool = False,
+        seed: int = 42,
+        run: Mapping[str, Any] | None = None,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise UsageError(f"no mode {mode!r}; allowed: {', '.join(get_args(Mode))}")
+        if not 0.0 <= explore < 1.0:
+            raise UsageError(
+                f"explore is a share of questions from 0 to below 1, found {explore!r}; with 1 nothing would "
+                'ever be stopped: mode="shadow"'
+            )
+        if explore and mode == "shadow":
+            raise UsageError(
+                'in shadow every question runs to the full budget; explore goes with mode="live"'
+            )
+        if isinstance(policy, str | PurePath):
+            policy = load_policy(policy)
+        if isinstance(policy, PolicyFile):
+            max_rounds = policy.max_rounds if max_rounds is None else max_rounds
+            policy = policy.policy
+        if policy is None and mode == "live":
+            raise UsageError('without a policy nothing stops a loop; give one, or mode="shadow"')
+        if policy is not None and policy.needs.refusal:
+            raise UsageError(policy.needs.refusal)
+        if max_rounds is not None and max_rounds < 1:
+            raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
+        choice = AnswerChoice.parse(answer)
+        if choice.rule == "most-confident" and (policy is None or not has_confidence(policy)):
+            raise UsageError(
+                'answer="most-confident" goes by the policy\'s confidence, and this one has none; choose '
+                "by a signal of yours: answer='highest:NAME'"
+            )
+        self._folder = None if record is None else Path(record)
+        self._watching = watching = Watching(
+            policy=policy,
+            decider=None if policy is None else Decider(policy, max_rounds=None, strict=strict),
+            policy_hash=None if policy is None else policy_hash(policy),
+            mode=mode,
+            explore=explore,
+            seed=seed,
+            max_rounds=max_rounds,
+            budgets=Budgets() if budgets is None else budgets,
+            choice=choice,
+            writer=None,
+        )
+        if self._folder is not None:
+            document = self._document(answer, run or {})
+            watching.writer = BackgroundWriter(self._folder, document)
+            weakref.finalize(self, watching.writer.close)
+
+    @property
+    def policy(self) -> StopPolicy | None:
+        """What decides."""
+        return self._watching.policy
+
+    def _document(self, answer: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the record's files say of where they come from."""
+        watched = {
+            "mode": self._watching.mode,
+            "explore": self._watching.explore,
+            "answer": answer,
+            "policy_hash": self._watching.policy_hash,
+        }
+        return {"watch": watched, "rounds": self._watching.max_rounds, "version": VERSION, **run}
+
+    # --- questions -------------------------------------------------------------------------------
+    def question(
+        self,
+        text: str,
+        *,
+        question_id: str | None = None,
+        question_type: str | None = None,
+        split: str | None = None,
+        gold_answers: Iterable[str] = (),
+        gold_passage_ids: Iterable[str] = (),
+    ) -> Loop:
+        """The loop of one question, to be entered with ``with`` or ``async with``.
+
+        Parameters
+        ----------
+        text
+            What was asked.
+        question_id
+            Its id in the record; ``None``: a new one, which :attr:`Loop.question_id` tells.
+        question_type, split, gold_answers, gold_passage_ids
+            Columns of the record. No policy sees them.
+
+        Raises
+        ------
+        UsageError
+            When a question of that id is under way.
+        """
+        named = question_id is not None
+        name = uuid.uuid4().hex[:20] if question_id is None else question_id
+        if not name or name in self._watching.under_way:
+            what = f"the question {name!r} is under way" if name else "an empty question_id"
+            raise UsageError(f"{what}; give every question its own id, or none to have one made")
+        gold = Gold(
+            answers=gold_answers if isinstance(gold_answers, str) else tuple(gold_answers),  # type: ignore[arg-type]
+            passage_ids=tuple(gold_passage_ids),
+        )
+        asked = Question(id=name, text=text, type=question_type, split=split)
+        return Loop(self._watching, asked, gold, named=named)
+
+    def label(
+        self,
+        question_id: str,
+        *,
+        gold_answers: Iterable[str] = (),
+        question_type: str | None = None,
+        score: float | None = None,
+    ) -> None:
+        """Say later what was right of a recorded question: a line of ``labels.jsonl`` in the record.
+
+        Parameters
+        ----------
+        question_id
+            See :attr:`Loop.question_id`.
+        gold_answers
+            Accepted answers.
+        question_type
+            Its type.
+        score
+            Of what was returned, in [0, 1].
+
+        Raises
+        ------
+        UsageError
+            Without a record, or without a label.
+        DataError
+            For a score outside [0, 1], or answers that are no texts.
+        """
+        if self._folder is None:
+            raise UsageError(
+                "nothing is recorded, so nothing can be labelled; give record=DIRECTORY"
+            )
+        from suffice.trace.rounds.labels import Label, append_label
+
+        label = Label(
+            question_id=question_id,
+            gold_answers=gold_answers,  # type: ignore[arg-type]
+            question_type=question_type,
+            score=score,
+        )
+        if not any(label.parts()):
+            raise UsageError("a label needs gold_answers=[...], a question_type or a score")
+        append_label(self._folder, label)
+
+    @property
+    def counts(self) -> WatchCounts:
+        """What was seen so far, in this process."""
+        writer = self._watching.writer
+        lost = 0 if writer is None else writer.lost
+        return WatchCounts(**self._watching.counts, lost_rounds=lost)
+
+    def close(self) -> None:
+        """Write what is finished as Parquet and end the recording; loops under way end as unfinished.
+
+        Done at the end of the process, too.
+        """
+        if self._watching.writer is not None:
+            self._watching.writer.close()
+            self._watching.complain()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,327 @@
+"""Probe a record: ask a model for the answers that its loop was not asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.options import Option, settings_of
+from suffice.pipelines.answers.calls import AnswerSettings
+from suffice.pipelines.answers.drafts import answer_probe
+from suffice.pipelines.record.session import (
+    Progress,
+    RecordSummary,
+    SessionSettings,
+    record_all,
+)
+from suffice.protocols import ChatModel
+from suffice.retrieval.corpus import read_corpus
+from suffice.retrieval.ranking import corpus_fingerprint
+from suffice.scoring import answer_form
+from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
+from suffice.trace.rounds.records import LoopView, Passage, Round, sampled_ids, with_draft
+from suffice.trace.rounds.rows import QuestionRows, question_rows, rows_of
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import question_writer
+from suffice.trace.writer import RowSet
+
+PROBE_ANSWER = "probe_answer"
+"""The column of what the model says where the loop has an answer of its own."""
+_NO_TEXT = "have no text"
+_TEXTLESS = "have passages without a text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSettings(AnswerSettings):
+    """What is asked of a record, and how.
+
+    Parameters
+    ----------
+    all_rounds
+        Whether rounds with an answer are asked too. Theirs stay; what the model says goes into the column
+        ``probe_answer``.
+    limit, sample
+        Only the first so many questions, by id, or so many drawn by ``seed``; ``None``: all. A larger
+        number later adds to them.
+
+    The others are those of :class:`suffice.pipelines.answers.calls.AnswerSettings`.
+    """
+
+    all_rounds: Annotated[
+        bool,
+        Option(
+            name="all",
+            help="also ask in rounds that have an answer: it stays, what the model says goes into the column "
+            "probe_answer, and how often the two agree is said",
+        ),
+    ] = False
+    limit: Annotated[
+        int | None, Option(help="only the first N questions, by id", metavar="N", at_least=1)
+    ] = None
+    sample: Annotated[
+        int | None,
+        Option(
+            help="only N questions, drawn by --seed; a larger N later adds to them",
+            metavar="N",
+            at_least=1,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        AnswerSettings.__post_init__(self)  # super() does not reach over slots
+        if self.limit is not None and self.sample is not None:
+            raise UsageError(
+                "limit and sample each say which questions are asked; name one of them"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePlan:
+    """What a probe will ask.
+
+    Parameters
+    ----------
+    questions, rounds
+        How many there are still to write.
+    asked
+        How many of the rounds are asked.
+    blind
+        Those of them up to which nothing was found, which are asked from the question alone.
+    calls
+        To the model: answers and samples.
+    left_out
+        How many questions cannot be asked, by why.
+    """
+
+    questions: int
+    rounds: int
+    asked: int
+    blind: int
+    calls: int
+    left_out: Mapping[str, int]
+
+
+def probe_traces(
+    source: str | Path,
+    out: str | Path,
+    model: ChatModel,
+    settings: ProbeSettings | None = None,
+    *,
+    corpus: str | Path | None = None,
+    skip_invalid: bool = False,
+    on_plan: Callable[[ProbePlan], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> RecordSummary:
+    """Write the record again with an answer in every round that has none, asked of the model now.
+
+    Each is asked from the evidence as recorded, as :func:`suffice.answer_probe` does, and is marked
+    ``probed``; its calls and tokens stand in the ``answer_`` columns and are added to the others where these
+    are known. All other columns stay, signals that are stored too. The run document is the record's own,
+    with what was asked under ``derived``. Resumable: see :func:`suffice.pipelines.record.recorder.record`.
+
+    Parameters
+    ----------
+    source
+        A Parquet file or a directory of them; left as it is.
+    out
+        Another directory or ``.parquet`` file; of a run that was cut, the same.
+    model
+        Answers; as many questions side by side as it says suit it.
+    settings
+        ``None``: for the answer first and then its rating, without samples, in all questions.
+    corpus
+        Files of passages that give the texts of recorded ids; see
+        :func:`suffice.retrieval.corpus.read_corpus`.
+    skip_invalid
+        Leave out what is invalid, and questions that cannot be asked: without a text, or with passages
+        whose texts are not known.
+    on_plan
+        Told what will be asked, before the first call.
+    on_progress
+        Told after every question.
+
+    Raises
+    ------
+    DataError
+        For an invalid record, or questions that cannot be asked.
+    UsageError
+        When nothing is to be asked, ``out`` is a part of ``source`` or was written with other settings,
+        or the model cannot be used as asked.
+    BackendError
+        When the first questions all fail, with the reason, or the disk refuses.
+    """
+    wanted = settings_of(ProbeSettings, settings)
+    _refuse_inside(Path(out), Path(source))
+    inspection = inspect_traces(source, keep_unknown=True)
+    for remark in inspection.remarks:
+        warnings.warn(remark, SufficeWarning, stacklevel=2)
+    traces = _chosen(inspection.valid(skip_invalid=skip_invalid), wanted)
+    passages = () if corpus is None else read_corpus(corpus).passages
+    kind = rows_of(traces, *([PROBE_ANSWER] if wanted.all_rounds else []))
+    prober = _Prober(model, wanted, kind)
+    tasks, left_out = _askable(question_rows(traces, passages), prober, source, skip=skip_invalid)
+    if not any(prober.asked(task).any() for task in tasks):
+        raise UsageError(
+            f"every round of {source} has an answer, so there is nothing to ask for; --all asks there too, "
+            "and says how often the model agrees"
+        )
+    run = _run_document(inspection, model, wanted, passages)
+    session = SessionSettings(run=run, concurrency=int(getattr(model, "concurrency", 1)))
+    if on_progress is not None:
+        session = replace(session, on_progress=on_progress)
+    with question_writer(out, run=run, kind=kind) as writer:
+        if on_plan is not None:
+            left = [task for task in tasks if prober.key(task) not in writer.done]
+            on_plan(_plan(left, prober, wanted, left_out))
+        return record_all(tasks, prober, writer, session)
+
+
+def _refuse_inside(out: Path, source: Path) -> None:
+    if source.resolve() in (out.resolve(), out.resolve().parent) and (
+        source.is_dir() or out.resolve() == source.resolve()
+    ):
+        raise UsageError(f"{out} is, or would become, a part of {source}; choose another --out")
+
+
+def _chosen(traces: TraceSet, settings: ProbeSettings) -> TraceSet:
+    if settings.sample is not None:
+        return traces.only_questions(
+            sampled_ids(traces.question_ids, settings.sample, seed=settings.seed)
+        )
+    return traces.only_questions(traces.question_ids[: settings.limit])
+
+
+def _askable(
+    tasks: Iterable[QuestionRows], prober: _Prober, source: str | Path, *, skip: bool
+) -> tuple[list[QuestionRows], Mapping[str, int]]:
+    """The questions that can be asked, and how many cannot be, by why; refused unless these are skipped."""
+    kept: list[QuestionRows] = []
+    left_out: dict[str, list[QuestionRows]] = {_NO_TEXT: [], _TEXTLESS: []}
+    for task in tasks:
+        asked = bool(prober.asked(task).any())
+        if asked and not task.question.strip():
+            left_out[_NO_TEXT].append(task)
+        elif asked and task.textless:
+            left_out[_TEXTLESS].append(task)
+        else:
+            kept.append(task)
+    for why, refused in left_out.items():
+        if refused and not (skip and kept):
+            way_out = (
+                "; give their texts by id with --corpus FILE.jsonl" if why == _TEXTLESS else ""
+            )
+            raise DataError(
+                f"{len(refused):,} questions {why}, so a model cannot be asked what the loop could have "
+                f"answered; the first: {refused[0].id!r}{way_out}, or leave such questions out with "
+                "--skip-invalid",
+                file=str(source),
+                column="question" if why == _NO_TEXT else "passages",
+            )
+    return kept, {why: len(refused) for why, refused in left_out.items() if refused}
+
+
+def _plan(
+    tasks: Sequence[QuestionRows],
+    prober: _Prober,
+    settings: ProbeSettings,
+    left_out: Mapping[str, int],
+) -> ProbePlan:
+    asked = sum(int(prober.asked(task).sum()) for task in tasks)
+    return ProbePlan(
+        questions=len(tasks),
+        rounds=sum(task.rows.num_rows for task in tasks),
+        asked=asked,
+        blind=sum(int((prober.asked(task) & task.blind).sum()) for task in tasks),
+        calls=asked + settings.samples * sum(int(task.unanswered.sum()) for task in tasks),
+        left_out=left_out,
+    )
+
+
+# --- asking ---------------------------------------------------------------------------------------
+class _Prober:
+    """Fulfils :class:`suffice.pipelines.record.session.Recorder`; records are tables of rows."""
+
+    noun = "questions"
+
+    def __init__(self, model: ChatModel, settings: ProbeSettings, kind: RowSet[Any]) -> None:
+        self._ask = answer_probe(model, settings)
+        # of an answer that stands beside the loop's own nothing else is kept
+        self._ask_beside = answer_probe(model, replace(settings, samples=0))
+        self._all_rounds = settings.all_rounds
+        self._schema = kind.schema.arrow
+
+    def key(self, task: QuestionRows) -> tuple[str]:
+        return (task.id,)
+
+    def asked(self, task: QuestionRows) -> NDArray[np.bool_]:
+        """Rounds that are asked, (n_rounds,)."""
+        return task.unanswered | self._all_rounds
+
+    def record(self, task: QuestionRows, stop: threading.Event) -> Any:
+        answered: dict[int, Round] = {}
+        beside: dict[int, str] = {}
+        for place in np.flatnonzero(self.asked(task)).tolist():
+            if stop.is_set():
+                return None
+            view = LoopView(task.question, task.rounds[: place + 1])
+            if task.unanswered[place]:
+                answered[place] = with_draft(view.current, self._ask(view), probed=True)
+            else:
+                beside[place] = self._ask_beside(view).answer
+        return task.filled(answered, self._schema, {PROBE_ANSWER: beside})
+
+
+def _run_document(
+    inspection: TraceInspection,
+    model: ChatModel,
+    settings: ProbeSettings,
+    corpus: Sequence[Passage],
+) -> dict[str, Any]:
+    """The record's own, with what is asked of it as one more step."""
+    runs = [dict(part.run) for part in inspection.parts]
+    run = dict(inspection.traces.origin.run)
+    digest = hashlib.sha256()
+    for part in inspection.parts:
+        with part.file.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    step: dict[str, Any] = {
+        "by": "probe",
+        "from": Path(inspection.traces.origin.source).resolve().name,
+        "sha256": digest.hexdigest(),
+        "model": model.name,
+        "api": model.api,
+        **{setting.name: getattr(settings, setting.name) for setting in fields(AnswerSettings)},
+    }
+    if settings.all_rounds:
+        step["all_rounds"] = True
+    if corpus:
+        step["corpus_fingerprint"] = corpus_fingerprint(corpus)
+    done = run.get("derived")
+    run |= {"derived": [*(done if isinstance(done, list) else []), step], "version": VERSION}
+    return run if runs.count(runs[0]) == len(runs) else {**run, "runs": runs}
+
+
+def probe_agreement(path: str | Path) -> tuple[int, int]:
+    """In how many rounds the model that was asked gives the loop's own answer, and of how many.
+
+    Answers are compared normalised, as they are scored.
+    """
+    rows = read_traces(path, columns=(), keep_unknown=True).table
+    pairs = [
+        (own, asked)
+        for own, asked in zip(
+            *(rows.column(n).to_pylist() for n in ("answer", PROBE_ANSWER)), strict=True
+        )
+        if asked is not None and own is not None
+    ]
+    return sum(answer_form(own) == answer_form(asked) for own, asked in pairs), len(pairs)

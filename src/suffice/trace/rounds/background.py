@@ -1,0 +1,359 @@
+"""Watched loops become a record off their caller's path: a thread, its journal, its Parquet files."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from suffice.errors import InternalError, SufficeError, UsageError
+from suffice.trace.rounds.journal import (
+    WatchedQuestion,
+    begin_line,
+    claim,
+    end_line,
+    free_id,
+    head_line,
+    journal_name,
+    read_journal,
+    round_line,
+    together,
+)
+from suffice.trace.rounds.records import QuestionRecord, Round, StoppedBy
+
+_FULL_QUESTIONS = 256
+_FULL_BYTES = 8 << 20
+_MOST_WAITING = 10_000
+_MOST_UNWRITTEN = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A question was asked; ``named`` by the user, so that its id may be taken."""
+
+    watched: WatchedQuestion
+    named: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A round of it ended; ``stop`` is what the policy said of it."""
+
+    question_id: str
+    round: Round
+    stop: bool | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """It ended; ``last`` takes the place of its last round, ``kept`` is told when a kill loses it no more."""
+
+    question_id: str
+    stopped_by: StoppedBy | None
+    last: Round | None = None
+    kept: Future[bool] = field(default_factory=Future)
+
+
+Event = Begun | Finished | Ended
+POLICY_STOP = "policy_stop"
+"""The name in a recorded round's ``signals`` under which stands whether the running policy said stop."""
+
+
+class BackgroundWriter:
+    """Writes what loops do to a directory, in a thread of its own; several processes may write to one.
+
+    What was put there is in a journal within moments, all of a question before its ``Ended.kept`` has a
+    result. Nothing here raises into a loop: what goes wrong stands in ``problem``, what was not kept is
+    counted in ``lost``.
+
+    Parameters
+    ----------
+    root
+        A directory, made where there is none.
+    run
+        The ``suffice.run`` document of its files.
+
+    Raises
+    ------
+    UsageError
+        For a place that is no directory.
+    """
+
+    def __init__(self, root: Path, run: Mapping[str, Any]) -> None:
+        # loaded here, since a thread that imports holds the loops up
+        import suffice.trace.rounds.writer  # noqa: F401
+
+        if root.suffix == ".parquet" or root.is_file():
+            raise UsageError(
+                f"loops are recorded into a directory; write record={root.with_suffix('')}/"
+            )
+        self._root = root
+        self._run = run
+        self.lost = 0
+        self.problem: str | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Take up work in this process."""
+        self._pid = os.getpid()
+        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._work = _Work(self._root, self._run)
+        self._thread = threading.Thread(target=self._loop, name="suffice-watch", daemon=True)
+        self._thread.start()
+
+    def put(self, event: Event) -> None:
+        """Hand something over; at once, and whatever happens."""
+        if os.getpid() != self._pid:  # a fork has neither the thread nor the journal
+            self._work.forget()
+            self._begin()
+        if not self._thread.is_alive() or self._queue.qsize() > _MOST_WAITING:
+            self._lose(event, "its writer ended" if self._queue.empty() else "its writer is stuck")
+            return
+        self._queue.put(event)
+
+    def _lose(self, event: Event, why: str) -> None:
+        self.problem = self.problem or why
+        self.lost += isinstance(event, Finished)
+        if isinstance(event, Ended):
+            event.kept.set_result(False)
+
+    def close(self, timeout: float = 30.0) -> None:
+        """Write what is finished as Parquet; what is still put is lost."""
+        if os.getpid() == self._pid and self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join(timeout)
+
+    def _loop(self) -> None:
+        try:
+            self._work.recover()
+        except (OSError, SufficeError) as error:
+            self.problem = self.problem or str(error)
+        while True:
+            events = [self._queue.get()]
+            while len(events) < _FULL_QUESTIONS and not self._queue.empty():
+                events.append(self._queue.get())
+            known = [event for event in events if event is not None]
+            self._take(known)
+            if len(known) < len(events):
+                self._guarded(self._work.close)
+                return
+
+    def _take(self, events: list[Event]) -> None:
+        for event in events:
+            if not self._guarded(lambda taken=event: self._work.take(taken)):
+                self.lost += isinstance(event, Finished)
+        written = self._guarded(self._work.write)
+        self.lost += self._work.dropped()
+        for event in events:
+            if isinstance(event, Ended):
+                event.kept.set_result(written)
+
+    def _guarded(self, act: Any) -> bool:
+        """Whether it could be done; a thread that dies would take every later loop with it."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001
+            self.problem = self.problem or f"{type(error).__name__}: {error}"
+            return False
+        return True
+
+
+class _Work:
+    """The thread's own: the journal, and the questions that stand in it."""
+
+    def __init__(self, root: Path, run: Mapping[str, Any]) -> None:
+        self._root = root
+        self._run = run
+        self._writer = uuid.uuid4().hex[:12]
+        self._number = 0
+        self._stream: IO[bytes] | None = None
+        self._size = 0
+        self._unwritten: list[bytes] = []
+        self._dropped = 0
+        self._open: dict[str, WatchedQuestion] = {}
+        self._named: set[str] = set()
+        self._done: list[QuestionRecord] = []
+        self._taken: set[str] = set()
+        self._looked: set[str] = set()
+
+    @property
+    def _file(self) -> Path:
+        return self._root / journal_name(self._writer, self._number)
+
+    def forget(self) -> None:
+        """Leave the journal to the process that opened it."""
+        if self._stream is not None:
+            self._stream.close()
+
+    # --- events ----------------------------------------------------------------------------------
+    def take(self, event: Event) -> None:
+        if isinstance(event, Begun):
+            name = event.watched.question.id
+            self._open[name] = event.watched
+            if event.named:
+                self._named.add(name)
+            self._say(begin_line(event.watched))
+        elif isinstance(event, Finished):
+            finished = event.round
+            if event.stop is not None:
+                signals = {**finished.signals, POLICY_STOP: float(event.stop)}
+                finished = replace(finished, signals=signals)
+            self._open[event.question_id].take(finished, event.score)
+            self._say(round_line(event.question_id, finished, event.score))
+        else:
+            self._end(event)
+
+    def _end(self, event: Ended) -> None:
+        ended = self._open.pop(event.question_id)
+        if event.last is not None and ended.rounds:
+            kept = ended.rounds[-1].signals
+            ended.rounds[-1] = last = replace(event.last, signals=kept)
+            self._say(end_line(event.question_id, event.stopped_by, last))
+        else:
+            self._say(end_line(event.question_id, event.stopped_by, None))
+        if ended.rounds:
+            self._done.append(ended.record(event.stopped_by))
+
+    def _say(self, line: str) -> None:
+        self._unwritten.append(line.encode() + b"\n")
+
+    # --- files -----------------------------------------------------------------------------------
+    def write(self) -> None:
+        """Put what was said into the journal, and a full journal into Parquet."""
+        if not self._unwritten:
+            return
+        if self._stream is None:
+            self._open_journal()
+        content = b"".join(self._unwritten)
+        try:
+            self._append(content)
+        except OSError:
+            if len(content) > _MOST_UNWRITTEN:
+                self._drop()
+            raise
+        self._unwritten.clear()
+        if len(self._done) >= _FULL_QUESTIONS or self._size >= _FULL_BYTES:
+            self._turn()
+
+    def _open_journal(self, *said: str) -> None:
+        """A journal that begins with what is ``said``; it is seen when all of that stands in it."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        aside = self._file.with_name(f".{self._file.name}.tmp")
+        self._stream, self._size = aside.open("wb", buffering=0), 0
+        claim(self._stream)
+        self._append("\n".join((head_line(self._run), *said, "")).encode())
+        aside.rename(self._file)
+
+    def _append(self, content: bytes) -> None:
+        """All of it or nothing."""
+        stream = self._stream
+        if stream is None:
+            raise InternalError("no journal is open")
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[stream.write(left) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(stream.fileno(), self._size)
+                stream.seek(self._size)
+            raise
+        self._size += len(content)
+
+    def _drop(self) -> None:
+        """No room for long: what was not written is given up, so that memory does not fill as well."""
+        self._dropped += sum(b'"round":' in line for line in self._unwritten)
+        self._unwritten.clear()
+        self._open.clear()
+        self._done.clear()
+
+    def dropped(self) -> int:
+        """Rounds given up since last asked."""
+        count, self._dropped = self._dropped, 0
+        return count
+
+    def _turn(self) -> None:
+        """Finished questions to Parquet, unfinished ones to the next journal."""
+        full, stream, done = self._file, self._stream, self._done
+        self._number, self._stream, self._done = self._number + 1, None, []
+        try:
+            if self._open:
+                self._open_journal(*self._carried())
+            self._store(done, full.with_suffix(".parquet"))
+            full.unlink()
+        finally:  # a journal that could not be turned stays, and is read as one
+            if stream is not None:
+                stream.close()
+
+    def _carried(self) -> Iterator[str]:
+        for name, watched in self._open.items():
+            yield begin_line(watched)
+            for number, finished in enumerate(watched.rounds, start=1):
+                yield round_line(name, finished, watched.scores.get(number))
+
+    def _store(
+        self, done: list[QuestionRecord], target: Path, run: Mapping[str, Any] | None = None
+    ) -> None:
+        from suffice.trace.rounds.writer import records_to_table
+        from suffice.trace.writer import write_table
+
+        if not done:
+            return
+        with together(self._root):
+            named = [record.question.id for record in done if record.question.id in self._named]
+            if named:
+                self._look()
+                done = [self._renamed(record) for record in done]
+            write_table(records_to_table(done, self._run if run is None else run), target)
+            self._looked.add(target.name)
+        self._named.difference_update(named)
+
+    def _look(self) -> None:
+        """Which ids the directory holds."""
+        import pyarrow.parquet as pq
+
+        for file in self._root.glob("*.parquet"):
+            if file.name not in self._looked:
+                ids = pq.read_table(file, columns=["question_id"]).column(0).unique()
+                self._taken.update(ids.to_pylist())
+                self._looked.add(file.name)
+
+    def _renamed(self, record: QuestionRecord) -> QuestionRecord:
+        name = free_id(record.question.id, self._taken)
+        self._taken.add(name)
+        return replace(record, question=replace(record.question, id=name))
+
+    def close(self) -> None:
+        """End what is under way as unfinished, and write everything."""
+        for name in list(self._open):
+            self._end(Ended(question_id=name, stopped_by="error"))
+        self.write()
+        if self._stream is not None:
+            self._turn()
+
+    # --- what others left --------------------------------------------------------------------------
+    def recover(self) -> None:
+        """Turn the journals of processes that died into Parquet; what they had not finished ends in error."""
+        for file in sorted(self._root.glob("watch-*.jsonl")):
+            try:
+                stream = file.open("rb")
+            except FileNotFoundError:
+                continue
+            with stream:
+                if not claim(stream) or not file.exists():
+                    continue
+                target = file.with_suffix(".parquet")
+                if not target.exists():
+                    journal = read_journal(file)
+                    done = [*journal.finished, *journal.left()]
+                    self._named = {record.question.id for record in done}
+                    self._store(done, target, journal.run)
+                file.unlink()

@@ -1,0 +1,199 @@
+"""A question's rows as they stand in a record, of which the answers can be filled in and nothing else."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from suffice.errors import DataError
+from suffice.trace.rounds.records import Passage, Round
+from suffice.trace.rounds.schema import (
+    QUESTIONS,
+    SCHEMA,
+    USAGE_COLUMNS,
+    round_cells,
+    round_from_row,
+)
+from suffice.trace.rounds.table import TraceSet, with_column
+from suffice.trace.rounds.writer import QUESTION_ROWS
+from suffice.trace.schema import Cell, Column
+from suffice.trace.writer import RowSet
+
+_ANSWERED = (
+    "answer",
+    "response",
+    "tokens",
+    "answer_starts",
+    "samples",
+    "sample_clusters",
+    "verbalized_confidence",
+    "parse_failure",
+    "probed",
+    *(column.name for column in USAGE_COLUMNS),
+)
+_READ = ("query", "passages", "intermediate_answer", *_ANSWERED)
+
+
+@dataclass(frozen=True)
+class QuestionRows:
+    """Rows of rounds 1.. in order, and that of round 0 where there is one, with all columns they have."""
+
+    rows: pa.Table
+    closed_book: pa.Table
+
+    @property
+    def id(self) -> str:
+        """The question's key."""
+        return str(self.rows.column("question_id")[0].as_py())
+
+    @property
+    def question(self) -> str:
+        """Its text."""
+        return str(self.rows.column("question")[0].as_py())
+
+    @cached_property
+    def unanswered(self) -> NDArray[np.bool_]:
+        """Rounds without an answer, (n_rounds,)."""
+        return np.asarray(pc.is_null(self.rows.column("answer")))
+
+    @cached_property
+    def blind(self) -> NDArray[np.bool_]:
+        """Rounds up to which nothing was found, (n_rounds,)."""
+        found = np.zeros(self.rows.num_rows, bool)
+        if "passages" in self.rows.column_names:
+            found |= _lengths(self.rows.column("passages")) > 0
+        if "intermediate_answer" in self.rows.column_names:
+            found |= np.asarray(pc.is_valid(self.rows.column("intermediate_answer")))
+        return ~np.logical_or.accumulate(found)
+
+    @cached_property
+    def textless(self) -> int:
+        """How many of its passages have no text."""
+        if "passages" not in self.rows.column_names:
+            return 0
+        flat = pc.list_flatten(self.rows.column("passages"))
+        return int(pc.sum(pc.is_null(pc.struct_field(flat, "text"))).as_py() or 0)
+
+    @cached_property
+    def rounds(self) -> tuple[Round, ...]:
+        """What was found, asked and answered in them, and what that cost."""
+        read = [name for name in _READ if name in self.rows.column_names]
+        return tuple(round_from_row(row) for row in self.rows.select(read).to_pylist())
+
+    def filled(
+        self,
+        answered: Mapping[int, Round],
+        schema: pa.Schema,
+        beside: Mapping[str, Mapping[int, str]],
+    ) -> pa.Table:
+        """The rows in the columns of ``schema``, some with another answer.
+
+        Parameters
+        ----------
+        answered
+            Rounds by their place, from 0, of which the answer and the costs are taken.
+        schema
+            Of the table.
+        beside
+            Texts by place of columns of the user's own.
+
+        Raises
+        ------
+        DataError
+            When a value cannot be stored, such as text that is not Unicode.
+        """
+        written = {place: round_cells(round_) for place, round_ in answered.items()}
+        cells: dict[str, Mapping[int, Any]] = {
+            name: {place: row[name] for place, row in written.items()} for name in _ANSWERED
+        }
+        rows = [
+            self._column(self.rows, field, (cells | dict(beside)).get(field.name))
+            for field in schema
+        ]
+        tables = [pa.Table.from_arrays(rows, schema=schema)]
+        if self.closed_book.num_rows:
+            zero = [self._column(self.closed_book, field, None) for field in schema]
+            tables.insert(0, pa.Table.from_arrays(zero, schema=schema))
+        return pa.concat_tables(tables)
+
+    def _column(
+        self, rows: pa.Table, field: pa.Field, changed: Mapping[int, Any] | None
+    ) -> pa.ChunkedArray:
+        there = field.name in rows.column_names
+        if not changed:
+            if there:
+                return rows.column(field.name)
+            return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+        cells = rows.column(field.name).to_pylist() if there else [None] * rows.num_rows
+        for place, value in changed.items():
+            cells[place] = value
+        try:
+            return pa.chunked_array([pa.array(cells, field.type)])
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise DataError(
+                f"question {self.id!r}: cannot be stored as {field.type}: {error}",
+                column=field.name,
+            ) from error
+
+
+def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
+    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+
+
+def question_rows(traces: TraceSet, corpus: Sequence[Passage] = ()) -> Iterator[QuestionRows]:
+    """Every question; passages without a text get that of the corpus' passage of the same id."""
+    table = _with_texts(traces.table, corpus).combine_chunks()
+    closed_book = traces.closed_book
+    zeros = closed_book.column("question_id").to_pylist()
+    start = 0
+    for name, rounds in zip(traces.question_ids, traces.last_rounds.tolist(), strict=True):
+        zero = bisect_left(zeros, name)
+        yield QuestionRows(
+            rows=table.slice(start, rounds),
+            closed_book=closed_book.slice(zero, int(zeros[zero : zero + 1] == [name])),
+        )
+        start += rounds
+
+
+def _with_texts(table: pa.Table, corpus: Sequence[Passage]) -> pa.Table:
+    if not corpus or "passages" not in table.column_names:
+        return table
+    known = {passage.id: passage for passage in corpus}
+    cells = table.column("passages").to_pylist()
+    for cell in cells:
+        for passage in cell or ():
+            if passage["text"] is None and (held := known.get(passage["id"])) is not None:
+                passage |= {"text": held.text, "title": passage["title"] or held.title}
+    return with_column(table, "passages", cells)
+
+
+class _Tables(RowSet[pa.Table]):
+    """Records that are tables of the schema already."""
+
+    def table(self, records: Iterable[pa.Table], run: Mapping[str, Any]) -> pa.Table:
+        return pa.concat_tables(records).replace_schema_metadata(self.stamped(run).metadata)
+
+
+def rows_of(traces: TraceSet, *texts: str) -> RowSet[pa.Table]:
+    """How the questions of this record are kept, with all its columns and ``texts`` of the user's own."""
+    types = {
+        field.name: field.type for field in traces.table.schema if field.name not in SCHEMA.names
+    }
+    types |= dict.fromkeys(texts, pa.string())
+    own = [Column(Round, name, Cell(type_), "the user's own") for name, type_ in types.items()]
+    return _Tables(
+        schema=replace(QUESTIONS, columns=(*QUESTIONS.columns, *own)),
+        rows=pa.Table.to_pylist,
+        key=QUESTION_ROWS.key,
+        key_of=lambda rows: (rows.column("question_id")[0].as_py(),),
+        place=QUESTION_ROWS.place,
+        noun=QUESTION_ROWS.noun,
+    )

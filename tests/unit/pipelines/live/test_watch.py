@@ -1,0 +1,584 @@
+"""Watched loops: what is decided, returned and recorded, and what never breaks them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import suffice
+from suffice.costs.prices import Prices
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.pipelines.live.budgets import Budgets
+from suffice.pipelines.live.loop import Loop
+from suffice.pipelines.live.watch import Watch
+from suffice.policies.ab_rag.policy import ABRagPolicy
+from suffice.policies.file import policy_hash
+from suffice.policies.rules.policy import RulePolicy
+from suffice.trace.rounds.background import BackgroundWriter
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Round, Usage
+
+STABLE = RulePolicy(rule="answer_stable")
+NEWS = RulePolicy(rule="new_passages < 0.5")
+ANSWERS = ("Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
+
+
+def walk(loop: Loop, answers: tuple[str, ...] = ANSWERS) -> None:
+    """The user's loop."""
+    for answer in answers:
+        if loop.done:
+            return
+        loop.observe(answer=answer)
+
+
+def records(folder: Path) -> dict[str, QuestionRecord]:
+    return {record.question.id: record for record in read_traces(folder).records()}
+
+
+# --- deciding ------------------------------------------------------------------------------------
+def test_live_stops_where_the_controller_does() -> None:
+    watch = Watch(STABLE, mode="live", max_rounds=5)
+    with watch.question("Where?") as loop:
+        walk(loop)
+    controller = suffice.Controller(STABLE, max_rounds=5).start("Where?")
+    decisions = [controller.observe(Round(answer=answer)) for answer in ANSWERS[: len(loop.rounds)]]
+    assert [decision.reason for decision in loop.decisions] == [
+        decision.reason for decision in decisions
+    ]
+    assert (len(loop.rounds), loop.answer, loop.stopped_by, loop.would_stop) == (
+        3, "Oslo", "policy", 3,
+    )  # fmt: skip
+
+
+def test_shadow_says_when_it_would_stop_and_goes_on() -> None:
+    with Watch(STABLE, max_rounds=5).question("Where?") as loop:
+        stops = [loop.observe(answer=answer).stop for answer in ANSWERS]
+        assert loop.done
+    assert stops == [False, False, False, False, True]
+    assert (loop.would_stop, loop.stopped_by) == (3, "budget")
+    assert "the budget of 5 rounds is spent" in loop.reason
+
+
+def test_the_explored_share_is_drawn_by_id_and_runs_on(tmp_path: Path) -> None:
+    with Watch(STABLE, record=tmp_path, mode="live", explore=0.25, max_rounds=5) as watch:
+        loops = []
+        for number in range(200):
+            with watch.question("Where?", question_id=f"q{number}") as loop:
+                walk(loop)
+            loops.append(loop)
+    explored = [loop for loop in loops if loop.explored]
+    assert 30 <= len(explored) <= 70
+    assert {len(loop.rounds) for loop in explored} == {5}
+    assert {len(loop.rounds) for loop in loops if not loop.explored} == {3}
+    again = Watch(STABLE, mode="live", explore=0.25).question("Where?", question_id="q7")
+    assert again.explored == loops[7].explored
+    kept = records(tmp_path)
+    assert {kept[loop.question_id].stopped_by for loop in explored} == {None}
+    assert {record.propensity for record in kept.values()} == {0.25}
+    run_on = kept[explored[0].question_id]
+    assert [held.signals["policy_stop"] for held in run_on.rounds] == [0, 0, 1, 1, 1]
+    assert run_on.policy_hash == policy_hash(STABLE)
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted"),
+    [("latest", "d"), ("highest:error", "a"), ("lowest:error", "c")],
+)
+def test_the_answer_is_chosen_as_in_replay(choice: str, wanted: str) -> None:
+    with Watch(mode="shadow", answer=choice).question("Where?") as loop:
+        for answer, error in (("a", 3.0), ("b", 1.0), ("c", 1.0), ("d", 2.0)):
+            loop.observe(answer=answer, signals={"error": error})
+    assert loop.answer == wanted
+
+
+def test_the_most_confident_answer_is_returned_and_one_without_confidence_refused() -> None:
+    policy = ABRagPolicy(weights={"token_probability": 1.0}, threshold=1.0)
+    with Watch(policy, answer="most-confident").question("Where?") as loop:
+        for answer, logprob in (("a", -0.5), ("b", -0.1), ("c", -2.0)):
+            tokens = [{"token": answer, "logprob": logprob}]
+            loop.observe(answer=answer, logprobs=tokens)
+    assert (loop.answer, loop.answer_round) == ("b", 2)
+    with pytest.raises(UsageError, match="goes by the policy's confidence"):
+        Watch(STABLE, answer="most-confident")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "reason"),
+    [
+        (Budgets(tokens=250), "the budget of 250 tokens is spent"),
+        (Budgets(seconds=1e-9), "seconds is spent"),
+        (
+            Budgets(usd=2e-4, prices=Prices(input=1, cached=1, output=1)),
+            "the budget of 0.0002 USD is spent",
+        ),
+    ],
+)
+def test_budgets_end_a_loop_in_shadow_too(budgets: Budgets, reason: str, tmp_path: Path) -> None:
+    with Watch(STABLE, budgets=budgets, record=tmp_path) as watch, watch.question("Where?") as loop:
+        while not loop.done:
+            loop.observe(answer="a", usage={"prompt_tokens": 100, "completion_tokens": 1})
+    assert reason in loop.reason
+    assert loop.stopped_by == "budget"
+    (record,) = records(tmp_path).values()
+    assert record.stopped_by == "budget"
+
+
+def test_a_budget_of_tokens_nobody_counts_is_said_and_not_kept() -> None:
+    with Watch(STABLE, budgets=Budgets(tokens=1)).question("Where?") as loop:
+        with pytest.warns(SufficeWarning, match=r"counts no tokens.*give observe\(usage=\.\.\.\)"):
+            loop.observe(answer="a")
+        assert not loop.done
+
+
+def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
+    watch = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live")
+    with (
+        pytest.warns(SufficeWarning, match="token_probability.*tokens"),
+        watch.question("Where?") as loop,
+    ):
+        loop.observe(answer="Oslo")
+    with watch.question("Again?") as loop:
+        loop.observe(answer="Oslo")  # said once: warnings are errors here
+    strict = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live", strict=True)
+    with pytest.raises(UsageError, match="token_probability"), strict.question("Where?") as loop:
+        loop.observe(answer="Oslo")
+
+
+# --- probes --------------------------------------------------------------------------------------
+def drafts(asked: list[int]) -> Callable[[LoopView], Draft]:
+    def ask(view: LoopView) -> Draft:
+        asked.append(len(view.rounds))
+        return Draft("Oslo", usage=Usage(llm_calls=1, prompt_tokens=50, completion_tokens=2))
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode", "recorded", "asked"),
+    [
+        (NEWS, "shadow", True, [1, 2, 3]),  # an answer in every round of the record
+        (NEWS, "shadow", False, [3]),  # nothing reads it: only what is returned
+        (NEWS, "live", True, [3]),  # at the stop
+        (STABLE, "live", False, [1, 2]),  # the policy reads it
+    ],
+)
+def test_a_probe_is_asked_only_where_something_needs_it(
+    tmp_path: Path, policy: Any, mode: Any, recorded: bool, asked: list[int]
+) -> None:
+    seen: list[int] = []
+    folder = tmp_path if recorded else None
+    with (
+        Watch(policy, record=folder, mode=mode, max_rounds=3) as watch,
+        watch.question("Where?") as loop,
+    ):
+        texts = iter(["one", "two", "two"] if policy is NEWS else ["one", "two", "three"])
+        while not loop.done:
+            loop.observe(passages=[next(texts)], probe=drafts(seen))
+    assert seen == asked
+    assert loop.answer == "Oslo"
+
+
+def test_what_a_probe_cost_stands_as_the_answers(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
+        usage = {"input_tokens": 30, "output_tokens": 4}
+        loop.observe(passages=["a"], query="q", usage=usage, probe=drafts([]))
+        loop.observe(passages=["b"], usage=usage)
+        loop.answered("Bergen", usage=Usage(llm_calls=1, prompt_tokens=7, completion_tokens=1))
+    (record,) = records(tmp_path).values()
+    first, last = record.rounds
+    assert (first.answer, first.probed) == ("Oslo", True)
+    assert (first.usage.llm_calls, first.usage.answer_calls) == (2, 1)
+    assert (first.usage.prompt_tokens, first.usage.answer_prompt_tokens) == (80, 50)
+    assert (last.answer, last.probed, record.stopped_by) == ("Bergen", None, "end")
+    assert (last.usage.prompt_tokens, last.usage.answer_prompt_tokens) == (37, 7)
+    assert loop.answer == "Bergen"
+
+
+def test_the_loops_own_answer_takes_the_place_of_a_probed_one(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
+        loop.observe(
+            passages=["a"],
+            usage={"prompt_tokens": 30, "completion_tokens": 4},
+            probe=drafts([]),
+        )
+        loop.answered("Bergen", usage={"prompt_tokens": 7, "completion_tokens": 1})
+    (record,) = records(tmp_path).values()
+    (only,) = record.rounds
+    assert (only.answer, only.probed, only.usage.prompt_tokens) == ("Bergen", False, 37)
+    assert (only.usage.llm_calls, only.usage.answer_calls) == (2, 1)
+
+
+def broken(_view: LoopView) -> Draft:
+    raise ConnectionError("the server is gone")
+
+
+def no_draft(_view: LoopView) -> Any:
+    return 7
+
+
+@pytest.mark.parametrize(("probe", "why"), [(broken, "is gone"), (no_draft, "it gave 7, and a")])
+def test_a_failing_probe_breaks_nothing(probe: Any, why: str, tmp_path: Path) -> None:
+    with Watch(record=tmp_path, max_rounds=2) as watch:
+        loop = watch.question("Where?").begin()
+        with pytest.warns(SufficeWarning, match=why):
+            loop.observe(passages=["a"], probe=probe)
+        loop.observe(passages=["a"], probe=probe)  # said once
+        loop.end()
+        assert watch.counts.failed_probes == 3
+    assert (loop.answer, len(loop.rounds)) == (None, 2)
+
+
+def test_a_coroutine_probe_needs_the_awaited_form() -> None:
+    async def ask(view: LoopView) -> str:
+        await asyncio.sleep(0)
+        return f"round {len(view.rounds)}"
+
+    async def run() -> Loop:
+        async with Watch(STABLE, mode="live", max_rounds=3).question("Where?") as loop:
+            while not loop.done:
+                await loop.aobserve(passages=["a"], probe=ask)
+        return loop
+
+    assert asyncio.run(run()).answer == "round 3"
+    with (
+        pytest.raises(UsageError, match=r"await loop\.aobserve"),
+        Watch(STABLE).question("?") as loop,
+    ):
+        loop.observe(passages=["a"], probe=ask)
+
+
+# --- endings -------------------------------------------------------------------------------------
+def fail(loop: Loop, error: BaseException, **held: Any) -> None:
+    """A loop that fails after its first round."""
+    with loop:
+        loop.observe(**held)
+        raise error
+
+
+def test_a_failure_after_an_answer_returns_it(tmp_path: Path) -> None:
+    watch = Watch(record=tmp_path)
+    loop = watch.question("Where?")
+    with pytest.warns(SufficeWarning, match=r"failed after round 1 .TimeoutError: slow"):
+        fail(loop, TimeoutError("slow"), answer="Oslo")
+    watch.close()
+    assert (loop.answer, loop.stopped_by, loop.reason) == ("Oslo", "error", "TimeoutError: slow")
+    assert isinstance(loop.error, TimeoutError)
+    (record,) = records(tmp_path).values()
+    assert record.stopped_by == "error"
+
+
+def test_a_failure_without_an_answer_is_raised_and_its_rounds_are_kept(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch:
+        with pytest.raises(TimeoutError):
+            fail(watch.question("Where?"), TimeoutError("slow"), passages=["a"])
+        with pytest.raises(KeyboardInterrupt):
+            fail(watch.question("Where?"), KeyboardInterrupt(), answer="Oslo")
+    assert [record.stopped_by for record in records(tmp_path).values()] == ["error", "error"]
+
+
+def test_misuse_is_said() -> None:
+    watch = Watch(STABLE, mode="live", max_rounds=2)
+    loop = watch.question("Where?", question_id="a")
+    with pytest.raises(UsageError, match="was not entered"):
+        loop.observe(answer="Oslo")
+    with loop:
+        with pytest.raises(UsageError, match=r"'a' is under way"):
+            watch.question("Where?", question_id="a")
+        with pytest.raises(UsageError, match=r"takes .*'anser'"):
+            loop.observe(anser="Oslo")
+        with pytest.raises(DataError, match="without anything"):
+            loop.observe()
+        with pytest.raises(DataError, match=r"suffice\.Round or named values, found str"):
+            loop.observe("Oslo")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="before a round"):
+            loop.answered("Oslo")
+        walk(loop)
+        with pytest.warns(SufficeWarning, match="told to end"):
+            assert loop.observe(answer="Oslo").stop
+    with pytest.raises(UsageError, match="'a' ended"):
+        loop.observe(answer="Oslo")
+    with pytest.raises(UsageError, match="entered once"), loop:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mode": "on"}, "no mode 'on'; allowed: shadow, live"),
+        ({"explore": 1.0, "mode": "live"}, "to below 1, found 1.0"),
+        ({"explore": 0.1}, 'goes with mode="live"'),
+        ({"max_rounds": 0}, "at least 1, found 0"),
+        ({"answer": "best"}, "no choice of an answer"),
+        ({"record": "traces.parquet"}, "write record=traces/"),
+    ],
+)
+def test_a_wrong_setting_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Watch(STABLE, **given)
+    with pytest.raises(UsageError, match="without a policy"):
+        Watch(mode="live")
+
+
+# --- recording -----------------------------------------------------------------------------------
+def test_passages_found_again_are_kept_as_such(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
+        loop.observe(passages=[{"id": "p1", "text": "one", "score": 2}, ("two", 1.5)])
+        loop.observe(passages=[{"id": "p1", "text": "one", "score": 1}, {"id": "p3", "text": "3"}])
+        loop.answered("Oslo")
+    (record,) = records(tmp_path).values()
+    first, second = record.rounds
+    assert [(p.text, p.score) for p in first.passages or ()] == [("one", 2.0), ("two", 1.5)]
+    assert [p.id for p in second.passages or ()] == ["p3"]
+    assert [(p.id, p.text, p.score) for p in second.refound or ()] == [("p1", None, 1.0)]
+
+
+def test_scores_are_recorded_and_never_seen(tmp_path: Path) -> None:
+    with Watch(STABLE, record=tmp_path, max_rounds=3) as watch:
+        asked = watch.question("Where?", gold_answers=["Oslo"], question_type="place")
+        with asked as loop:
+            for score in (0.0, 0.5, 1.0):
+                loop.observe(answer="Oslo", score=score)
+    (record,) = records(tmp_path).values()
+    assert record.scores == {1: 0.0, 2: 0.5, 3: 1.0}
+    assert (record.gold.answers, record.question.type) == (("Oslo",), "place")
+    assert all("score" not in held.signals for held in loop.rounds)
+
+
+def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
+    watch = Watch(record=tmp_path)
+    for number in range(3):
+        with watch.question("Where?", question_id=f"q{number}") as loop:
+            walk(loop)
+    under_way = watch.question("Where?").begin()
+    under_way.observe(answer="Oslo")
+    before = records(tmp_path)
+    assert set(before) == {"q0", "q1", "q2"}
+    assert not list(tmp_path.glob("*.parquet"))
+    under_way.end()
+    watch.close()
+    after = records(tmp_path)
+    assert len(after) == 4
+    assert {name: after[name] for name in before} == before
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_a_full_journal_becomes_parquet_and_what_is_under_way_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("suffice.trace.rounds.background._FULL_QUESTIONS", 2)
+    watch = Watch(record=tmp_path)
+    long = watch.question("Where?", question_id="long").begin()
+    long.observe(answer="a")
+    for number in range(5):
+        with watch.question("Where?", question_id=f"q{number}") as loop:
+            walk(loop)
+        long.observe(answer=f"a{number}")
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    long.end()
+    kept = records(tmp_path)
+    assert len(kept) == 6
+    assert len(kept["long"].rounds) == 6
+    watch.close()
+    assert records(tmp_path) == kept
+
+
+def test_an_id_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Watch(record=tmp_path) as watch:
+            for _ in range(2):
+                with watch.question("Where?", question_id="q") as loop:
+                    walk(loop)
+    assert sorted(records(tmp_path)) == ["q", "q#2", "q#3", "q#4"]
+
+
+def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
+    watch = Watch(STABLE, record=tmp_path, mode="live", max_rounds=5)
+
+    def one(number: int) -> None:
+        with watch.question(f"{number}?", question_id=f"t{number}") as loop:
+            walk(loop)
+
+    async def many() -> None:
+        async def task(number: int) -> None:
+            async with watch.question(f"{number}?", question_id=f"a{number}") as loop:
+                while not loop.done:
+                    await asyncio.sleep(0)
+                    loop.observe(answer="Oslo")
+
+        await asyncio.gather(*map(task, range(200)))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    asyncio.run(many())
+    for thread in threads:
+        thread.join()
+    watch.close()
+    kept = records(tmp_path)
+    assert len(kept) == 264
+    assert {len(record.rounds) for name, record in kept.items() if name[0] == "t"} == {3}
+    assert watch.counts.questions == 264
+    assert watch.counts.lost_rounds == 0
+
+
+def test_a_full_disk_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(28, "No space left on device")
+
+    def refuse(*_: Any) -> None:
+        raise full
+
+    watch = Watch(record=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("suffice.trace.rounds.background._Work._append", refuse)
+        with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
+            walk(loop)
+        with watch.question("?") as loop:  # said once
+            walk(loop)
+        assert loop.answer == "Oslo"
+    with watch.question("?") as loop:  # room again: nothing was lost
+        walk(loop)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        watch.close()
+    assert len(records(tmp_path)) == 3
+
+
+def test_a_dead_writer_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(_: Any) -> None:
+        return
+
+    monkeypatch.setattr(BackgroundWriter, "_loop", die)
+    watch = Watch(record=tmp_path)
+    with pytest.warns(SufficeWarning, match="its writer ended"), watch.question("?") as loop:
+        walk(loop)
+    assert (loop.answer, watch.counts.lost_rounds) == ("Oslo", 5)
+
+
+def test_a_fork_records_into_a_journal_of_its_own(tmp_path: Path) -> None:
+    code = """
+        import os, sys, warnings
+        from suffice.pipelines.live.watch import Watch
+        watch = Watch(record=sys.argv[1])
+        with watch.question("?", question_id="before") as loop:
+            loop.observe(answer="Oslo")
+        child = os.fork()
+        with watch.question("?", question_id="child" if child == 0 else "parent") as loop:
+            loop.observe(answer="Oslo")
+        watch.close()
+        if child:
+            os.waitpid(child, 0)
+        """
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], check=True, timeout=60
+    )
+    assert sorted(records(tmp_path)) == ["before", "child", "parent"]
+
+
+KILLED = """
+    import os, sys, threading, time
+    from suffice.pipelines.live.watch import Watch
+    watch = Watch(record=sys.argv[1], max_rounds=3)
+    told = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    number = 0
+    while True:
+        name = f"{os.getpid()}-{number}"
+        number += 1
+        with watch.question("?", question_id=name) as loop:
+            while not loop.done:
+                loop.observe(answer="Oslo " * 20, passages=[f"{name} {len(loop.rounds)} " + "x" * 300])
+        os.write(told, f"{name}\\n".encode())
+"""
+
+
+def kill_two_writers(folder: Path, told: Path, after: float) -> None:
+    """Two processes record, and are killed at a moment."""
+    arguments = [sys.executable, "-c", textwrap.dedent(KILLED), str(folder), str(told)]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    writers = [subprocess.Popen(arguments, env=environment) for _ in range(2)]
+    deadline = time.monotonic() + 60
+    while not told.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(after)
+    for writer in writers:
+        writer.send_signal(signal.SIGKILL)
+    for writer in writers:
+        writer.wait()
+
+
+def check_after_kills(folder: Path, told: Path) -> None:
+    """Everything told as finished is there, whole and once; nothing is invalid."""
+    finished = told.read_text().split()
+    kept = records(folder)
+    assert len(finished) == len(set(finished))
+    assert set(finished) <= set(kept)
+    assert all(len(kept[name].rounds) == 3 for name in finished)
+    assert all(kept[name].stopped_by is None for name in finished)
+    unfinished = set(kept) - set(finished)
+    assert all(kept[name].stopped_by in (None, "error") for name in unfinished)
+
+
+def test_a_kill_loses_nothing_that_was_finished(tmp_path: Path) -> None:
+    folder, told = tmp_path / "traces", tmp_path / "told"
+    for after in (0.05, 0.3):
+        kill_two_writers(folder, told, after)
+        check_after_kills(folder, told)
+    before = records(folder)
+    Watch(record=folder).close()  # takes over what the dead left
+    assert records(folder) == before
+    assert not list(folder.glob("*.jsonl"))
+
+
+@pytest.mark.slow
+def test_two_hundred_kills(tmp_path: Path) -> None:
+    folder, told = tmp_path / "traces", tmp_path / "told"
+    for number in range(100):  # of two processes each
+        kill_two_writers(folder, told, 0.004 * number)
+        if number % 10 == 9:
+            check_after_kills(folder, told)
+
+
+def test_a_damaged_journal_keeps_its_other_questions(tmp_path: Path) -> None:
+    watch = Watch(record=tmp_path)
+    for number in range(3):
+        with watch.question("Where?", question_id=f"q{number}") as loop:
+            loop.observe(answer="Oslo")
+    (journal,) = tmp_path.glob("*.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    lines[1] = b"\x00\x00" + lines[1][2:]
+    (copy / journal.name).write_bytes(b"".join(lines) + b'{"begin": {"id"')
+    with pytest.warns(SufficeWarning, match="lines are damaged"):
+        assert sorted(records(copy)) == ["q1", "q2"]
+    watch.close()
+
+
+# --- labels --------------------------------------------------------------------------------------
+def test_labels_are_lines_beside_the_record(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch:
+        watch.label("q1", gold_answers=["Oslo", "Christiania"])
+        watch.label("q2", score=0.5)
+        with pytest.raises(UsageError, match="needs gold_answers"):
+            watch.label("q3")
+        with pytest.raises(DataError, match="from 0 to 1"):
+            watch.label("q3", score=7)
+    lines = (tmp_path / "labels.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"question_id": "q1", "gold_answers": ["Oslo", "Christiania"]},
+        {"question_id": "q2", "score": 0.5},
+    ]
+    with pytest.raises(UsageError, match="nothing is recorded"):
+        Watch().label("q1", score=1.0)

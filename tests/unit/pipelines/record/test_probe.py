@@ -1,0 +1,192 @@
+"""Probing a record: which rounds are asked, what stays, how it goes on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.errors import DataError, UsageError
+from suffice.pipelines.record.probe import (
+    ProbePlan,
+    ProbeSettings,
+    probe_agreement,
+    probe_traces,
+)
+from suffice.testing.models import Failures, ScriptedModel
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
+from suffice.trace.rounds.writer import write_traces
+
+RUN = {"pipeline": "mine", "derived": [{"by": "split"}]}
+
+
+def reply(request: Any, index: int) -> str:
+    """The name of the last passage shown."""
+    return f"Answer: {str(request.prompt).rpartition('fact ')[2].split()[0]}"
+
+
+def round_(number: int, *, answer: str | None, text: str | None = "") -> Round:
+    found = Passage(id=f"p{number}", title="T", text=f"fact p{number}" if text == "" else text)
+    return Round(
+        answer=answer,
+        passages=(found,),
+        query=f"about {number}",
+        usage=Usage(llm_calls=1, prompt_tokens=10),
+        time=datetime(2026, 1, number, tzinfo=UTC),
+        signals={"error": float(number)},
+    )
+
+
+def record_of(name: str, *, rounds: int = 3, **more: Any) -> QuestionRecord:
+    """A loop that answers at its end."""
+    return QuestionRecord(
+        question=Question(id=name, text="Which?", split="eval"),
+        gold=Gold(answers=("p1",)),
+        rounds=tuple(
+            round_(number, answer="own" if number == rounds else None, **more)
+            for number in range(1, rounds + 1)
+        ),
+        closed_book=Round(answer="closed"),
+        scores={1: 0.5},
+        propensity=0.25,
+        stopped_by="policy",
+        policy_hash="abc",
+    )
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Four questions of three rounds, two to a file, with a column of the user's own."""
+    folder = tmp_path / "source"
+    for part, names in enumerate((("a", "b"), ("c", "d"))):
+        file = tmp_path / f"{part}.parquet"
+        write_traces([record_of(name) for name in names], file, run=RUN)
+        table = pq.read_table(file)
+        tenants = pa.array([part] * table.num_rows).dictionary_encode()
+        folder.mkdir(exist_ok=True)
+        pq.write_table(table.append_column("tenant", tenants), folder / file.name)
+    return folder
+
+
+def test_only_rounds_without_an_answer_are_asked_and_all_else_stays(
+    source: Path, tmp_path: Path
+) -> None:
+    plans: list[ProbePlan] = []
+    model = ScriptedModel(reply)
+    out = tmp_path / "out"
+    summary = probe_traces(source, out, model, on_plan=plans.append)
+    assert (summary.recorded, summary.failed, len(model.requests)) == (4, 0, 8)
+    (plan,) = plans
+    assert (plan.questions, plan.rounds, plan.asked, plan.calls, plan.blind) == (4, 12, 8, 8, 0)
+    before = read_traces(source, keep_unknown=True)
+    after = read_traces(out, keep_unknown=True)
+    for old, new in zip(before.records(), after.records(), strict=True):
+        assert [made.answer for made in new.rounds] == ["p1", "p2", "own"]
+        assert [made.probed for made in new.rounds] == [True, True, None]
+        usage = new.rounds[0].usage
+        assert (usage.llm_calls, usage.answer_calls) == (2, 1)
+        assert usage.prompt_tokens == 10 + (usage.answer_prompt_tokens or 0)
+        assert new.rounds[-1] == old.rounds[-1]
+        assert (new.closed_book, new.scores, new.stopped_by) == (
+            old.closed_book,
+            old.scores,
+            "policy",
+        )
+    answers = {"answer", "response", "tokens", "verbalized_confidence", "parse_failure", "probed"}
+    kept = [
+        name
+        for name in before.table.column_names
+        if name not in answers and not name.endswith(("_calls", "_tokens", "latency_s"))
+    ]
+    assert {"tenant", "propensity", "time", "signals"} <= {*kept}
+    for name in kept:
+        assert after.table.column(name).to_pylist() == before.table.column(name).to_pylist(), name
+    split, step = after.origin.run["derived"]
+    assert (after.origin.run["pipeline"], split["by"]) == ("mine", "split")
+    assert (step["by"], step["model"], step["prompt"]) == ("probe", "scripted", "answer-first")
+    assert len(step["sha256"]) == 64
+
+
+def test_a_second_run_asks_what_is_left_and_failures_again(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    some = ScriptedModel(reply, failures=Failures(containing=("fact p2",)))
+    settings = ProbeSettings(limit=1)
+    assert probe_traces(source, out, some, settings).failed == 1
+    whole = ScriptedModel(reply)
+    assert probe_traces(source, out, whole, settings).recorded == 1
+    assert not (out / "failures.jsonl").read_text()
+    again = ScriptedModel(reply)
+    plans: list[ProbePlan] = []
+    summary = probe_traces(source, out, again, on_plan=plans.append)
+    assert (summary.recorded, summary.before, len(again.requests)) == (3, 1, 6)
+    assert plans[0].questions == 3
+    assert read_traces(out).question_ids == ("a", "b", "c", "d")
+    for changed, said in (
+        (ProbeSettings(prompt="bare"), "derived.1.prompt was 'answer-first', now 'bare'"),
+        (ProbeSettings(all_rounds=True), "derived.1.all_rounds was None, now True"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            probe_traces(source, out, again, changed)
+    write_traces([record_of("e")], source)
+    with pytest.raises(UsageError, match=r"derived\.1\.sha256 was"):
+        probe_traces(source, out, again)
+
+
+def test_rounds_with_an_answer_keep_it_and_the_model_is_compared(
+    source: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.parquet"
+    model = ScriptedModel(lambda request, index: "Answer: The own.")
+    probe_traces(source, out, model, ProbeSettings(all_rounds=True, sample=2, samples=1))
+    assert len(model.requests) == 2 * (2 * 2 + 1)  # samples of answers that are kept alone
+    rows = read_traces(out, keep_unknown=True).table
+    assert rows.column("answer").to_pylist()[2] == "own"
+    assert rows.column("probe_answer").to_pylist()[:3] == [None, None, "The own."]
+    assert probe_agreement(out) == (2, 2)
+
+
+def test_passages_without_text_are_refused_filled_or_left_out(tmp_path: Path) -> None:
+    source, out = tmp_path / "ids.parquet", tmp_path / "out"
+    records = [record_of("a", text=None), record_of("b")]
+    write_traces(records, source)
+    with pytest.raises(DataError, match=r"1 questions have passages without a text.*'a'.*--corpus"):
+        probe_traces(source, out, ScriptedModel(reply))
+    plans: list[ProbePlan] = []
+    probe_traces(source, out, ScriptedModel(reply), skip_invalid=True, on_plan=plans.append)
+    assert plans[0].left_out == {"have passages without a text": 1}
+    assert read_traces(out).question_ids == ("b",)
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(f'{{"id": "p{n}", "text": "fact p{n}"}}\n' for n in (1, 2, 3)))
+    filled = tmp_path / "filled"
+    probe_traces(source, filled, ScriptedModel(reply), corpus=corpus)
+    made = next(read_traces(filled).records())
+    assert made.rounds[1].answer == "p2"
+    assert made.rounds[1].passages == (Passage(id="p2", title="T", text="fact p2"),)
+
+
+def test_where_there_is_nothing_to_ask_or_no_place_it_says_so(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.parquet"
+    write_traces([record_of("a", rounds=1)], whole)
+    with pytest.raises(UsageError, match=r"every round of .* has an answer"):
+        probe_traces(whole, tmp_path / "out", ScriptedModel())
+    with pytest.raises(UsageError, match="a part of"):
+        probe_traces(whole, whole, ScriptedModel())
+    with pytest.raises(UsageError, match="name one of them"):
+        ProbeSettings(limit=1, sample=1)
+    unasked = tmp_path / "unasked.parquet"
+    bare = QuestionRecord(
+        question=Question(id="q", text=" "), rounds=(Round(answer=None), Round(answer=None))
+    )
+    write_traces([bare], unasked)
+    with pytest.raises(DataError, match="1 questions have no text"):
+        probe_traces(unasked, tmp_path / "out", ScriptedModel(), skip_invalid=True)
+    silent = QuestionRecord(question=Question(id="q", text="Who?"), rounds=bare.rounds)
+    write_traces([silent], unasked)
+    plans: list[ProbePlan] = []
+    probe_traces(unasked, tmp_path / "out", ScriptedModel(), on_plan=plans.append)
+    assert plans[0].blind == 2
