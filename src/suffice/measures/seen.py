@@ -21,13 +21,11 @@ from numpy.typing import NDArray
 from suffice.measures.scores import Outcomes
 from suffice.scoring import Weights
 from suffice.trace.rounds.reader import answer_banners
+from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
 
 CUTS = ("policy", "budget", "gold", "user", "error")
 """The ends (``stopped_by``) that are cuts where they come before the full budget."""
-
-POLICY_STOP = "policy_stop"
-"""The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
 
 Array = NDArray[np.float64]
 Stops = NDArray[np.int16]

@@ -17,7 +17,7 @@ from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
 from suffice.options import Option, settings_of
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.fitting import CUT, LABELS, fit_notes, fit_questions
+from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset
 from suffice.policies.rules.kind import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs
@@ -173,12 +173,18 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
         "seed": settings.seed,
         **_cut(questions),
     }
+    fits = family.calibrators or family.base_rates
+    left_out = fit_questions(learn).stated if fits else {}
     return CertifiedPolicy(
-        policy=_policy(family, outcome.chosen, questions, settings, guarantee),
+        policy=_policy(family, outcome.chosen, questions, settings, guarantee, left_out),
         outcome=outcome,
         rules=family.rules,
         cost=axis,
-        notes=(*_notes(questions, len(labelled), outcome, settings), *family.notes),
+        notes=(
+            *_notes(questions, len(labelled), outcome, settings),
+            *fit_notes(left_out),
+            *family.notes,
+        ),
     )
 
 
@@ -252,6 +258,7 @@ def _policy(
     questions: Measures,
     settings: CertifiedSettings,
     guarantee: dict[str, Any],
+    left_out: Mapping[str, Any],
 ) -> RulePolicy:
     rule = family.rules[chosen]
     needs = rule_needs(rule)
@@ -269,6 +276,7 @@ def _policy(
             "split": settings.split,
             "labelled": sum(guarantee["questions"].values()),
             **({} if questions.metric.gold else {LABELS: questions.metric.name}),
+            **left_out,
         },
         guarantee=guarantee,
     )
@@ -305,7 +313,6 @@ def _notes(
     if cut := _cut(questions):
         more = "record some in shadow, or live with a greater share explored (explore=0.2), to prove more"
         notes.append(f"{cut['cut']}; {more}")
-        notes += fit_notes({CUT: fit_questions(questions).stated.get(CUT)})
     short = int((chosen.last_rounds < chosen.n_rounds).sum())
     if short and not cut:
         notes.append(
