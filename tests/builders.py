@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
+from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, StoppedBy
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
@@ -55,3 +56,35 @@ def written_traces(folder: Path, records: Iterable[QuestionRecord]) -> Path:
     path = folder / "traces.parquet"
     write_traces(records, path)
     return path
+
+
+def logged(
+    name: str,
+    scores: Sequence[int],
+    stop: int | None = None,
+    *,
+    end: StoppedBy | None = None,
+    propensity: float | None = 0.25,
+    told: bool = True,
+) -> QuestionRecord:
+    """A question of a live loop, right where ``scores`` has 1; its policy first stops in round ``stop``."""
+    record = make_record(
+        name,
+        ["Ada" if score else "Bo" for score in scores],
+        gold=["Ada"],
+        signals=[
+            {"policy_stop": float(stop is not None and number >= stop)} if told else {}
+            for number in range(1, len(scores) + 1)
+        ],
+    )
+    return replace(record, stopped_by=end, propensity=propensity)
+
+
+SIX_LOGGED = (
+    logged("a", [0, 1], 2, end="policy"),  # cut, stood for
+    logged("b", [0], 1, end="policy"),  # cut, stood for
+    logged("c", [0, 0, 1, 1], 2),  # explored: counts 4 past round 2
+    logged("d", [0, 0, 0, 1]),  # its policy never said stop
+    logged("e", [0, 1], 2, end="gold", propensity=None),  # nothing known past round 2
+    logged("f", [1, 0], end="end"),  # the loop ended by itself: round 2 stands
+)

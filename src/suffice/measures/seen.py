@@ -259,7 +259,9 @@ def seen_of(traces: TraceSet) -> Seen | None:
     if not cut.any():
         return None
     by_policy = np.array([end == "policy" for end in ends], bool)
-    propensity = np.array([1.0 if p is None else p for p in traces.of_questions("propensity")])
+    # as it was typed: the column holds it in single precision
+    stated = (1.0 if p is None else p for p in traces.of_questions("propensity"))
+    propensity = np.array([float(f"{p:.6g}") for p in stated])
     said, told = _policy_stops(traces)
     drawn = propensity < 1
     untold = np.isin(propensity, propensity[drawn & ~by_policy & ~told]) & drawn

@@ -11,45 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import SIX_LOGGED as SIX
+from tests.builders import logged
 
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen, record_banners
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, StoppedBy
-
-RIGHT, WRONG = "Ada", "Bo"
-
-
-def logged(
-    name: str,
-    scores: Sequence[int],
-    stop: int | None = None,
-    *,
-    end: StoppedBy | None = None,
-    propensity: float | None = 0.25,
-    told: bool = True,
-) -> QuestionRecord:
-    """A question whose running policy first said stop in round ``stop``."""
-    record = make_record(
-        name,
-        [RIGHT if score else WRONG for score in scores],
-        gold=[RIGHT],
-        signals=[
-            {"policy_stop": float(stop is not None and number >= stop)} if told else {}
-            for number in range(1, len(scores) + 1)
-        ],
-    )
-    return replace(record, stopped_by=end, propensity=propensity)
-
-
-SIX = (
-    logged("a", [0, 1], 2, end="policy"),  # cut, stood for
-    logged("b", [0], 1, end="policy"),  # cut, stood for
-    logged("c", [0, 0, 1, 1], 2),  # explored: counts 4 past round 2
-    logged("d", [0, 0, 0, 1]),  # its policy never said stop
-    logged("e", [0, 1], 2, end="gold", propensity=None),  # nothing known past round 2
-    logged("f", [1, 0], end="end"),  # the loop ended by itself: round 2 stands
-)
 
 
 def measured(records: Sequence[QuestionRecord]) -> tuple[Measures, Seen]:
@@ -145,7 +113,7 @@ def obvious(
     record: QuestionRecord, stop: int, budget: int, weighted: Collection[float | None]
 ) -> float:
     """What a question adds to an estimate at a stop, case by case; NaN: not known."""
-    scores = [float(round_.answer == RIGHT) for round_ in record.rounds]
+    scores = [float(round_.answer == "Ada") for round_ in record.rounds]
     complete = record.stopped_by in (None, "end") or len(scores) == budget
     says = [r.signals.get("policy_stop") == 1.0 for r in record.rounds]
     value = scores[min(stop, len(scores)) - 1] if complete or stop <= len(scores) else np.nan

@@ -12,10 +12,11 @@ from suffice.datasets.files import Row, json_documents, text_id
 from suffice.datasets.recordings.runs import (
     Call,
     Search,
+    Step,
     is_count,
     passages_of,
     query_of,
-    rounds_of,
+    read_run,
     text_of,
 )
 from suffice.errors import DataError
@@ -205,7 +206,7 @@ def _known(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _record(name: str, asked: _Asked) -> QuestionRecord:
-    steps: list[Call | Search] = []
+    steps: list[Step] = []
     for step in asked.run:
         call = step.call()
         if call is not None:
@@ -217,6 +218,6 @@ def _record(name: str, asked: _Asked) -> QuestionRecord:
     answer = said if finished else None
     return QuestionRecord(
         question=Question(id=name, text="\n".join(asked.texts)),
-        rounds=rounds_of(steps, answer, began=asked.began),
+        rounds=read_run(steps, answer, began=asked.began).rounds,
         stopped_by="end" if finished else None,
     )

@@ -11,6 +11,7 @@ from suffice.datasets.recordings.atif import read_atif
 from suffice.datasets.recordings.columns import ROLES, TASR, read_columns
 from suffice.datasets.recordings.flashrag import read_flashrag
 from suffice.datasets.recordings.loopgain import read_loopgain
+from suffice.datasets.recordings.otlp import read_otlp
 from suffice.datasets.recordings.runs import COST
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free
@@ -68,6 +69,11 @@ FORMATS: Mapping[str, Format] = {
         meaning="trajectories of agents in the Agent Trajectory Interchange Format, up to 1.8",
         note=f"{_RUN}; what the calls cost is signal {COST}",
     ),
+    "otlp": Format(
+        read=lambda path, _: read_otlp(path),
+        meaning="OTLP JSON of an agent's spans, by OpenTelemetry's GenAI conventions or OpenInference's",
+        note=f"{_RUN}; spans tell no log-probabilities, and texts only where their recording was switched on",
+    ),
 }
 
 
@@ -87,7 +93,7 @@ def import_traces(
     out
         A ``.parquet`` file or a directory; nothing may stand there yet.
     format
-        ``columns``, ``flashrag``, ``loopgain``, ``tasr`` or ``atif``.
+        ``columns``, ``flashrag``, ``loopgain``, ``tasr``, ``atif`` or ``otlp``.
     columns
         For ``columns``, the file's columns by what they hold: names of the schema, ``passage_ids``,
         ``passage_texts`` and ``signals.NAME``. Without it every column that bears a name of the

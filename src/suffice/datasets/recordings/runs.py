@@ -52,19 +52,37 @@ class Search:
     ended: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """A score in 0 to 1 of what would be returned in the round that is open."""
+
+    score: float
+
+
 @dataclass(slots=True)
 class _Open:
     """A round while its steps are read."""
 
     calls: list[Call] = field(default_factory=list)
     searches: list[Search] = field(default_factory=list)
+    noted: list[Noted] = field(default_factory=list)
 
 
-def rounds_of(
-    steps: Iterable[Call | Search], answer: str | None, *, began: datetime | None = None
-) -> tuple[Round, ...]:
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run left: its rounds, and the scores by round."""
+
+    rounds: tuple[Round, ...]
+    scores: Mapping[int, float]
+
+
+Step = Call | Search | Noted
+
+
+def read_run(steps: Iterable[Step], answer: str | None, *, began: datetime | None = None) -> Run:
     """The rounds of a run; one without any search is a single round."""
     opened: list[_Open] = []
+    early: list[Noted] = []
     asking: list[Call] = []  # calls that asked for what follows
     joinable = False
     for step in steps:
@@ -74,24 +92,28 @@ def rounds_of(
             opened[-1].calls += asking
             opened[-1].searches.append(step)
             asking, joinable = [], True
+        elif isinstance(step, Noted):
+            (opened[-1].noted if opened else early).append(step)
         else:
             (opened[-1].calls if opened and not step.searches else asking).append(step)
             joinable = False
     if not opened:
         opened.append(_Open())
     opened[-1].calls += asking
+    opened[0].noted[:0] = early
     seen: set[str] = set()
     rounds: list[Round] = []
     for part in opened:
         last = part is opened[-1]
-        rounds.append(_round(part, seen, answer if last else None, began, last=last))
+        rounds.append(_round(part, seen, answer if last else None, began))
         began = rounds[-1].time or began
-    return tuple(rounds)
+    scores = {
+        number: noted.score for number, part in enumerate(opened, start=1) for noted in part.noted
+    }
+    return Run(tuple(rounds), scores)
 
 
-def _round(
-    part: _Open, seen: set[str], answer: str | None, began: datetime | None, *, last: bool
-) -> Round:
+def _round(part: _Open, seen: set[str], answer: str | None, began: datetime | None) -> Round:
     found = {p.id: p for search in reversed(part.searches) for p in reversed(search.passages)}
     found = dict(reversed(found.items()))
     new = tuple(passage for passage in found.values() if passage.id not in seen)
@@ -103,9 +125,8 @@ def _round(
     seen.update(found)
     every = [passage.score for search in part.searches for passage in search.passages]
     scores = tuple(score for score in every if score is not None)
-    final = part.calls[-1] if last and part.calls and not part.calls[-1].searches else None
-    if answer is None:
-        final = None
+    final = part.calls[-1] if part.calls and answer is not None else None
+    answering = None if final is None or final.searches else final
     costs = [call.cost_usd for call in part.calls if call.cost_usd is not None]
     steps: list[Call | Search] = [*part.calls, *part.searches]
     ends = [step.ended for step in steps if step.ended is not None]
@@ -118,34 +139,32 @@ def _round(
         passages=new,
         refound=again or None,
         candidate_scores=scores if scores and len(scores) == len(every) else None,
-        tokens=None if final is None else final.tokens,
-        usage=_usage(part, final, began, ended),
+        tokens=None if answering is None else answering.tokens,
+        usage=_usage(part, answering, began, ended),
         time=ended,
         signals={COST: math.fsum(costs)} if costs else {},
     )
 
 
 def _usage(
-    part: _Open, final: Call | None, began: datetime | None, ended: datetime | None
+    part: _Open, answering: Call | None, began: datetime | None, ended: datetime | None
 ) -> Usage:
-    def summed(name: str) -> int | None:
-        amounts = [getattr(call, name) for call in part.calls]
-        known = [amount for amount in amounts if amount is not None]
-        return sum(known) if known else None
-
+    """Tokens are a sum over the calls of which they are known."""
     seconds = (ended - began).total_seconds() if began is not None and ended is not None else None
+    names = ("prompt_tokens", "cached_tokens", "completion_tokens")
     return Usage(
         llm_calls=sum(call.calls for call in part.calls),
-        answer_calls=0 if final is None else min(final.calls, 1),
+        answer_calls=0 if answering is None else min(answering.calls, 1),
         retrievals=len(part.searches),
-        prompt_tokens=summed("prompt_tokens"),
-        cached_tokens=summed("cached_tokens"),
-        completion_tokens=summed("completion_tokens"),
-        answer_prompt_tokens=None if final is None else final.prompt_tokens,
-        answer_cached_tokens=None if final is None else final.cached_tokens,
-        answer_completion_tokens=None if final is None else final.completion_tokens,
         latency_s=None if seconds is None or seconds < 0 else seconds,
+        **{name: _summed(part.calls, name) for name in names},
+        **{f"answer_{name}": getattr(answering, name, None) for name in names},
     )
+
+
+def _summed(calls: Iterable[Call], name: str) -> int | None:
+    known = [amount for call in calls if (amount := getattr(call, name)) is not None]
+    return sum(known) if known else None
 
 
 def is_count(value: Any) -> bool:

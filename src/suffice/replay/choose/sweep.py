@@ -38,7 +38,6 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable
-from suffice.trace.rounds.table import TraceSet
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]
@@ -239,6 +238,8 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
     thresholds = tuple(sorted({*grid, chosen.threshold}))
     on_tune = swept.scores(thresholds)
     scored = evaluated.scores(settings.f1_kind)
+    for part, rows in ((tune, data.outcomes.labelled), (evaluated, scored.labelled)):
+        _refuse_unseen(part, rows)
     if not scored.labelled.any():
         raise UsageError(
             f"no question of split {settings.eval_split!r} {measures.metric.unscored}; which ones do: "
@@ -246,6 +247,8 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
         )
     evaluated.scores_throughout("a sweep", settings.f1_kind)
     on_eval = _on_eval(settings, thresholds, data, evaluated, costs[1])
+    if evaluated.seen is not None:
+        scored = evaluated.seen.outcomes(scored)
     choices, held_out = _cross_validate(settings, data, grid, costs[0])
     scores = _scores_at(data.outcomes, chosen.stops)
     on_held = _scores_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
@@ -265,7 +268,7 @@ def sweep(traces: Traces, settings: SweepSettings | None = None) -> SweepResult:
         cost=axis,
         notes=(
             *evaluated.notes(settings.metric),
-            *_notes(settings, (tune.traces, evaluated.traces)),
+            *_notes(settings, (tune, evaluated)),
             *books[1].notes(axis),
         ),
     )
@@ -281,12 +284,30 @@ def _costs(
     return axis, [book.known(axis, reads) for book in books]
 
 
-def _notes(settings: SweepSettings, parts: Sequence[TraceSet]) -> list[str]:
-    notes = [*record_banners(parts[1])]
+def _refuse_unseen(part: Measures, rows: NDArray[np.bool_]) -> None:
+    """A sweep compares stops of any length; nothing stands for those of which a part was not seen."""
+    seen = part.seen
+    if seen is None or not (seen.unseen & rows).any():
+        return
+    raise UsageError(
+        f"a sweep needs to know what going on brings, and {int((seen.unseen & rows).sum())} of "
+        f"{int(rows.sum())} questions {part.metric.scored} were cut where nothing stands for what lies past; "
+        "sweep questions recorded to the full budget, or live ones of which a share was explored "
+        "(explore=0.05); for a single rule replay --stop-when gives a range; which were cut: suffice traces "
+        f"info {part.traces.at}"
+    )
+
+
+def _notes(settings: SweepSettings, parts: Sequence[Measures]) -> list[str]:
+    notes = [*record_banners(parts[1].traces)]
     if settings.tune_split == settings.eval_split:
         notes.append("thresholds were chosen on the questions that are scored: eval is in-sample")
-    budget = max(part.n_rounds for part in parts)
-    short = [int((part.last_rounds < budget).sum()) for part in parts]
+    budget = max(part.traces.n_rounds for part in parts)
+    ended = [
+        (part.traces.last_rounds < budget) & (True if part.seen is None else ~part.seen.cut)
+        for part in parts
+    ]
+    short = [int(one.sum()) for one in ended]
     if any(short):
         notes.append(
             f"{short[0]} questions of tune and {short[1]} of eval end before round {budget}; their last "
@@ -329,8 +350,12 @@ def _on_eval(
     evaluated: Measures,
     costs: Array,
 ) -> list[ThresholdScore]:
-    """Every threshold on eval, with maps fitted on all of ``data``."""
-    last, scored = evaluated.traces.last_rounds, evaluated.scores(settings.f1_kind)
+    """Every threshold on eval, with maps fitted on all of ``data``; weighted where questions were cut."""
+    ends, scored = evaluated.traces.last_rounds, evaluated.scores(settings.f1_kind)
+    seen, rounds = evaluated.seen, np.cumsum(evaluated.traces.exists, axis=1, dtype=np.float64)
+    if seen is not None:
+        ends, scored = np.full_like(ends, seen.budget), seen.outcomes(scored)
+        costs, rounds = seen.matrix(costs), seen.matrix(rounds)
     fitted = fitted_rule(
         fill(settings.rule, thresholds[0]),
         data,
@@ -339,10 +364,13 @@ def _on_eval(
     )
     policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in thresholds]
     table = evaluated.signals(fitted.specs)
-    return [
-        score_stops(threshold, np.minimum(policy.stop_rounds(table), last), scored, costs)
-        for threshold, policy in zip(thresholds, policies, strict=True)
-    ]
+    rows, scores = np.arange(len(ends)), []
+    for threshold, policy in zip(thresholds, policies, strict=True):
+        stops = np.minimum(policy.stop_rounds(table), ends)
+        mean_rounds = float(rounds[rows, stops - 1][scored.labelled].mean())
+        score = score_stops(threshold, stops, scored, costs)
+        scores.append(replace(score, mean_rounds=mean_rounds))
+    return scores
 
 
 def _scores_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:

@@ -241,21 +241,17 @@ def cut_table(
     """How much of every policy's figures was seen; ``None``: every stop was."""
     if record is None or not any(past.values()):
         return None
-    columns = (
+    columns = [
         Column(name="policy", most=20),
         Column(name="unseen", kind="count", head="not\nseen"),
-        Column(
-            name=metric.name, kind="percent", head=f"{metric.label}\nwithin", interval=True, drop=1
-        ),
-        Column(
-            name="rounds", kind="number", digits=2, head="rounds\nwithin", interval=True, drop=2
-        ),
+        Column(name=metric.name, kind="percent", head=f"{metric.label}\nwithin", interval=True),
+        Column(name="rounds", kind="number", digits=2, head="rounds\nwithin", interval=True),
         Column(name="explored", kind="count", head="explored\npast a cut"),
         Column(name="weight_share", kind="percent", head="share of\nweight %"),
         Column(name="largest_weight", kind="number", digits=1, head="largest\nweight"),
         Column(name="weight_sum", kind="number", digits=1, head="sum of\nweights"),
         Column(name="effective", kind="number", digits=1, head="effective\nnumber"),
-    )
+    ]
     rows: list[list[Value]] = []
     for name, one in past.items():
         if one is None:
@@ -267,14 +263,13 @@ def cut_table(
                 *(name, one.unseen),
                 None if score is None else Cell(score, score.shown(share=True)),
                 None if rounds is None else Cell(rounds, rounds.shown(share=False)),
-                *(
-                    (weighing.past, weighing.share, weighing.largest, weighing.total)
-                    if record.explored
-                    else (None,) * 4
-                ),
-                weighing.effective if record.explored else None,
+                *(weighing.past, weighing.share, weighing.largest, weighing.total),
+                weighing.effective,
             ]
         )
+    ranged = any(row[2] is not None for row in rows)
+    shown = [0, 1, *([2, 3] if ranged else []), *(range(4, 9) if record.explored else [])]
+    columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     return Table(
         name="cuts",
         title="Past where questions were cut: how much was seen.",

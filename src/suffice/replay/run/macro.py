@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
 from suffice.replay.run.compare import Comparison
-from suffice.replay.run.engine import at_stop
 from suffice.replay.run.references import CLOSED_BOOK
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
@@ -211,12 +210,16 @@ def _set(comparison: Comparison) -> _Set:
     unscored = [policy.label for policy in result.policies if policy.score is None]
     if unscored:
         raise UsageError(
-            f"in {result.source} no score is known of {', '.join(unscored)}, which stop at rounds "
-            f"{result.metric.untold}; leave them out, or {result.metric.remedy}"
+            f"in {result.source} no score is known of {', '.join(unscored)}, which stop "
+            + (
+                f"at rounds {result.metric.untold}; leave them out, or {result.metric.remedy}"
+                if result.cut is None
+                else "past where questions were cut: leave them out (replay of that record alone has ranges)"
+            )
         )
     columns = [
-        at_stop(values, policy.answers)[scored.labelled]
-        for values in (scored.compared, getattr(scored, scored.metric.beside))
+        policy.at_stops.scores[name][scored.labelled]
+        for name in (scored.metric.score, scored.metric.beside)
         for policy in result.policies
     ]
     return _Set(

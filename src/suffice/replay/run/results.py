@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -97,6 +97,13 @@ class PolicyResult:
         value: float | None = getattr(self, self.metric.score)
         return value
 
+    def paid(self, cost: str, form: Callable[[float | None], str] = amount) -> str:
+        """A mean cost as people read it, or what it is between."""
+        past = self.at_stops.past
+        if past is not None and cost in past.ranges:
+            return past.ranges[cost].shown(share=False)
+        return form(self.mean_rounds if cost == _ROUNDS else self.costs.get(cost))
+
     @property
     def stop_counts(self) -> dict[int, float]:
         """How many questions stop at each round at which any does, weighted where questions were cut.
@@ -108,7 +115,11 @@ class PolicyResult:
         weights = None if past is None else np.nan_to_num(past.weights)
         counts: list[float] = np.bincount(at, weights, len(rounds)).tolist()
         stopped = zip(rounds.tolist(), counts, strict=True)
-        return {number: questions for number, questions in stopped if questions}
+        return {
+            number: int(questions) if float(questions).is_integer() else questions
+            for number, questions in stopped
+            if questions
+        }
 
     def to_json(self, question_ids: tuple[str, ...] | None = None) -> dict[str, Any]:
         """The entry of ``replay --json``; with ids also the stop round of every question."""
@@ -211,7 +222,8 @@ class ReplayResult(Tabular):
 
     def saving(self, policy: PolicyResult) -> str:
         """What a policy saves against the full budget, and what that does to the score, in a sentence."""
-        rounds = f"stops after {self._rounds(policy)} rounds on average, of {self.max_rounds}"
+        mean = policy.paid(_ROUNDS, decimal)
+        rounds = f"stops after {mean} rounds on average, of {self.max_rounds}"
         name = self.cost.name
         own = policy.costs.get(name)
         full = self.full_costs.get(name)
@@ -227,14 +239,6 @@ class ReplayResult(Tabular):
             "" if known is None else f"; {label} {points(known)} points against the full budget"
         )
         return f"{rounds}{paid}{scored}"
-
-    @staticmethod
-    def _rounds(policy: PolicyResult) -> str:
-        """Its mean rounds, or what they are between."""
-        past = policy.at_stops.past
-        if past is not None and "rounds" in past.ranges:
-            return past.ranges["rounds"].shown(share=False)
-        return decimal(policy.mean_rounds)
 
     @property
     def width(self) -> float | None:

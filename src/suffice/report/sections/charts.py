@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isnan
 
 from suffice.measures.costs import CostAxis
 from suffice.numbers.intervals.bootstrap import Interval
@@ -12,7 +13,7 @@ from suffice.report.draw.marks import Marked, label, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.draw.svg import outlying
 from suffice.report.page.section import Chart, Material, Section, Shown, columns, plain
-from suffice.results.formats import amount, count, decimal, percent, points
+from suffice.results.formats import UNKNOWN, amount, count, decimal, percent, points
 from suffice.results.markup import Html, data_table, element, join
 
 _MOST_ROWS = 12
@@ -219,17 +220,23 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     )
     head = ("policy", *(f"round {number}" for number in numbers), "mean", "95th percentile")
     of_rounds = [
-        (*stops[policy.mark], decimal(policy.result.mean_rounds), decimal(policy.result.p95_rounds))
+        (*stops[policy.mark], policy.result.paid("rounds", decimal), _p95(policy.result))
         for policy in policies
     ]
     named = [(policy.full_name, *row) for policy, row in zip(policies, of_rounds, strict=True)]
     caption = "Share of the questions that stop at each round; a question stops once."
+    if any(policy.result.at_stops.past is not None for policy in policies):
+        caption += " Where questions were cut, explored ones are weighted to stand for them."
     return Chart(
         heading="Where policies stop",
         pictures=[picture],
         caption=caption + _left_to_table(policies),
         table=data_table("Questions that stop at each round", head, named),
     )
+
+
+def _p95(policy: PolicyResult) -> str:
+    return decimal(None if isnan(policy.p95_rounds) else policy.p95_rounds)
 
 
 def _stopped(policy: Marked, number: int, stopped: float, questions: int) -> Bar:
@@ -309,23 +316,24 @@ def _short(cost: CostAxis) -> str:
 
 
 def _cost_table(policies: Sequence[Marked], cost: CostAxis) -> Html:
-    own = (_named(cost), lambda policy: amount(policy.result.costs.get(cost.name)))
+    own = (_named(cost), lambda policy: policy.result.paid(cost.name))
     return columns(
         "Mean cost per question",
         policies,
         ("policy", lambda policy: policy.full_name),
         *(() if cost.name in _IN_TABLE else (own,)),
-        ("calls", lambda policy: decimal(policy.result.costs.get("llm_calls"))),
-        ("prompt tokens", lambda policy: count(policy.result.costs.get("prompt_tokens"))),
-        ("of these cached", lambda policy: count(policy.result.costs.get("cached_tokens"))),
-        ("completion tokens", lambda policy: count(policy.result.costs.get("completion_tokens"))),
+        ("calls", lambda policy: policy.result.paid("llm_calls", decimal)),
+        ("prompt tokens", lambda policy: policy.result.paid("prompt_tokens", count)),
+        ("of these cached", lambda policy: policy.result.paid("cached_tokens", count)),
+        ("completion tokens", lambda policy: policy.result.paid("completion_tokens", count)),
     )
 
 
 def _cost_bar(policy: Marked, cost: CostAxis) -> Bar:
     paid = policy.result.costs.get(cost.name)
     if paid is None:
-        return Bar(label="not recorded")
+        told = policy.result.paid(cost.name)
+        return Bar(label="not recorded" if told == UNKNOWN else told)
     hint = f"{amount(paid)} {cost.unit or cost.label}"
     return Bar(label=amount(paid), segments=[Segment(size=paid, class_=policy.family, hint=hint)])
 
@@ -333,7 +341,8 @@ def _cost_bar(policy: Marked, cost: CostAxis) -> Bar:
 def _token_bar(policy: PolicyResult) -> Bar:
     segments = list(_token_parts(policy))
     if not segments:
-        return Bar(label="not recorded")
+        past = policy.at_stops.past
+        return Bar(label="not seen" if past and past.unseen else "not recorded")
     prompt, completion = (
         "not recorded" if policy.costs.get(name) is None else count(policy.costs[name])
         for name in ("prompt_tokens", "completion_tokens")

@@ -41,6 +41,7 @@ def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Show
                 "favours fixed-k. In brackets: 95% intervals.",
             ),
             element("div", _table(result, policies), class_="comparison"),
+            *(table.html() for table in result.tables() if table.name == "cuts"),
             _identities(policies),
             element("h3", "Notes"),
             listed(_notes(result)),
@@ -119,7 +120,7 @@ def _notes(result: ReplayResult) -> list[str]:
             f"{counted(unlabelled, 'question')} without gold answers: counted in costs, not in scores."
         )
     for name in _COSTS:
-        without = [policy.label for policy in result.policies if policy.costs.get(name) is None]
+        without = [policy.label for policy in result.policies if policy.paid(name) == UNKNOWN]
         if without:
             whom = "any policy" if len(without) == len(result.policies) else ", ".join(without)
             notes.append(f"{name} is not recorded for {whom}; unknown is shown as -.")

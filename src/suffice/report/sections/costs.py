@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from suffice.measures.costs import CostAxis
 from suffice.report.draw.marks import Marked, label
 from suffice.report.page.section import Section, Shown, plain, two_lines
-from suffice.results.formats import amount
+from suffice.results.formats import UNKNOWN
 from suffice.results.markup import Html, data_table, join
 
 
 def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Shown:
     """Mean costs per question; those unknown for every policy are named below."""
-    known = [cost for cost in costs if any(_paid(policy, cost) is not None for policy in policies)]
+    known = [
+        cost
+        for cost in costs
+        if any(policy.result.paid(cost.name) != UNKNOWN for policy in policies)
+    ]
     unknown = [cost.label for cost in costs if cost not in known]
     rows = [
-        (label(policy), *(amount(_paid(policy, cost)) for cost in known)) for policy in policies
+        (label(policy), *(policy.result.paid(cost.name) for cost in known)) for policy in policies
     ]
     head = ("policy", *(_head(cost) for cost in known))
     table = data_table("Every cost known here, mean per question", head, rows)
@@ -37,12 +41,6 @@ SECTION = Section(
     part="costs",
     show=lambda material: costs_section(material.parts["costs"], material.policies),
 )
-
-
-def _paid(policy: Marked, cost: CostAxis) -> float | None:
-    if cost.name == "rounds":
-        return policy.result.mean_rounds
-    return policy.result.costs.get(cost.name)
 
 
 def _head(cost: CostAxis) -> Html:

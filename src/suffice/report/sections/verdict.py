@@ -29,7 +29,7 @@ def first_screen(material: Material) -> Html:
 
 def _banners(material: Material) -> Iterator[Html]:
     """What makes the figures worth less than they look."""
-    for text in (*material.data.warnings, *_warnings(material.data.result)):
+    for text in dict.fromkeys((*material.data.warnings, *_warnings(material.data.result))):
         yield element("p", text, class_="banner", role="note")
 
 

@@ -101,3 +101,178 @@ def test_what_is_wrong_in_a_trajectory_is_said(
     with pytest.raises(DataError, match=message) as error:
         imported(path, "atif", tmp_path)
     assert "atif.json, row 0" in str(error.value)
+
+
+# --- OTLP -------------------------------------------------------------------------------------------
+def spans_of(document: Any) -> list[dict[str, Any]]:
+    held: list[dict[str, Any]] = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    return held
+
+
+def test_spans_by_the_genai_conventions_are_rounds(tmp_path: Path) -> None:
+    (record,) = imported(HERE / "otlp_gen_ai.json", "otlp", tmp_path)
+    assert record.question.text == "Who founded the observatory?"
+    first, second = record.rounds
+    assert (first.answer, second.answer, record.stopped_by) == (None, "Ada", "end")
+    assert (first.query, second.query) == ("founder of the observatory", "Oslo observatory")
+    assert first.passages == (Passage(id="d1", text="Built.", score=0.5),)
+    assert second.passages == (Passage(id="d2", score=0.125),)
+    assert second.refound == (Passage(id="d1", score=0.25),)
+    assert (first.usage.llm_calls, first.usage.prompt_tokens, first.usage.cached_tokens) == (
+        1,
+        100,
+        50,
+    )
+    assert (second.usage.llm_calls, second.usage.prompt_tokens) == (2, 1000)
+    assert (second.usage.answer_calls, second.usage.answer_prompt_tokens) == (1, 600)
+    assert (first.usage.latency_s, second.usage.latency_s) == (3.0, 4.0)
+
+
+def test_spans_by_openinference_are_rounds(tmp_path: Path) -> None:
+    (record,) = imported(HERE / "otlp_openinference.json", "otlp", tmp_path)
+    assert record.question.text == "Who founded it?"
+    first, second = record.rounds
+    assert first.passages == (
+        Passage(id="d1", title="D1", text="Text of d1.", score=0.5),
+        Passage(id="d2", title="D2", text="Text of d2.", score=1 / 3),
+    )
+    assert [passage.id for passage in second.passages or ()] == ["d3"]
+    assert (first.answer, first.response, second.answer) == (None, "I need more.", "Ada")
+    assert (first.usage.prompt_tokens, second.usage.cached_tokens) == (200, 20)
+    assert second.signals == {"cost_usd": 0.25}
+
+
+def test_spans_in_any_order_twice_and_of_several_traces(tmp_path: Path) -> None:
+    """A line a document; the second trace has two questions under a chain that was asked nothing."""
+    whole = json.loads((HERE / "otlp_gen_ai.json").read_text())
+    spans = spans_of(whole)
+    other = [
+        {
+            **span,
+            "traceId": "t2",
+            "spanId": f"{prefix}{span['spanId']}",
+            "parentSpanId": f"{prefix}{span['parentSpanId']}" if "parentSpanId" in span else "top",
+        }
+        for prefix in "ab"
+        for span in spans
+    ]
+    top = {**spans[0], "traceId": "t2", "spanId": "top", "parentSpanId": "", "attributes": []}
+    top["attributes"] = [
+        {"key": "openinference.span.kind", "value": {"stringValue": "CHAIN"}},
+        {"key": "deep", "value": {"kvlistValue": {"values": []}}},
+    ]
+    path = tmp_path / "spans.json"
+    lines = [[span] for span in reversed([top, *other, *spans])] + [spans[:3]]
+    path.write_text(
+        "\n".join(
+            json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": line}]}]}) for line in lines
+        )
+    )
+    records = imported(path, "otlp", tmp_path)
+    (alone,) = imported(HERE / "otlp_gen_ai.json", "otlp", tmp_path / "alone")
+    assert [record.rounds for record in records] == [alone.rounds] * 3
+    ids = [record.question.id for record in records]
+    assert (ids[0], ids[1].startswith("t2:a"), ids[2].startswith("t2:b")) == (
+        alone.question.id,
+        True,
+        True,
+    )
+
+
+def test_a_span_whose_parent_is_missing_goes_to_the_only_agent(tmp_path: Path) -> None:
+    def orphan(document: Any) -> None:
+        spans = spans_of(document)
+        (span,) = [span for span in spans if "Oslo observatory" in json.dumps(span)]
+        span["parentSpanId"] = "gone"
+
+    (alone,) = imported(HERE / "otlp_gen_ai.json", "otlp", tmp_path / "alone")
+    path = changed("otlp_gen_ai.json", tmp_path, orphan)
+    (record,) = imported(path, "otlp", tmp_path)
+    assert record == alone
+
+
+def _first_agent(document: Any) -> dict[str, Any]:
+    return next(span for span in spans_of(document) if span["name"].startswith("invoke_agent"))
+
+
+def _nested(levels: int) -> Any:
+    value: Any = {"stringValue": "x"}
+    for _ in range(levels):
+        value = {"arrayValue": {"values": [value]}}
+    return value
+
+
+def _two_agents(document: Any) -> None:
+    agent = _first_agent(document)
+    spans_of(document).append({**agent, "spanId": "other"})
+    spans_of(document)[0]["parentSpanId"] = "gone"
+
+
+def _circle(document: Any) -> None:
+    spans = spans_of(document)
+    spans[0]["parentSpanId"], spans[1]["parentSpanId"] = spans[1]["spanId"], spans[0]["spanId"]
+
+
+def _attribute(name: str, value: Any) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        for span in spans_of(document):
+            for pair in span["attributes"]:
+                if pair["key"] == name:
+                    pair["value"] = value
+
+    return change
+
+
+BAD_SPANS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda it: it.pop("resourceSpans"), "is no OTLP JSON: it has no resourceSpans"),
+    (lambda it: spans_of(it).clear(), "holds no span"),
+    (
+        lambda it: spans_of(it).remove(_first_agent(it)),
+        "is not in the file, and its trace has no agent",
+    ),
+    (
+        _two_agents,
+        r"span AAAAAAAAAAM= \('chat m'\) .* its trace has 2 agents there; export whole traces",
+    ),
+    (_circle, "its parents form a circle"),
+    (
+        lambda it: spans_of(it).append({**spans_of(it)[0], "name": "else"}),
+        "stands there twice, otherwise in row 0; keep the finished one",
+    ),
+    (lambda it: spans_of(it)[0].update(startTimeUnixNano="soon"), "must be nanoseconds since 1970"),
+    (lambda it: spans_of(it)[0].pop("spanId"), "a span without spanId or traceId"),
+    (
+        _attribute("gen_ai.usage.input_tokens", {"intValue": "-5"}),
+        "gen_ai.usage.input_tokens must be a whole number from 0, found -5",
+    ),
+    (
+        _attribute("gen_ai.retrieval.documents", {"stringValue": "d1"}),
+        "gen_ai.retrieval.documents must be a list of objects",
+    ),
+    (
+        _attribute("gen_ai.input.messages", _nested(40)),
+        "an attribute nested deeper than 16 levels",
+    ),
+    (
+        _attribute("gen_ai.operation.name", {"stringValue": "embeddings"}),
+        "holds no span of an agent: gen_ai.operation.name invoke_agent",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_SPANS)
+def test_what_is_wrong_in_spans_is_said(
+    tmp_path: Path, change: Callable[[Any], Any], message: str
+) -> None:
+    path = changed("otlp_gen_ai.json", tmp_path, lambda it: change(it) and None)
+    with pytest.raises(DataError, match=message) as error:
+        imported(path, "otlp", tmp_path)
+    assert "otlp_gen_ai.json" in str(error.value)
+
+
+def test_json_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json"
+    path.write_text('{"a":' * 200_000)
+    for kind in ("otlp", "atif"):
+        with pytest.raises(DataError, match="not JSON"):
+            imported(path, kind, tmp_path)

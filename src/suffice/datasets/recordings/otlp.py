@@ -1,0 +1,537 @@
+"""Spans in OTLP JSON: runs of agents by the GenAI conventions of OpenTelemetry, or by OpenInference's."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from suffice.datasets.files import Row, json_documents
+from suffice.datasets.recordings.runs import (
+    Call,
+    Search,
+    Step,
+    is_count,
+    loaded,
+    passage_of,
+    passages_of,
+    query_of,
+    read_run,
+    text_of,
+)
+from suffice.errors import DataError
+from suffice.trace.rounds.records import Passage, Question, QuestionRecord
+
+_DEEPEST = 16
+_MOST_NS = 4_000_000_000_000_000_000  # of the year 2096
+
+_Kind = Literal["agent", "chain", "search", "call"]
+_OPERATIONS: Mapping[str, _Kind] = {
+    "invoke_agent": "agent",
+    "invoke_workflow": "chain",
+    "retrieval": "search",
+    "execute_tool": "search",
+    "chat": "call",
+    "text_completion": "call",
+    "generate_content": "call",
+}
+_SPAN_KINDS: Mapping[str, _Kind] = {
+    "AGENT": "agent",
+    "CHAIN": "chain",
+    "RETRIEVER": "search",
+    "TOOL": "search",
+    "LLM": "call",
+}
+_AMOUNTS: Mapping[str, tuple[str, ...]] = {
+    "prompt_tokens": (
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.prompt_tokens",
+        "llm.token_count.prompt",
+    ),
+    "cached_tokens": (
+        "gen_ai.usage.cache_read.input_tokens",
+        "llm.token_count.prompt_details.cache_read",
+    ),
+    "completion_tokens": (
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "llm.token_count.completion",
+    ),
+}
+_ASKING = re.compile(r"tool|function_call", re.IGNORECASE)
+_DOCUMENT = re.compile(r"retrieval\.documents\.(\d{1,6})\.document\.(id|content|score|metadata)")
+_MESSAGE = re.compile(r"llm\.(input|output)_messages\.(\d{1,6})\.message\.(.{1,200})")
+
+
+def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
+    """Records of the agents in a file of exported traces: one document, a list, or one a line.
+
+    The outermost span of an agent (``invoke_agent``, AGENT; or of a chain, which has a question of its own)
+    is a question. The i-th search below it (``retrieval``, ``execute_tool``; RETRIEVER, TOOL) opens round i;
+    those that overlap share one, and what happens within a search belongs to it.
+
+    Raises
+    ------
+    DataError
+        Naming file and span.
+    """
+    spans = _Spans(str(path))
+    for row in json_documents(path):
+        spans.add(row)
+    roots = spans.roots()
+    traces = Counter(root.trace for root in roots)
+    return tuple(_record(spans, root, alone=traces[root.trace] == 1) for root in roots)
+
+
+@dataclass(slots=True, eq=False)
+class _Span:
+    """A span as far as it is read; ``place`` is its number in the file."""
+
+    trace: str
+    id: str
+    parent: str
+    name: str
+    start: int
+    end: int
+    failed: bool
+    attributes: Mapping[str, Any]
+    row: int
+    children: list[_Span] = field(default_factory=list)
+
+    @property
+    def kind(self) -> _Kind | None:
+        """What it is of, by either convention."""
+        operation = self.attributes.get("gen_ai.operation.name")
+        named = self.attributes.get("openinference.span.kind")
+        kind = _OPERATIONS.get(operation) if isinstance(operation, str) else None
+        return kind or (_SPAN_KINDS.get(named.upper()) if isinstance(named, str) else None)
+
+    @property
+    def question(self) -> str | None:
+        """What it was asked, as far as it says."""
+        messages = self.attributes.get("gen_ai.input.messages")
+        if messages is not None:
+            return _said(messages, ("user", "human"))
+        messages = self.messages("input")
+        if messages:
+            return _said(messages, ("user", "human"))
+        return _said(self.attributes.get("input.value"), ("user", "human"))
+
+    @property
+    def output(self) -> str | None:
+        """What it gave, as far as it says."""
+        for value in (self.attributes.get("gen_ai.output.messages"), self.messages("output")):
+            if value:
+                return _said(value, ("assistant", "model", "ai"))
+        return _said(self.attributes.get("output.value"), ("assistant", "model", "ai"))
+
+    def messages(self, which: str) -> list[dict[str, Any]]:
+        """OpenInference's flattened messages."""
+        found: dict[int, dict[str, Any]] = {}
+        for name, value in self.attributes.items():
+            match = _MESSAGE.fullmatch(name)
+            if match and match[1] == which:
+                part = "content" if match[3].endswith("message_content.text") else match[3]
+                found.setdefault(int(match[2]), {})[part] = value
+        return [found[number] for number in sorted(found)]
+
+    @property
+    def asks(self) -> bool:
+        """Whether the call ended by asking for a tool."""
+        reasons = self.attributes.get("gen_ai.response.finish_reasons")
+        said = [*(reasons if isinstance(reasons, list) else [reasons])]
+        said.append(self.attributes.get("llm.finish_reason"))
+        if any(isinstance(reason, str) and _ASKING.search(reason) for reason in said):
+            return True
+        if any("tool_calls" in part for message in self.messages("output") for part in message):
+            return True
+        stated = self.attributes.get("gen_ai.output.messages")
+        stated = loaded(stated) if isinstance(stated, str) else stated
+        return any(
+            isinstance(part, dict) and part.get("type") == "tool_call"
+            for message in (stated if isinstance(stated, list) else ())
+            if isinstance(message, dict)
+            for part in (message["parts"] if isinstance(message.get("parts"), list) else ())
+        )
+
+
+class _Spans:
+    """All spans of a file, as trees."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._spans: dict[tuple[str, str], _Span] = {}
+
+    def error(self, span: _Span, message: str) -> DataError:
+        """What is wrong with a span."""
+        return DataError(
+            f"span {span.id} ({span.name!r:.60}) of trace {span.trace}: {message}",
+            file=self._file,
+            row=span.row,
+        )
+
+    def add(self, row: Row) -> None:
+        """The spans of an exported document; one that stands there already is passed over."""
+        resources = _listed(row, row.values, "resourceSpans", "resource_spans")
+        if resources is None:
+            raise row.error(
+                "is no OTLP JSON: it has no resourceSpans; export traces as OTLP in JSON, one document or "
+                f"one a line; found {', '.join(map(repr, list(row.values)[:8])) or 'nothing'}"
+            )
+        for resource in resources:
+            scopes = _listed(
+                row, resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans"
+            )
+            for scope in scopes or ():
+                for values in _listed(row, scope, "spans") or ():
+                    self._add(_span(row, values))
+
+    def _add(self, span: _Span) -> None:
+        known = self._spans.setdefault((span.trace, span.id), span)
+        same = (known.parent, known.start, known.end, known.name, known.attributes) == (
+            span.parent,
+            span.start,
+            span.end,
+            span.name,
+            span.attributes,
+        )
+        if not same:
+            raise self.error(
+                span, f"stands there twice, otherwise in row {known.row}; keep the finished one"
+            )
+
+    def roots(self) -> list[_Span]:
+        """The outermost spans of agents, in the order in which they began."""
+        if not self._spans:
+            raise DataError("holds no span", file=self._file)
+        for span in self._spans.values():
+            parent = self._spans.get((span.trace, span.parent)) if span.parent else None
+            if parent is not None:
+                parent.children.append(span)
+        tops = [s for s in self._spans.values() if (s.trace, s.parent) not in self._spans]
+        roots: dict[str, list[_Span]] = {}
+        strays: list[_Span] = []
+        reached = 0
+        for top in tops:
+            reached += sum(1 for _ in _below(top))
+            found = list(_outermost(top))
+            for span in found:
+                roots.setdefault(span.trace, []).append(span)
+            inside = any(span.kind in ("search", "call") for span in _below(top))
+            if not found and inside and top.parent:
+                strays.append(top)
+        if reached < len(self._spans):
+            lost = {id(span) for top in tops for span in _below(top)}
+            span = next(span for span in self._spans.values() if id(span) not in lost)
+            raise self.error(span, "its parents form a circle; export the trace again")
+        for stray in strays:
+            self._take_in(stray, roots.get(stray.trace, []))
+        if not roots:
+            raise DataError(
+                "holds no span of an agent: gen_ai.operation.name invoke_agent (or invoke_workflow), or "
+                "openinference.span.kind AGENT or CHAIN; instrument the agent too, or write its rounds as "
+                "rows and import them with --format columns",
+                file=self._file,
+            )
+        every = [span for spans in roots.values() for span in spans]
+        return sorted(every, key=lambda span: (span.start, span.row, span.id))
+
+    def _take_in(self, stray: _Span, agents: Sequence[_Span]) -> None:
+        """A span whose parent is missing goes to the only agent of its trace."""
+        if len(agents) == 1:
+            agents[0].children.append(stray)
+        else:
+            among = f"{len(agents)} agents" if agents else "no agent"
+            raise self.error(
+                stray,
+                f"its parent {stray.parent} is not in the file, and its trace has {among} there; export "
+                "whole traces, in one file",
+            )
+
+
+def _below(top: _Span) -> Iterator[_Span]:
+    """The span and all under it, a parent before its children."""
+    waiting = [top]
+    while waiting:
+        span = waiting.pop()
+        yield span
+        waiting += reversed(span.children)
+
+
+def _outermost(top: _Span) -> Iterator[_Span]:
+    """Agents that no other contains; a chain that was asked nothing itself only holds others."""
+    waiting = [top]
+    while waiting:
+        span = waiting.pop()
+        kind = span.kind
+        if kind == "agent" or (kind == "chain" and (span.question or not _agents_in(span))):
+            yield span
+        else:
+            waiting += reversed(span.children)
+
+
+def _agents_in(top: _Span) -> bool:
+    return any(span.kind in ("agent", "chain") for span in _below(top) if span is not top)
+
+
+def _listed(row: Row, held: Mapping[str, Any], *names: str) -> list[Mapping[str, Any]] | None:
+    """The list of objects under the first of the names that is there."""
+    name = next((name for name in names if name in held), None)
+    if name is None:
+        return None
+    value = held[name]
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise row.error(f"must be a list of objects, found {value!r:.60}", name)
+    return value
+
+
+def _span(row: Row, values: Mapping[str, Any]) -> _Span:
+    def held(*names: str) -> Any:
+        return next((values[name] for name in names if values.get(name) is not None), None)
+
+    own, trace = held("spanId", "span_id"), held("traceId", "trace_id")
+    parent = held("parentSpanId", "parent_span_id") or ""
+    if not (isinstance(own, str) and own and isinstance(trace, str) and trace):
+        raise row.error(f"a span without spanId or traceId: {values!r:.80}", "spans")
+    if not isinstance(parent, str):
+        raise row.error(
+            f"span {own}: its parentSpanId must be a text, found {parent!r:.40}", "spans"
+        )
+    start = _nanoseconds(row, own, held("startTimeUnixNano", "start_time_unix_nano"))
+    ended = held("endTimeUnixNano", "end_time_unix_nano")
+    status = held("status")
+    attributes: dict[str, Any] = {}
+    events = _listed(row, values, "events") or []
+    operations = [e for e in events if e.get("name") == "gen_ai.client.inference.operation.details"]
+    for source in (*operations, values):
+        for pair in _listed(row, source, "attributes") or ():
+            name = pair.get("key")
+            if isinstance(name, str):
+                attributes[name] = _value(row, own, pair.get("value"), 0)
+    return _Span(
+        trace=trace,
+        id=own,
+        parent=parent,
+        name=str(held("name") or ""),
+        start=start,
+        end=max(start, start if ended is None else _nanoseconds(row, own, ended)),
+        failed=isinstance(status, dict) and status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
+        attributes=attributes,
+        row=row.number,
+    )
+
+
+def _nanoseconds(row: Row, span: str, value: Any) -> int:
+    """A moment, which JSON writes as a text since it is too long for a number there."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(_MOST_NS)):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_NS:
+        raise row.error(
+            f"span {span}: its times, which order the rounds, must be nanoseconds since 1970, found "
+            f"{value!r:.40}",
+            "startTimeUnixNano",
+        )
+    return value
+
+
+def _value(row: Row, span: str, value: Any, depth: int) -> Any:
+    """What an attribute holds."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    if depth > _DEEPEST:
+        raise row.error(
+            f"span {span}: an attribute nested deeper than {_DEEPEST} levels; write it as JSON text",
+            "attributes",
+        )
+    ((kind, held),) = value.items()
+    if kind in ("arrayValue", "array_value"):
+        items = held.get("values") if isinstance(held, dict) else None
+        return [_value(row, span, item, depth + 1) for item in items or ()]
+    if kind in ("kvlistValue", "kvlist_value"):
+        pairs = held.get("values") if isinstance(held, dict) else None
+        return {
+            str(pair.get("key")): _value(row, span, pair.get("value"), depth + 1)
+            for pair in pairs or ()
+            if isinstance(pair, dict)
+        }
+    if kind in ("intValue", "int_value") and isinstance(held, str):
+        return int(held) if re.fullmatch(r"-?\d{1,19}", held) else None
+    return held
+
+
+_SAID = (
+    "question",
+    "query",
+    "input",
+    "prompt",
+    "answer",
+    "output",
+    "result",
+    "response",
+    "content",
+)
+
+
+def _said(value: Any, roles: Sequence[str]) -> str | None:
+    """The text of a value: plain, the last message of one of the roles, or under an object's usual name."""
+    for _ in range(_DEEPEST):
+        if isinstance(value, str):
+            whole = loaded(value)
+            if isinstance(whole, str):
+                return value.strip() or None
+            inner = _inner(whole, roles)
+            if inner is None:
+                return value.strip()
+            value = inner
+        else:
+            value = _inner(value, roles)
+            if value is None:
+                return None
+    return None
+
+
+def _inner(value: Any, roles: Sequence[str]) -> Any:
+    """One level below: of messages the last of one of the roles, of a message its texts."""
+    if isinstance(value, list):
+        items = [item for item in value if isinstance(item, dict)]
+        # LangChain's own form of a message has its content one level below
+        messages = [i["kwargs"] if isinstance(i.get("kwargs"), dict) else i for i in items]
+        of_role = [m for m in messages if str(m.get("role", m.get("type", ""))).lower() in roles]
+        unnamed = [m for m in messages if "role" not in m and "type" not in m]
+        chosen = of_role or unnamed
+        return chosen[-1] if chosen else (text_of(value) or None)
+    if not isinstance(value, dict):
+        return None
+    parts = value.get("parts", value.get("content"))
+    if isinstance(parts, list):
+        texts = [
+            part.get("content", part.get("text"))
+            for part in parts
+            if isinstance(part, dict) and part.get("type", "text") == "text"
+        ]
+        return "\n".join(text for text in texts if isinstance(text, str)) or None
+    if isinstance(value.get("messages"), list):
+        return value["messages"]
+    return next((value[name] for name in _SAID if value.get(name)), None)
+
+
+# --- a question -------------------------------------------------------------------------------------
+def _record(spans: _Spans, root: _Span, *, alone: bool) -> QuestionRecord:
+    try:
+        return _question(spans, root, alone=alone)
+    except DataError as error:
+        if error.file:
+            raise
+        raise spans.error(root, str(error)) from error
+
+
+def _question(spans: _Spans, root: _Span, *, alone: bool) -> QuestionRecord:
+    steps: list[Step] = []
+    calls: list[_Span] = []
+    until = 0  # the end of the searches that share the round
+    for span, within in _in_order(root):
+        if span.kind == "call":
+            calls.append(span)
+            steps.append(_call(spans, span, within=within is not None))
+        elif within is None:
+            steps.append(_search(spans, span, joined=span.start < until))
+            until = max(until, span.end) if span.start < until else span.end
+    answer = root.output
+    if answer is None and calls and not calls[-1].asks:
+        answer = calls[-1].output
+    question = root.question or next((text for span in calls if (text := span.question)), None)
+    return QuestionRecord(
+        question=Question(
+            id=root.trace if alone else f"{root.trace}:{root.id}", text=question or ""
+        ),
+        rounds=read_run(steps, answer, began=_moment(root.start)).rounds,
+        stopped_by="error" if root.failed else None if answer is None else "end",
+    )
+
+
+def _in_order(root: _Span) -> list[tuple[_Span, _Span | None]]:
+    """Searches and calls under an agent as they began, each with the search that it belongs to."""
+    found: list[tuple[_Span, _Span | None]] = []
+    waiting: list[tuple[_Span, _Span | None]] = [(child, None) for child in root.children]
+    while waiting:
+        span, within = waiting.pop()
+        if span.kind in ("search", "call"):
+            found.append((span, within))
+        inner = within or (span if span.kind == "search" else None)
+        waiting += [(child, inner) for child in span.children]
+    return sorted(found, key=lambda one: (one[0].start, one[0].kind == "call", one[0].end))
+
+
+def _call(spans: _Spans, span: _Span, *, within: bool) -> Call:
+    amounts: dict[str, Any] = {}
+    for name, places in _AMOUNTS.items():
+        place = next((place for place in places if span.attributes.get(place) is not None), None)
+        amount = None if place is None else span.attributes[place]
+        if isinstance(amount, float) and amount.is_integer():
+            amount = int(amount)
+        if not is_count(amount):
+            raise spans.error(span, f"{place} must be a whole number from 0, found {amount!r:.40}")
+        amounts[name] = amount
+    cost = span.attributes.get("llm.cost.total")
+    return Call(
+        text=span.output,
+        **amounts,
+        cost_usd=float(cost) if isinstance(cost, float | int) and 0 <= cost < _MOST_NS else None,
+        searches=not within and span.asks,
+        ended=_moment(span.end),
+    )
+
+
+def _search(spans: _Spans, span: _Span, *, joined: bool) -> Search:
+    """A search with the documents of all that happened within it."""
+    passages = [
+        passage
+        for inner in _below(span)
+        if inner is span or inner.kind == "search"
+        for passage in _documents(spans, inner)
+    ]
+    if not passages and span.kind == "search":
+        result = span.attributes.get("gen_ai.tool.call.result", span.attributes.get("output.value"))
+        passages = [] if result is None else list(passages_of(result))
+    held = span.attributes
+    tool = held.get("gen_ai.tool.name", held.get("tool.name"))
+    asked = held.get("gen_ai.tool.call.arguments", held.get("input.value"))
+    query = held.get("gen_ai.retrieval.query.text")
+    return Search(
+        query=query if isinstance(query, str) else query_of(asked),
+        action=f"{tool} {asked}" if isinstance(tool, str) and asked is not None else None,
+        passages=tuple(passages),
+        joined=joined,
+        ended=_moment(span.end),
+    )
+
+
+def _documents(spans: _Spans, span: _Span) -> Iterator[Passage]:
+    """Of either convention; what is no document is said."""
+    stated = span.attributes.get("gen_ai.retrieval.documents")
+    documents = loaded(stated) if isinstance(stated, str) else stated
+    if documents is not None:
+        if not isinstance(documents, list) or not all(isinstance(d, dict) for d in documents):
+            raise spans.error(
+                span,
+                f"gen_ai.retrieval.documents must be a list of objects with id, found {documents!r:.60}",
+            )
+        yield from (passage_of(document) for document in documents)
+        return
+    numbered: dict[int, dict[str, Any]] = {}
+    for name, value in span.attributes.items():
+        match = _DOCUMENT.fullmatch(name)
+        if match:
+            packed = match[2] == "metadata" and isinstance(value, str)
+            numbered.setdefault(int(match[1]), {})[match[2]] = loaded(value) if packed else value
+    yield from (passage_of(numbered[number]) for number in sorted(numbered))
+
+
+def _moment(nanoseconds: int) -> datetime:
+    return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC).replace(
+        microsecond=nanoseconds // 1000 % 1_000_000
+    )
