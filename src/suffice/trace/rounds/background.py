@@ -27,7 +27,7 @@ from suffice.trace.rounds.journal import (
     round_line,
     together,
 )
-from suffice.trace.rounds.records import QuestionRecord, Round, StoppedBy
+from suffice.trace.rounds.records import POLICY_STOP, QuestionRecord, Round, StoppedBy
 
 _PAUSE_S = 0.02
 _FULL_QUESTIONS = 256
@@ -90,10 +90,6 @@ def _in_place_of(recorded: Round, last: Round) -> Round:
         before = recorded.usage.latency_s - (recorded.usage.answer_latency_s or 0.0)
         usage = replace(usage, latency_s=before + (usage.answer_latency_s or 0.0))
     return replace(last, usage=usage, signals=recorded.signals, time=recorded.time)
-
-
-POLICY_STOP = "policy_stop"
-"""The name in a recorded round's ``signals`` under which stands whether the running policy said stop."""
 
 
 class BackgroundWriter:
