@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> Comparison:
     suffice.probe_traces(out / "shadow", out / "probed", model)
     suffice.split_traces(out / "probed", out / "split", {"tune": 0.6, "eval": 0.4})
     record = suffice.read_traces(out / "split")
-    fixed = [f"fixed-{number}" for number in range(1, ROUNDS + 1)]
+    fixed = tuple(f"fixed-{number}" for number in range(1, ROUNDS + 1))
     print(suffice.compare(record, suffice.ComparisonSettings(policies=fixed)).text())
 
     # 3. the cheapest rule whose loss against the full budget is promised
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> Comparison:
     suffice.probe_traces(out / "live", out / "live-probed", model)
     live = suffice.compare(
         suffice.read_traces(out / "live-probed"),
-        suffice.ComparisonSettings(policies=[str(out / "policy.json")], baseline=f"fixed-{ROUNDS}"),
+        suffice.ComparisonSettings(policies=(out / "policy.json",), baseline=f"fixed-{ROUNDS}"),
     )
     print(live.text())
 

@@ -384,7 +384,7 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     own, spent = asked.usage, draft.usage
     if own.llm_calls == 0:
         none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
-        own = replace(own, **none)  # type: ignore[arg-type]
+        own = replace(own, **none)
     calls = None if spent.llm_calls is None else spent.llm_calls - (spent.sample_calls or 0)
     changed: dict[str, int | float | None] = {
         name: value
