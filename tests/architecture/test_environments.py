@@ -57,7 +57,7 @@ BRINGS = {
 }
 # chosen and installed by the user, or run by tests in an environment of its own, or skipped
 FRAMEWORKS = {
-    "atif", "datasets", "elasticsearch", "google", "haystack", "inspect_ai", "langchain_community",
+    "atif", "datasets", "dspy", "elasticsearch", "google", "haystack", "inspect_ai", "langchain_community",
     "langchain_core", "langgraph", "llama_index", "mapie", "openinference", "opensearchpy", "opentelemetry",
     "osmem_server", "workflows",
 }  # fmt: skip
