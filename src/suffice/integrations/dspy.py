@@ -233,9 +233,9 @@ def _watched(base: Any) -> type[Any]:
             try:
                 prediction = super().forward(**inputs)
             except BaseException as error:
-                if not run.loop.end(error) or run.best is None:
-                    raise
-                return run.over(run.best)
+                if run.loop.end(error) and run.best is not None:
+                    return run.over(run.best)
+                raise
             finally:
                 _RUN.reset(token)
             run.loop.end()
@@ -246,9 +246,9 @@ def _watched(base: Any) -> type[Any]:
             try:
                 prediction = await super().aforward(**inputs)
             except BaseException as error:
-                if not await run.loop.aend(error) or run.best is None:
-                    raise
-                return run.over(run.best)
+                if await run.loop.aend(error) and run.best is not None:
+                    return run.over(run.best)
+                raise
             finally:
                 _RUN.reset(token)
             await run.loop.aend()
