@@ -139,6 +139,11 @@ class Loop:
         return self._asked.id
 
     @property
+    def policy_hash(self) -> str | None:
+        """What decides, as a record names it; ``None``: nothing does."""
+        return self._watch.policy_hash
+
+    @property
     def rounds(self) -> tuple[Round, ...]:
         """As observed."""
         rounds = self._state.loop.rounds

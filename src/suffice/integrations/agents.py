@@ -1,0 +1,133 @@
+"""What the adapters of agents share: versions, rounds of tool calls, and what is said of a run."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from suffice._optional import require
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.pipelines.live.loop import Loop
+from suffice.pipelines.live.reported import reported_passages
+from suffice.trace.rounds.records import Passage
+
+# --- versions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """A framework as it was tested: the distribution ``package`` at the version ``tested``."""
+
+    name: str
+    package: str
+    tested: str
+
+    def point(self, module: str, name: str | None = None) -> Any:
+        """The module, or what it holds under ``name``: where an adapter takes hold of the framework.
+
+        Warns where the installed version is of another minor series than the tested one.
+
+        Raises
+        ------
+        MissingExtra
+            When the package is not installed.
+        UsageError
+            When the installed version has no such thing, with the tested version.
+        """
+        try:
+            installed = version(self.package)
+        except PackageNotFoundError:
+            installed = "of an unknown version"
+        tested = f"pip install '{self.package}=={self.tested}' is what was tested"
+        try:
+            point = require(module, purpose=f"Suffice in {self.name}", package=self.package)
+            point = point if name is None else getattr(point, name)
+        except (AttributeError, ImportError) as error:
+            if installed == "of an unknown version":
+                raise
+            wanted = module if name is None else f"{module}.{name}"
+            raise UsageError(
+                f"{self.package} {installed} has no {wanted}, by which Suffice stops it; {tested}"
+            ) from error
+        if _minor(installed) != _minor(self.tested):
+            warnings.warn(
+                f"Suffice was not run with {self.package} {installed}; {tested}",
+                SufficeWarning,
+                stacklevel=3,
+            )
+        return point
+
+
+def _minor(number: str) -> list[str]:
+    return re.findall(r"\d+", number)[:2]
+
+
+# --- rounds --------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """A tool's call and what came back: documents where the framework keeps them, else its text."""
+
+    tool: str
+    output: Any
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def round_of_tools(
+    results: Sequence[ToolResult], tools: Collection[str] | None = None
+) -> dict[str, Any] | None:
+    """What ``loop.observe`` takes of one step's calls; ``None``: none of them retrieves.
+
+    ``tools`` are the names of those that retrieve; ``None``: all do.
+    """
+    kept = [result for result in results if tools is None or result.tool in tools]
+    if not kept:
+        return None
+    queries = [query for result in kept if (query := _query(result.arguments))]
+    return {
+        "passages": tuple(passage for result in kept for passage in tool_passages(result.output)),
+        "query": "\n".join(queries) or None,
+        "action": ", ".join(dict.fromkeys(result.tool for result in kept)),
+    }
+
+
+def _query(arguments: Mapping[str, Any]) -> str:
+    """The argument ``query``, else the texts among the arguments."""
+    for name in ("query", "question", "input"):
+        if isinstance(arguments.get(name), str):
+            return str(arguments[name])
+    return " ".join(value for value in arguments.values() if isinstance(value, str))
+
+
+def tool_passages(output: Any) -> tuple[Passage, ...]:
+    """A tool's output as passages: its documents, or its text as one."""
+    if output is None or (isinstance(output, str) and not output.strip()):
+        return ()
+    if isinstance(output, Mapping):
+        inner = next(
+            (output[name] for name in ("documents", "results", "passages") if name in output), None
+        )
+        output = [output] if inner is None else inner
+    if isinstance(output, str | bytes) or not isinstance(output, Iterable):
+        output = [output]
+    documents = list(output)
+    try:
+        return reported_passages(documents)
+    except DataError:
+        return reported_passages([str(document) for document in documents])
+
+
+# --- what is said --------------------------------------------------------------------------------
+def outcome(loop: Loop) -> dict[str, Any]:
+    """What stands in a run's own metadata, as JSON: of which question, how it ended and why."""
+    return {
+        "question_id": loop.question_id,
+        "rounds": len(loop.rounds),
+        "would_stop": loop.would_stop,
+        "stopped_by": loop.stopped_by,
+        "reason": loop.reason,
+        "policy_hash": loop.policy_hash,
+    }

@@ -1,0 +1,255 @@
+"""An OpenAI-compatible server that plays an agent's model: it searches a few times, then answers.
+
+Tool calls are scripted, because no model that fits the tests calls tools by itself; answers are written by
+a function, or by the embedded model from what the searches brought.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.server import Answer, Body, Server
+
+from suffice.protocols import ChatModel, Completion, GenerationRequest
+from suffice.trace.rounds.records import Token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a request shows of the turn under way: ``rounds`` are messages that called tools."""
+
+    question: str
+    rounds: int
+    passages: tuple[str, ...]
+
+
+Writer = Callable[[Seen], "str | Completion"]
+"""Writes the answer; of a text, every word is a token with the log-probability -0.1."""
+
+
+def in_order(*answers: str) -> Writer:
+    """Answers by the number of rounds seen, from none; the last one for ever."""
+    return lambda seen: answers[min(seen.rounds, len(answers) - 1)]
+
+
+def newest_passage(seen: Seen) -> str:
+    """The text that the last search brought."""
+    return seen.passages[-1] if seen.passages else "I do not know"
+
+
+def writer_of(model: ChatModel) -> Writer:
+    """Has a model of ours, such as the embedded one, answer from the passages seen."""
+
+    def write(seen: Seen) -> Completion:
+        passages = "\n".join(seen.passages)
+        prompt = (
+            "Passages:\nParis is the capital of France.\nQuestion: What is the capital of France?\n"
+            f"Answer: Paris\n\nPassages:\n{passages}\nQuestion: {seen.question}\nAnswer:"
+        )
+        request = GenerationRequest(prompt=prompt, max_tokens=16, top_logprobs=2, stop=("\n",))
+        return model.generate(request).completions[0]
+
+    return write
+
+
+@contextmanager
+def agent_server(
+    answer: Writer = newest_passage,
+    *,
+    searches: int = 3,
+    tool: str = "search",
+    at_once: int = 1,
+    final_tool: str | None = None,
+) -> Iterator[AgentServer]:
+    """A server that is closed again.
+
+    Parameters
+    ----------
+    answer
+        Who writes the answer.
+    searches
+        Rounds in which ``tool`` is called with a new query before the answer.
+    tool
+        Which of the request's tools; its first where it has no such one.
+    at_once
+        Calls in one message.
+    final_tool
+        Name of the tool that takes the answer, where a request has it; ``None``: answers are texts.
+    """
+    server = AgentServer(answer, searches, tool, at_once, final_tool)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+class AgentServer(Server):
+    """See :func:`agent_server`; ``url`` is the base URL, ``bodies`` what was asked."""
+
+    def __init__(
+        self, answer: Writer, searches: int, tool: str, at_once: int, final_tool: str | None
+    ) -> None:
+        self.write, self.searches, self.tool = answer, searches, tool
+        self.at_once, self.final_tool = at_once, final_tool
+        super().__init__(self._answer)
+
+    @property
+    def with_tools(self) -> list[bool]:
+        """Of each request so far, whether it offered tools."""
+        return [bool(_tools(body)) for body in self.bodies]
+
+    def _answer(self, body: Body) -> Answer:
+        message, logprobs = self._message(body)
+        finish = "tool_calls" if "tool_calls" in message else "stop"
+        sent = sum(len(_text(held).split()) for held in body["messages"])
+        usage = _usage(sent, len(json.dumps(message).split()))
+        reply: Body = {"id": "r", "created": 1, "model": body.get("model", "scripted")}
+        if not body.get("stream"):
+            choice = {
+                "index": 0, "message": message, "finish_reason": finish,
+                "logprobs": logprobs if body.get("logprobs") else None,
+            }  # fmt: skip
+            return (
+                200,
+                {},
+                {**reply, "object": "chat.completion", "choices": [choice], "usage": usage},
+            )
+        chunks = [
+            {**reply, "object": "chat.completion.chunk", "choices": [choice]}
+            for choice in _pieces(message, finish, logprobs if body.get("logprobs") else None)
+        ]
+        if (body.get("stream_options") or {}).get("include_usage"):
+            chunks.append(
+                {**reply, "object": "chat.completion.chunk", "choices": [], "usage": usage}
+            )
+        lines = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+        return 200, {"content-type": "text/event-stream"}, lines.encode()
+
+    def _message(self, body: Body) -> tuple[Body, Body | None]:
+        """The assistant's message and its log-probabilities."""
+        seen, tools = _seen(body["messages"]), _tools(body)
+        choice = body.get("tool_choice")
+        forced = choice["function"]["name"] if isinstance(choice, Mapping) else None
+        wanted = forced or (self.tool if self.tool in tools else next(iter(tools), None))
+        if (
+            wanted is not None
+            and wanted != self.final_tool
+            and (forced or seen.rounds < self.searches)
+        ):
+            first = seen.rounds * self.at_once
+            queries = [f"{seen.question} ({first + n})" for n in range(1, self.at_once + 1)]
+            calls = [
+                _call(f"call_{first + n}", wanted, {_argument(tools[wanted]): query})
+                for n, query in enumerate(queries, start=1)
+            ]
+            return {"role": "assistant", "content": None, "tool_calls": calls}, None
+        written = self.write(seen)
+        text = written if isinstance(written, str) else written.text.strip()
+        if self.final_tool in tools:
+            calls = [
+                _call("call_final", self.final_tool, {_argument(tools[self.final_tool]): text})
+            ]
+            return {"role": "assistant", "content": None, "tool_calls": calls}, None
+        return {"role": "assistant", "content": text}, _logprobs(written)
+
+
+def _tools(body: Body) -> dict[str, Body]:
+    """The tools that may be called, by name."""
+    if body.get("tool_choice") == "none":
+        return {}
+    return {tool["function"]["name"]: tool["function"] for tool in body.get("tools") or ()}
+
+
+def _argument(tool: Body) -> str:
+    parameters = tool.get("parameters") or {}
+    names = parameters.get("required") or list(parameters.get("properties") or ()) or ["query"]
+    return "query" if "query" in names else str(names[0])
+
+
+def _call(name: str, tool: str, arguments: Body) -> Body:
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    return {"id": name, "type": "function", "function": function}
+
+
+def _text(message: Body) -> str:
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text", "") for part in content)
+
+
+def _seen(messages: Sequence[Body]) -> Seen:
+    """The turn that follows the last answer; some frameworks send calls and results as plain texts."""
+    question, rounds = "", 0
+    passages: list[str] = []
+    for message in messages:
+        text = _text(message)
+        if message["role"] == "assistant":
+            if message.get("tool_calls") or text.startswith("Calling tools:"):
+                rounds += 1
+            elif text:
+                question, rounds, passages = "", 0, []
+        elif message["role"] == "tool" or text.startswith("Observation"):
+            passages.append(text)
+        elif message["role"] == "user":
+            question = question or text
+    return Seen(question=question, rounds=rounds, passages=tuple(passages))
+
+
+def _logprobs(written: str | Completion) -> Body:
+    if isinstance(written, str):
+        words = written.split(" ")
+        texts = [word if place == 0 else f" {word}" for place, word in enumerate(words)]
+        tokens: Sequence[Token] = [Token(text, -0.1) for text in texts]
+    else:
+        tokens = written.tokens or ()
+    return {
+        "content": [
+            {
+                "token": token.token, "logprob": token.logprob, "bytes": None,
+                "top_logprobs": [
+                    {"token": top.token, "logprob": top.logprob, "bytes": None} for top in token.top
+                ],
+            }
+            for token in tokens
+        ]
+    }  # fmt: skip
+
+
+def _usage(prompt: int, completion: int) -> Body:
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
+
+
+def _pieces(message: Body, finish: str, logprobs: Body | None) -> Iterator[Body]:
+    """The choices of a stream: the role, words or halves of arguments, the end."""
+
+    def piece(delta: Body, reason: str | None = None, tokens: Any = None) -> Body:
+        held = None if tokens is None else {"content": tokens}
+        return {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": held}
+
+    yield piece({"role": "assistant", "content": ""})
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        arguments = call["function"]["arguments"]
+        half = len(arguments) // 2
+        opening = {**call["function"], "arguments": arguments[:half]}
+        yield piece({"tool_calls": [{**call, "index": index, "function": opening}]})
+        rest = {"index": index, "function": {"arguments": arguments[half:]}}
+        yield piece({"tool_calls": [rest]})
+    words = (message.get("content") or "").split(" ")
+    entries = None if logprobs is None else logprobs["content"]
+    for place, word in enumerate(words if message.get("content") else ()):
+        last = place == len(words) - 1
+        tokens = (
+            None if entries is None else entries[place:] if last else entries[place : place + 1]
+        )
+        yield piece({"content": word if place == 0 else f" {word}"}, tokens=tokens)
+    yield piece({}, finish)
