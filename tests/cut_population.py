@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.measures.seen import POLICY_STOP
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import POLICY_STOP, QuestionRecord
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.table import TraceSet
 

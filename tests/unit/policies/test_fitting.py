@@ -21,9 +21,9 @@ from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import policy_document
 from suffice.policies.fitting import (
     CALIBRATORS,
-    cut_notes,
     fit_calibrator,
     fit_data,
+    fit_notes,
     fitted_rule,
     folds,
     out_of_fold,
@@ -387,7 +387,7 @@ def test_every_method_says_what_was_cut(method: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)
         policy = fit_method(method, to_trace_set(logged(made, stops, 0.5)), **options)
-    (note,) = cut_notes(policy.facts.fitted_on)
+    (note,) = fit_notes(policy.facts.fitted_on)
     read = policy.facts.fitted_on["cut"]["read"]
     assert note.startswith(f"fitted on {read} of 240 questions: the 90 that the policy")
     assert policy_document(policy)["fitted_on"]["cut"]["cut"] == 90
@@ -400,4 +400,4 @@ def test_a_record_of_which_all_was_cut_says_what_to_do() -> None:
     ):
         fit_method("tasr", log)
     some = to_trace_set(logged(tune_records(10), [1] * 5 + [3] * 5, None))
-    assert "what it did not stop" in cut_notes(fit_data(some, [MARGIN]).provenance)[0]
+    assert "what it did not stop" in fit_notes(fit_data(some, [MARGIN]).provenance)[0]

@@ -13,10 +13,11 @@ from suffice.measures.costs import CostBook
 from suffice.measures.exploration import Exploration, exploration
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.measures.seen import POLICY_STOP, Seen, Weighing
+from suffice.measures.seen import Seen, Weighing
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import Metric, ScoreName, Weights
+from suffice.trace.rounds.records import POLICY_STOP
 
 Array = NDArray[np.float64]
 Stops = NDArray[np.int16]

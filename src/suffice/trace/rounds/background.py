@@ -26,7 +26,7 @@ from suffice.trace.rounds.journal import (
     round_line,
     together,
 )
-from suffice.trace.rounds.records import QuestionRecord, Round, StoppedBy
+from suffice.trace.rounds.records import POLICY_STOP, QuestionRecord, Round, StoppedBy
 
 _FULL_QUESTIONS = 256
 _FULL_BYTES = 8 << 20
@@ -63,8 +63,6 @@ class Ended:
 
 
 Event = Begun | Finished | Ended
-POLICY_STOP = "policy_stop"
-"""The name in a recorded round's ``signals`` under which stands whether the running policy said stop."""
 
 
 class BackgroundWriter:

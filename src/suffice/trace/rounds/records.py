@@ -449,6 +449,8 @@ class Gold:
 
 StoppedBy = Literal["policy", "budget", "end", "error", "gold", "user"]
 STOPPED_BY: tuple[StoppedBy, ...] = get_args(StoppedBy)
+POLICY_STOP = "policy_stop"
+"""The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
