@@ -302,9 +302,8 @@ def parse_column_map(
         elif role in named:
             wrong = f"{role} is named twice"
         if wrong is not None:
-            raise UsageError(
-                f"--columns {text!r}: {wrong}; type some of --columns {form}{did_you_mean(role, allowed)}"
-            )
+            near = "" if role in allowed else did_you_mean(role, allowed)
+            raise UsageError(f"--columns {text!r}: {wrong}; type some of --columns {form}{near}")
         named[role] = column
     return named
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal
 
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.pipelines.live.budgets import Budgets, Spending
 from suffice.pipelines.live.controller import Decider, QuestionState
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
@@ -33,9 +33,11 @@ from suffice.trace.rounds.records import (
     Question,
     Round,
     StoppedBy,
+    score_of,
     with_draft,
 )
 
+OWN_ID = "give every question its own id, or none to have one made"
 Mode = Literal["shadow", "live"]
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
 """Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
@@ -258,7 +260,7 @@ class Loop:
         DataError
             For a value of another shape, naming it.
         """
-        asked = self._round(finished, held)
+        asked, score = self._round(finished, held), None if score is None else score_of(score)
         if self.done:
             return self._after_the_end()
         if probe is not None and self._wants_draft(asked):
@@ -277,7 +279,7 @@ class Loop:
         **held: Any,
     ) -> Decision:
         """As :meth:`observe`, with a probe that may be a coroutine function."""
-        asked = self._round(finished, held)
+        asked, score = self._round(finished, held), None if score is None else score_of(score)
         if self.done:
             return self._after_the_end()
         if probe is not None and self._wants_draft(asked):
@@ -459,10 +461,15 @@ class Loop:
     def _drafted_by(self, draft: object) -> Draft | None:
         if isinstance(draft, str):
             return Draft(draft)
-        if isinstance(draft, Draft):
-            return draft
-        self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
-        return None
+        if not isinstance(draft, Draft):
+            self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
+            return None
+        try:
+            with_draft(Round(answer=None), draft, probed=True)
+        except SufficeError as error:
+            self._probe_failed(f"it gave a Draft that no round can hold: {error}")
+            return None
+        return draft
 
     def _probe_failed(self, why: str) -> None:
         self._watch.count("failed_probes")
@@ -512,7 +519,7 @@ class Loop:
         if self._phase != "new":
             raise UsageError("a question is entered once; ask watch.question(...) for another")
         if self.question_id in self._watch.under_way:
-            raise UsageError(f"the question {self.question_id!r} is under way")
+            raise UsageError(f"the question {self.question_id!r} is under way; {OWN_ID}")
         self._watch.under_way.add(self.question_id)
         self._watch.count("questions")
         self._phase = "open"

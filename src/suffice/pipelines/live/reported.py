@@ -125,6 +125,8 @@ def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
         if all("probs" in entry for entry in entries):
             return tuple(map(_llama_token, entries))
         return _tokens({"content": [_openai_entry(entry) for entry in entries]}, reported)
+    if isinstance(reported, str | bytes | int | float):
+        raise _unreadable(reported)
     document = _document(reported)
     for within in ("response_metadata", "logprobs", "completion_probabilities"):
         if within in document:
@@ -136,7 +138,7 @@ def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
         return None
     if isinstance(document.get("content"), Sequence) and "tokens" not in document:
         return reported_tokens(document["content"])
-    if not document:
+    if not document and isinstance(reported, Mapping):
         return None
     return _tokens(document, reported)
 

@@ -297,7 +297,7 @@ def _run_document(
     step: dict[str, Any] = {
         "by": "probe",
         "from": Path(inspection.traces.origin.source).resolve().name,
-        "sha256": digest.hexdigest(),
+        "record_sha256": digest.hexdigest(),
         "model": model.name,
         "api": model.api,
         **{setting.name: getattr(settings, setting.name) for setting in fields(AnswerSettings)},

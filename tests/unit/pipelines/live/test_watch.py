@@ -229,7 +229,23 @@ def no_draft(_view: LoopView) -> Any:
     return 7
 
 
-@pytest.mark.parametrize(("probe", "why"), [(broken, "is gone"), (no_draft, "it gave 7, and a")])
+def no_tokens(_view: LoopView) -> Draft:
+    return Draft("Oslo", tokens="abc")  # type: ignore[arg-type]
+
+
+def no_usage(_view: LoopView) -> Draft:
+    return Draft("Oslo", usage={"prompt_tokens": 3})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("probe", "why"),
+    [
+        (broken, "is gone"),
+        (no_draft, "it gave 7, and a"),
+        (no_tokens, r"no round can hold: column tokens.*'abc'"),
+        (no_usage, r"a draft's usage is a suffice\.Usage"),
+    ],
+)
 def test_a_failing_probe_breaks_nothing(probe: Any, why: str, tmp_path: Path) -> None:
     with Watch(record=tmp_path, max_rounds=2) as watch:
         loop = watch.question("Where?").begin()
@@ -315,6 +331,45 @@ def test_misuse_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ({"score": 2}, "column score: must be a number from 0 to 1, found 2"),
+        ({"score": "good"}, "column score: .* found 'good'"),
+        ({"logprobs": "abc"}, "column logprobs: .* of another shape: 'abc'"),
+        ({"logprobs": object()}, "column logprobs: .* of another shape"),
+        ({"logprobs": [("Oslo", -0.1)]}, "column logprobs: .* of another shape"),
+        ({"signals": [3]}, r"column signals: values must be numbers by name, found \[3\]"),
+        ({"query": 3}, "column query: must be text, found 3"),
+    ],
+)
+def test_what_a_round_cannot_hold_is_named_and_leaves_the_loop_as_it_was(
+    held: dict[str, Any], said: str
+) -> None:
+    with Watch(STABLE).question("Where?") as loop:
+        with pytest.raises(DataError, match=said):
+            loop.observe(answer="Oslo", **held)
+        assert not loop.observe(answer="Oslo").stop
+    assert len(loop.rounds) == 1
+
+
+def test_questions_that_are_no_texts_are_refused() -> None:
+    watch: Any = Watch(STABLE)
+    for given, column in (
+        ({"text": None}, "text"),
+        ({"text": "?", "question_id": 3}, "question_id"),
+        ({"text": "?", "gold_answers": 3}, "gold_answers"),
+        ({"text": "?", "gold_answers": [3]}, "gold_answers"),
+    ):
+        with pytest.raises(DataError, match=f"column {column}: must be .* found"):
+            watch.question(**given)
+    first, second = (watch.question("?", question_id="a") for _ in range(2))
+    with first, pytest.raises(UsageError, match="under way; give every question its own id"):
+        second.begin()
+    with pytest.raises(UsageError, match="a policy file or its path is wanted, found 3"):
+        Watch(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"mode": "on"}, "no mode 'on'; allowed: shadow, live"),
@@ -323,6 +378,9 @@ def test_misuse_is_said() -> None:
         ({"max_rounds": 0}, "at least 1, found 0"),
         ({"answer": "best"}, "no choice of an answer"),
         ({"record": "traces.parquet"}, "write record=traces/"),
+        ({"mode": "live", "explore": "0.1"}, "from 0 to below 1, found '0.1'"),
+        ({"budgets": 3}, r"suffice\.Budgets\(...\), found int"),
+        ({"record": "traces/", "run": {"pipeline": object()}}, "run is what JSON holds by name"),
     ],
 )
 def test_a_wrong_setting_is_refused(given: dict[str, Any], said: str) -> None:
