@@ -15,6 +15,7 @@ from suffice.datasets.recordings.runs import (
     Call,
     Search,
     Step,
+    action_of,
     is_count,
     loaded,
     passage_of,
@@ -503,7 +504,7 @@ def _search(spans: _Spans, span: _Span, *, joined: bool) -> Search:
     query = held.get("gen_ai.retrieval.query.text")
     return Search(
         query=query if isinstance(query, str) else query_of(asked),
-        action=f"{tool} {asked}" if isinstance(tool, str) and asked is not None else None,
+        action=action_of(tool, asked),
         passages=tuple(passages),
         joined=joined,
         ended=_moment(span.end),
