@@ -93,6 +93,14 @@ BAD_ATIF: list[tuple[Callable[[Any], Any], str]] = [
         r"steps\[1\].observation: must be an object",
     ),
     (lambda it: it["steps"][1].update(timestamp="noon"), r"steps\[1\].timestamp: must be a moment"),
+    (
+        lambda it: it["steps"][1].update(timestamp="0001-01-01T00:00:00+05:00"),
+        r"steps\[1\].timestamp: must be a moment",
+    ),
+    (
+        lambda it: it["steps"][1]["tool_calls"][0].update(tool_call_id=["a"]),
+        r"steps\[1\].tool_calls: the id of a call must be text, found \['a'\]",
+    ),
 ]
 
 
@@ -255,6 +263,10 @@ BAD_SPANS: list[tuple[Callable[[Any], Any], str]] = [
     (
         _attribute("gen_ai.input.messages", _nested(40)),
         "an attribute nested deeper than 16 levels",
+    ),
+    (
+        _attribute("gen_ai.input.messages", {"arrayValue": {"values": 3}}),
+        "the values of an attribute must be a list, found 3",
     ),
     (
         _attribute("gen_ai.operation.name", {"stringValue": "embeddings"}),
