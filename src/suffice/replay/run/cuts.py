@@ -14,6 +14,8 @@ from suffice.measures.exploration import Exploration, exploration
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, Weighing
+from suffice.numbers.intervals.bootstrap import resampled_means
+from suffice.replay.run.answer_sets import Resampling
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import Metric, ScoreName, Weights
@@ -30,16 +32,22 @@ _FEW = 10  # explored questions, with fewer of which an interval says little
 class Range:
     """What a mean is between, whatever was not seen; a ``high`` of ``None`` has no end.
 
-    Of the questions that are there: sampling error comes on top.
+    Of the questions that are there; ``interval`` has the sampling error on top, at 95%.
     """
 
     low: float
     high: float | None
+    interval: tuple[float, float] | None = None
 
     @property
     def estimate(self) -> None:
         """There is none."""
         return
+
+    @property
+    def with_error(self) -> str | None:
+        """Its interval in words, in percent."""
+        return None if self.interval is None else "-".join(map(percent, self.interval))
 
     def shown(self, *, share: bool) -> str:
         """It in words, a ``share`` of 1 in percent.
@@ -128,6 +136,7 @@ class Reader:
     seen: Seen
     weights: Weights
     labelled: NDArray[np.bool_]
+    draws: Resampling = field(default_factory=Resampling)
 
     def read(self, scored: Outcomes, wanted: Stops, book: CostBook, reads: CostReads) -> AtStops:
         """What a policy scores and pays that wants to stop at these rounds."""
@@ -158,7 +167,13 @@ class Reader:
 
     def _score_range(self, scored: Outcomes, name: ScoreName, stops: Stops) -> Range:
         low, high = (self.score(scored, name, stops, end)[self.labelled] for end in (0.0, 1.0))
-        return Range(low=float(low.mean()), high=float(high.mean()))
+        ends = np.stack([low, high], axis=1)
+        drawn = resampled_means(ends, resamples=self.draws.resamples, seed=self.draws.seed)
+        interval = (
+            float(np.nanpercentile(drawn[:, 0], 2.5)),
+            float(np.nanpercentile(drawn[:, 1], 97.5)),
+        )
+        return Range(low=float(low.mean()), high=float(high.mean()), interval=interval)
 
     def _cost_range(self, name: str, paid: Array, floor: Array, stops: Stops) -> Range:
         """A cost is at least what the loop had paid where it was cut; no more is known but of rounds."""
@@ -226,7 +241,8 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
             f"not known but within ranges: {unseen}, in so many questions past a cut, where nothing was "
             "seen. Scores are between 0 and 1 there, costs at least what had been paid; differences to these "
             "policies are not given, and where a fixed budget is among them no gain over fixed-k. Sampling "
-            "error comes on top of a range. To know more, let a share run on (Watch with explore=0.05)"
+            "error comes on top of a range, as the table of cuts has it. To know more, let a share run on "
+            "(Watch with explore=0.05)"
         )
     if unseen and record.cut.get("gold"):
         yield (
@@ -246,6 +262,7 @@ def cut_table(
         Column(name="policy", most=20),
         Column(name="unseen", kind="count", head="not\nseen"),
         Column(name=metric.name, kind="percent", head=f"{metric.label}\nwithin", interval=True),
+        Column(name=f"{metric.name}_interval", head="with sampling\nerror, 95%"),
         Column(name="rounds", kind="number", digits=2, head="rounds\nwithin", interval=True),
         Column(name="explored", kind="count", head="explored\npast a cut"),
         Column(name="weight_share", kind="percent", head="share of\nweight %"),
@@ -263,13 +280,14 @@ def cut_table(
             [
                 *(name, one.unseen),
                 None if score is None else Cell(score, score.shown(share=True)),
+                None if score is None else score.with_error,
                 None if rounds is None else Cell(rounds, rounds.shown(share=False)),
                 *(weighing.past, weighing.share, weighing.largest, weighing.total),
                 weighing.effective,
             ]
         )
     ranged = any(row[2] is not None for row in rows)
-    shown = [0, 1, *([2, 3] if ranged else []), *(range(4, 9) if record.explored else [])]
+    shown = [0, 1, *([2, 3, 4] if ranged else []), *(range(5, 10) if record.explored else [])]
     columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     return Table(
         name="cuts",
@@ -280,5 +298,13 @@ def cut_table(
             "Policies left out here stop where every question was seen. Not seen: questions whose stop lies "
             "past a cut that nothing stands for; explored: questions that ran on, which are weighted to "
             "stand for those cut.",
+            *(
+                [
+                    "A sum of weights far from the number of questions is chance in how many were explored, "
+                    "which --weights self-normalised takes out of the figures."
+                ]
+                if record.explored and record.weights == "ht"
+                else []
+            ),
         ),
     )

@@ -137,7 +137,9 @@ def replay(
         for candidate in candidates
     }
     returned = of_fixed.returned(scored)
-    reader = Reader(measures.seen or Seen.whole(measures.traces), settings.weights, scored.labelled)
+    draws = Resampling(settings.resamples, settings.seed)
+    seen = measures.seen or Seen.whole(measures.traces)
+    reader = Reader(seen, settings.weights, scored.labelled, draws)
     book = measures.costs(settings.cost_model, of_fixed.reads)
     axis = book.axis(
         settings.cost,
@@ -159,7 +161,6 @@ def replay(
         for candidate in candidates
     ]
     intervals = _Intervals(runs, _fixed(returned, book, axis, reader), measures.metric, settings)
-    draws = Resampling(settings.resamples, settings.seed)
     policies = tuple(
         _with_sets(
             _with_retrieval(_with_confidence(result, measures, scored), measures), measures, draws
