@@ -6,7 +6,7 @@ import os
 import queue
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,13 @@ from suffice.trace.rounds.journal import (
     round_line,
     together,
 )
-from suffice.trace.rounds.records import POLICY_STOP, QuestionRecord, Round, StoppedBy
+from suffice.trace.rounds.records import (
+    POLICY_STOP,
+    QuestionRecord,
+    Round,
+    StoppedBy,
+    in_unicode,
+)
 
 _FULL_QUESTIONS = 256
 _FULL_BYTES = 8 << 20
@@ -164,6 +170,17 @@ class BackgroundWriter:
         return True
 
 
+def _written(finished: Round, line_of: Callable[[Round], str]) -> tuple[Round, str]:
+    """The round and its line, as a file can hold them."""
+    line = line_of(finished)
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        finished = in_unicode(finished)
+        line = line_of(finished)
+    return finished, line
+
+
 class _Work:
     """The thread's own: the journal, and the questions that stand in it."""
 
@@ -204,8 +221,11 @@ class _Work:
             if event.stop is not None:
                 signals = {**finished.signals, POLICY_STOP: float(event.stop)}
                 finished = replace(finished, signals=signals)
+            finished, line = _written(
+                finished, lambda held: round_line(event.question_id, held, event.score)
+            )
             self._open[event.question_id].take(finished, event.score)
-            self._say(round_line(event.question_id, finished, event.score))
+            self._say(line)
         else:
             self._end(event)
 
@@ -213,8 +233,11 @@ class _Work:
         ended = self._open.pop(event.question_id)
         if event.last is not None and ended.rounds:
             kept = ended.rounds[-1].signals
-            ended.rounds[-1] = last = replace(event.last, signals=kept)
-            self._say(end_line(event.question_id, event.stopped_by, last))
+            ended.rounds[-1], line = _written(
+                replace(event.last, signals=kept),
+                lambda held: end_line(event.question_id, event.stopped_by, held),
+            )
+            self._say(line)
         else:
             self._say(end_line(event.question_id, event.stopped_by, None))
         if ended.rounds:

@@ -379,6 +379,10 @@ def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(
     content = (HERE / "inspect.eval").read_bytes()
     with zipfile.ZipFile(HERE / "inspect.eval") as archive:
         size = next(p.file_size for p in archive.infolist() if p.filename.startswith("samples/"))
+    torn = tmp_path / "torn.eval"
+    torn.write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x07", 1))
+    with pytest.raises(DataError, match="cannot be read .*; the log is damaged"):
+        imported(torn, "inspect", tmp_path)
     lying = tmp_path / "lying.eval"
     lying.write_bytes(content.replace(size.to_bytes(4, "little"), (9).to_bytes(4, "little")))
     with pytest.raises(DataError, match="its content is not what the directory says"):
