@@ -381,7 +381,7 @@ def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(
         size = next(p.file_size for p in archive.infolist() if p.filename.startswith("samples/"))
     torn = tmp_path / "torn.eval"
     torn.write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x07", 1))
-    with pytest.raises(DataError, match="cannot be read .*; the log is damaged"):
+    with pytest.raises(DataError, match=r"cannot be read .*; the log is damaged"):
         imported(torn, "inspect", tmp_path)
     lying = tmp_path / "lying.eval"
     lying.write_bytes(content.replace(size.to_bytes(4, "little"), (9).to_bytes(4, "little")))
