@@ -13,6 +13,7 @@ The names to know first; ``help(suffice.Controller)`` and so on tell more:
 ====================  ======================================================================
 Round                 what a loop did in one round: the answer, and what else a policy reads
 Controller            a policy in your own loop: ``observe`` a round, get a Decision
+Watch                 many loops at once, in shadow or live, recorded as they run
 ask                   answers a question over your own passages, stopping by a policy
 write_traces          writes recorded questions and their rounds as a Parquet trace
 read_traces           reads a trace
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from suffice.pipelines.live.ask import ask as ask
     from suffice.pipelines.live.budgets import Budgets as Budgets
     from suffice.pipelines.live.controller import Controller as Controller
+    from suffice.pipelines.live.loop import Loop as Loop
     from suffice.pipelines.live.watch import Watch as Watch
     from suffice.pipelines.planning.agent import PlanningAgent as PlanningAgent
     from suffice.pipelines.record.probe import ProbeSettings as ProbeSettings
@@ -137,6 +139,7 @@ _HOMES = {
     "GateSettings": "policies.gate.settings",
     "Gold": "trace.rounds.records",
     "Label": "trace.rounds.labels",
+    "Loop": "pipelines.live.loop",
     "MiCPPolicy": "policies.micp.policy",
     "Passage": "trace.rounds.records",
     "PlanAction": "policies.gate.settings",

@@ -36,17 +36,19 @@ class Estimates:
     covered: Array
 
 
-def estimated(drawn: Population, logger: str, explore: float, logs: int) -> Estimates:
+def estimated(
+    drawn: Population, logger: str, explore: float, *, logs: int, questions: int = QUESTIONS
+) -> Estimates:
     """Every target estimated from so many logs."""
     log = Log(drawn, drawn.loggers[logger], explore)
     targets = list(drawn.targets.values())
     scores, costs = (
-        np.empty((QUESTIONS, logs, len(targets))),
+        np.empty((questions, logs, len(targets))),
         np.empty((logs, len(targets))),
     )
     weighted = np.empty((logs, len(targets)))
     for number in range(logs):
-        rows = np.random.default_rng([7, number]).integers(0, PROFILES, QUESTIONS)
+        rows = np.random.default_rng([7, number]).integers(0, PROFILES, questions)
         measures = Measures(log.record(rows, number)).by("score")
         seen, scored = measures.seen, measures.scores().f1
         assert seen is not None
@@ -59,10 +61,14 @@ def estimated(drawn: Population, logger: str, explore: float, logs: int) -> Esti
             costs[number, place] = seen.at(paid, at).mean()
             weighted[number, place] = (seen.weights(at) != 1).any()
     means = scores.mean(axis=0)
-    columns = scores.reshape(QUESTIONS, -1)
-    largest = weighted.ravel() / explore
-    draws = with_rare_weights(resampled_means(columns), columns, largest)
-    ends = [percentile_interval(0.0, column) for column in draws.T]
+    draws = resampled_means(scores.reshape(questions, -1)).reshape(-1, logs, len(targets))
+    ends = [
+        percentile_interval(0.0, column)
+        for number in range(logs)
+        for column in with_rare_weights(
+            draws[:, number], scores[:, number], weighted[number] / explore
+        ).T
+    ]
     low = np.array([end.low for end in ends]).reshape(means.shape)
     high = np.array([end.high for end in ends]).reshape(means.shape)
     truth = np.array([drawn.truth(drawn.scores, stops) for stops in targets])
@@ -79,9 +85,9 @@ def _in_errors(errors: Array) -> Array:
 
 
 def test_a_fast_sample_of_the_estimates() -> None:
-    estimates = estimated(population(), "eager", 0.2, 25)
-    assert np.abs(estimates.bias).max() < 3.5
-    assert np.abs(estimates.paid_bias).max() < 3.5
+    estimates = estimated(population(), "eager", 0.2, logs=12, questions=400)
+    assert np.abs(estimates.bias).max() < 4.5
+    assert np.abs(estimates.paid_bias).max() < 4.5
     assert estimates.covered.mean() > 0.85
 
 
@@ -89,7 +95,7 @@ def test_a_fast_sample_of_the_estimates() -> None:
 @pytest.mark.parametrize("logger", ["eager", "wary", "fixed-3"])
 @pytest.mark.parametrize("explore", [0.02, 0.05, 0.2])
 def test_estimates_are_unbiased_and_their_intervals_cover(explore: float, logger: str) -> None:
-    estimates = estimated(population(), logger, explore, 2000)
+    estimates = estimated(population(), logger, explore, logs=2000)
     assert np.abs(estimates.bias).max() <= 2.5, estimates.bias
     assert np.abs(estimates.paid_bias).max() <= 2.5, estimates.paid_bias
     assert ((estimates.covered >= 0.93) & (estimates.covered <= 0.97)).all(), estimates.covered
@@ -161,20 +167,41 @@ def most_allowed(delta: float, draws: int) -> float:
 def test_a_fast_sample_of_promises_on_cut_records() -> None:
     drawn = population()
     settings = CertifySettings(max_loss=0.1, confidence=0.9)
-    found = promised(drawn, Log(drawn, drawn.loggers["wary"], 0.2), settings, logs=12)
-    assert found.broken <= most_allowed(0.1, 12)
+    found = promised(
+        drawn, Log(drawn, drawn.loggers["wary"], 0.2), settings, logs=5, questions=1500
+    )
+    assert found.broken <= most_allowed(0.1, 5)
     assert found.early > 0.5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["signed", "drop"])
 @pytest.mark.parametrize("logger", ["eager", "wary", "fixed-3"])
-@pytest.mark.parametrize("explore", [0.02, 0.05, 0.2])
-def test_promises_on_cut_records_are_kept(explore: float, logger: str, loss: LossName) -> None:
+@pytest.mark.parametrize(
+    ("loss", "explore"), [("signed", 0.02), ("signed", 0.05), ("signed", 0.2), ("drop", 0.2)]
+)
+def test_promises_on_cut_records_are_kept(loss: LossName, explore: float, logger: str) -> None:
+    """Of the members one keeps the maximum narrowly, and one breaks it narrowly."""
     drawn = population()
-    truth = np.sort(true_losses(drawn, members(drawn), loss)[:-1])
-    settings = CertifySettings(
-        max_loss=float(np.quantile(truth, 0.4)), confidence=0.9, loss=loss, correction="holm"
-    )
-    found = promised(drawn, Log(drawn, drawn.loggers[logger], explore), settings, logs=2000)
+    truth = true_losses(drawn, members(drawn), loss)
+    assert ((truth > 0.1) & (truth < 0.11)).any()
+    settings = CertifySettings(max_loss=0.1, confidence=0.9, loss=loss, correction="holm")
+    log = Log(drawn, drawn.loggers[logger], explore)
+    found = promised(drawn, log, settings, logs=2000, questions=1000)
     assert found.broken <= most_allowed(0.1, 2000), found
+    assert explore < 0.2 or loss == "drop" or found.early > 0.3, found
+
+
+@pytest.mark.slow
+def test_taking_the_cut_for_the_full_budget_breaks_promises() -> None:
+    """What stops where the running policy did would seem to lose nothing."""
+    drawn = population()
+    eager = drawn.loggers["eager"]
+    log, rows = Log(drawn, eager, 0.05), np.random.default_rng(7).integers(0, PROFILES, QUESTIONS)
+    scored = Measures(log.record(rows, 7)).by("score").scores().compared
+    last = np.isfinite(scored).sum(axis=1)
+    seeming = (
+        scored[np.arange(QUESTIONS), last - 1]
+        - scored[np.arange(QUESTIONS), np.minimum(eager[rows], last) - 1]
+    )
+    assert seeming.mean() < 0.02
+    assert true_losses(drawn, eager[None, :], "signed")[0] > 0.1

@@ -13,8 +13,10 @@ from suffice.measures.costs import CostBook
 from suffice.measures.exploration import Exploration, exploration
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.measures.seen import Seen, Weighing
+from suffice.measures.seen import Seen, Weighing, seen_of
 from suffice.numbers.intervals.bootstrap import resampled_means
+from suffice.policies.file import policy_hash
+from suffice.protocols import StopPolicy
 from suffice.replay.run.answer_sets import Resampling
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
@@ -101,10 +103,9 @@ class CutRecord:
     exploration: Exploration
 
     @classmethod
-    def of(cls, measures: Measures, weights: Weights) -> CutRecord | None:
+    def of(cls, measures: Measures, seen: Seen, weights: Weights) -> CutRecord | None:
         """That of a record; ``None``: no question was cut."""
-        seen = measures.seen
-        if seen is None:
+        if measures.seen is None:
             return None
         return cls(
             cut=seen.causes,
@@ -115,6 +116,29 @@ class CutRecord:
             weights=weights,
             exploration=exploration(seen, [one.type for one in measures.traces.questions]),
         )
+
+
+def seen_beside(measures: Measures, policies: Iterable[StopPolicy | None]) -> Seen:
+    """How far questions were seen, also where the policy that ran has to say where it stopped.
+
+    It is known by its hash, and believed if it stops every question that it cut where that was cut.
+    """
+    seen = measures.seen
+    if seen is None:
+        return Seen.whole(measures.traces)
+    if not seen.untold:
+        return seen
+    hashes = np.array([text or "" for text in measures.traces.of_questions("policy_hash")])
+    ends = measures.traces.of_last_rounds("stopped_by")
+    by_policy = np.array([end == "policy" for end in ends], bool)
+    stops = np.zeros_like(seen.last)
+    for policy in policies:
+        if policy is None or not (ran := hashes == policy_hash(policy)).any():
+            continue
+        wanted = seen.stops(measures.wanted_rounds(policy))
+        if (wanted == seen.last)[ran & by_policy].all():
+            stops[ran] = wanted[ran]
+    return seen_of(measures.traces, stops) or seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +204,11 @@ class Reader:
         rows = np.arange(len(stops))
         last = np.maximum(self.seen.last, 1)
         low = self.cost(paid, stops, floor[rows, last - 1])
-        high = self.cost(paid, stops, stops.astype(np.float64)) if name == "rounds" else None
-        return Range(low=float(low.mean()), high=None if high is None else float(high.mean()))
+        if name != "rounds":
+            return Range(low=float(low.mean()), high=None)
+        # a stop that depends on what lies past may be any
+        most = np.where(self.seen.last == 0, self.seen.budget, stops).astype(np.float64)
+        return Range(low=float(low.mean()), high=float(self.cost(paid, stops, most).mean()))
 
     def score(
         self, scored: Outcomes, name: ScoreName, stops: Stops, unseen: float = np.nan
@@ -227,13 +254,14 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
     if few:
         yield (
             f"fewer than {_FEW} explored questions went as far as {', '.join(few)}: their intervals say "
-            "little"
+            "little, and where none did there is no self-normalised estimate"
         )
     if record.untold:
         yield (
             f"{record.untold:,} questions were logged with a propensity, and where the running policy said "
             f"stop is not recorded of all that ran on (signal '{POLICY_STOP}', 1 there and 0 before): an "
-            "explored one cannot be told from one never stopped, so none is weighted"
+            "explored one cannot be told from one never stopped, so none is weighted, unless the policy that "
+            "ran is replayed beside (--policy FILE, of the record's policy_hash)"
         )
     unseen = unseen_named(past)
     if unseen:

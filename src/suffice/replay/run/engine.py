@@ -27,7 +27,7 @@ from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answer_choice import AnswerRounds, answer_notes, answer_rounds
 from suffice.replay.run.answer_sets import Resampling, answer_sets
-from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, Reader, cut_notes
+from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, Reader, cut_notes, seen_beside
 from suffice.replay.run.frontier import (
     EQUAL_COSTS,
     AgainstFixed,
@@ -138,7 +138,7 @@ def replay(
     }
     returned = of_fixed.returned(scored)
     draws = Resampling(settings.resamples, settings.seed)
-    seen = measures.seen or Seen.whole(measures.traces)
+    seen = seen_beside(measures, [candidate.policy for candidate in candidates])
     reader = Reader(seen, settings.weights, scored.labelled, draws)
     book = measures.costs(settings.cost_model, of_fixed.reads)
     axis = book.axis(
@@ -167,7 +167,7 @@ def replay(
         )
         for result in (_result(run, scored, intervals, reader.seen) for run in runs)
     )
-    cut = CutRecord.of(measures, settings.weights)
+    cut = CutRecord.of(measures, seen, settings.weights)
     return ReplayResult(
         questions=measures.traces.n_questions,
         labelled=int(scored.labelled.sum()),
@@ -220,7 +220,7 @@ def _unscored_notes(runs: Sequence[_Run], scored: Outcomes) -> list[str]:
     for run in runs:
         unknown = np.isnan(run.read.scores[scored.metric.score]) & scored.labelled
         if run.read.past is not None:
-            unknown &= ~np.isnan(run.read.past.weights)
+            unknown &= run.read.past.weights > 0
         unscored.append((run.candidate.label, int(unknown.sum())))
     named = [f"{name} ({count})" for name, count in unscored if count]
     if not named:
