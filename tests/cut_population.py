@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 Stops = NDArray[np.int16]
 
 
-def logged(
+def run_live(
     records: Sequence[QuestionRecord], stops: Sequence[int], explore: float | None
 ) -> list[QuestionRecord]:
     """What a live loop leaves of these whole questions whose policy stops them at these rounds.

@@ -36,17 +36,19 @@ class Estimates:
     covered: Array
 
 
-def estimated(drawn: Population, logger: str, explore: float, logs: int) -> Estimates:
+def estimated(
+    drawn: Population, logger: str, explore: float, *, logs: int, questions: int = QUESTIONS
+) -> Estimates:
     """Every target estimated from so many logs."""
     log = Log(drawn, drawn.loggers[logger], explore)
     targets = list(drawn.targets.values())
     scores, costs = (
-        np.empty((QUESTIONS, logs, len(targets))),
+        np.empty((questions, logs, len(targets))),
         np.empty((logs, len(targets))),
     )
     weighted = np.empty((logs, len(targets)))
     for number in range(logs):
-        rows = np.random.default_rng([7, number]).integers(0, PROFILES, QUESTIONS)
+        rows = np.random.default_rng([7, number]).integers(0, PROFILES, questions)
         measures = Measures(log.record(rows, number)).by("score")
         seen, scored = measures.seen, measures.scores().f1
         assert seen is not None
@@ -59,10 +61,14 @@ def estimated(drawn: Population, logger: str, explore: float, logs: int) -> Esti
             costs[number, place] = seen.at(paid, at).mean()
             weighted[number, place] = (seen.weights(at) != 1).any()
     means = scores.mean(axis=0)
-    columns = scores.reshape(QUESTIONS, -1)
-    largest = weighted.ravel() / explore
-    draws = with_rare_weights(resampled_means(columns), columns, largest)
-    ends = [percentile_interval(0.0, column) for column in draws.T]
+    draws = resampled_means(scores.reshape(questions, -1)).reshape(-1, logs, len(targets))
+    ends = [
+        percentile_interval(0.0, column)
+        for number in range(logs)
+        for column in with_rare_weights(
+            draws[:, number], scores[:, number], weighted[number] / explore
+        ).T
+    ]
     low = np.array([end.low for end in ends]).reshape(means.shape)
     high = np.array([end.high for end in ends]).reshape(means.shape)
     truth = np.array([drawn.truth(drawn.scores, stops) for stops in targets])
@@ -79,9 +85,9 @@ def _in_errors(errors: Array) -> Array:
 
 
 def test_a_fast_sample_of_the_estimates() -> None:
-    estimates = estimated(population(), "eager", 0.2, 25)
-    assert np.abs(estimates.bias).max() < 3.5
-    assert np.abs(estimates.paid_bias).max() < 3.5
+    estimates = estimated(population(), "eager", 0.2, logs=12, questions=400)
+    assert np.abs(estimates.bias).max() < 4.5
+    assert np.abs(estimates.paid_bias).max() < 4.5
     assert estimates.covered.mean() > 0.85
 
 
@@ -89,7 +95,7 @@ def test_a_fast_sample_of_the_estimates() -> None:
 @pytest.mark.parametrize("logger", ["eager", "wary", "fixed-3"])
 @pytest.mark.parametrize("explore", [0.02, 0.05, 0.2])
 def test_estimates_are_unbiased_and_their_intervals_cover(explore: float, logger: str) -> None:
-    estimates = estimated(population(), logger, explore, 2000)
+    estimates = estimated(population(), logger, explore, logs=2000)
     assert np.abs(estimates.bias).max() <= 2.5, estimates.bias
     assert np.abs(estimates.paid_bias).max() <= 2.5, estimates.paid_bias
     assert ((estimates.covered >= 0.93) & (estimates.covered <= 0.97)).all(), estimates.covered
@@ -161,8 +167,10 @@ def most_allowed(delta: float, draws: int) -> float:
 def test_a_fast_sample_of_promises_on_cut_records() -> None:
     drawn = population()
     settings = CertifySettings(max_loss=0.1, confidence=0.9)
-    found = promised(drawn, Log(drawn, drawn.loggers["wary"], 0.2), settings, logs=12)
-    assert found.broken <= most_allowed(0.1, 12)
+    found = promised(
+        drawn, Log(drawn, drawn.loggers["wary"], 0.2), settings, logs=5, questions=1500
+    )
+    assert found.broken <= most_allowed(0.1, 5)
     assert found.early > 0.5
 
 

@@ -22,6 +22,11 @@ from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean
 _MOST_BYTES = 2 << 30
 
 
+def most_bytes() -> int:
+    """How much text is read of a file at once."""
+    return _MOST_BYTES
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One question of a file, with where it stands; ``untyped``: every value is text, as in CSV."""

@@ -9,12 +9,11 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal
 
@@ -24,6 +23,8 @@ from suffice.pipelines.live.controller import Decider, QuestionState
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
 from suffice.protocols import Action, Decision, StopPolicy
 from suffice.scoring import AnswerChoice
+from suffice.signals.registry import SIGNALS
+from suffice.signals.table import signal_value
 from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished
 from suffice.trace.rounds.journal import WatchedQuestion
 from suffice.trace.rounds.records import (
@@ -96,6 +97,38 @@ class Watching:
             )
 
 
+def answer_round(
+    choice: AnswerChoice,
+    view: LoopView,
+    decisions: Sequence[Decision],
+    signals: Mapping[str, Sequence[float]],
+) -> int | None:
+    """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
+
+    Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest;
+    without any value the latest. ``signals`` are those the policy read; others are computed.
+    """
+    there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
+    if choice.rule == "latest" or not there:
+        return there[-1] if there else None
+
+    def value(number: int) -> float:
+        if choice.rule == "most-confident":
+            confidence = decisions[number - 1].confidence
+            return math.nan if confidence is None else confidence
+        so_far = LoopView(view.question, view.rounds[:number])
+        if choice.signal in signals:
+            by = signals[choice.signal][number - 1]
+        elif choice.signal in SIGNALS:
+            by = signal_value(SIGNALS[choice.signal], so_far)
+        else:
+            by = so_far.current.signals.get(choice.signal, math.nan)
+        return -by if choice.rule == "lowest" else by
+
+    known = [(by, number) for number in there if math.isfinite(by := value(number))]
+    return max(known)[1] if known else there[-1]
+
+
 class Loop:
     """One watched question. Made by :meth:`Watch.question`; used by one thread or task at a time.
 
@@ -122,7 +155,7 @@ class Loop:
         self._full = False
         self._reason = ""
         self._last: Round | None = None
-        self._ticked = 0.0
+        self._ticked = self._took = 0.0
         self._spending = Spending(watch.budgets)
         self.error: Exception | None = None
         """What a later round failed with; ``None``: nothing."""
@@ -190,29 +223,9 @@ class Loop:
 
     @property
     def answer_round(self) -> int | None:
-        """The round, from 1, whose answer is returned: the latest of equal ones."""
-        rounds = self.rounds
-        there = [number for number, held in enumerate(rounds, start=1) if held.answer is not None]
-        values = {number: self._preference(number) for number in there}
-        known = [number for number in there if math.isfinite(values[number])]
-        if known:
-            return max(known, key=lambda number: (values[number], number))
-        return there[-1] if there else None
-
-    def _preference(self, number: int) -> float:
-        """How much a round's answer is preferred; NaN: not known."""
-        choice = self._watch.choice
-        if choice.rule == "latest":
-            return math.nan
-        if choice.rule == "most-confident":
-            of_round = self._decisions[number - 1].confidence
-            return math.nan if of_round is None else of_round
-        value = self.rounds[number - 1].signals.get(choice.signal)
-        if value is None and choice.signal in self._state.signals:
-            value = self._state.signals[choice.signal][number - 1]
-        if value is None:
-            return math.nan
-        return -value if choice.rule == "lowest" else value
+        """The round, from 1, whose answer is returned, see :func:`answer_round`."""
+        view = LoopView(self.question, self.rounds)
+        return answer_round(self._watch.choice, view, self._decisions, self._state.signals)
 
     # --- rounds ----------------------------------------------------------------------------------
     def observe(
@@ -330,15 +343,9 @@ class Loop:
             made = finished
         else:
             made = round_of(held, self._ids)
-        now, before = time.perf_counter(), self._ticked
-        self._ticked = now
-        return replace(
-            made,
-            time=datetime.now(UTC) if made.time is None else made.time,
-            usage=made.usage
-            if made.usage.latency_s is not None
-            else replace(made.usage, latency_s=now - before),
-        )
+        now = time.perf_counter()
+        self._took, self._ticked = now - self._ticked, now
+        return made
 
     def _take(self, asked: Round, score: float | None) -> Decision:
         """Decide, record, and say what the loop is to do."""
@@ -506,7 +513,16 @@ class Loop:
             )
             watch.put(Begun(watched=begun, named=self._named))
         stop = None if watch.policy is None else self.would_stop is not None
-        watch.put(Finished(question_id=self.question_id, round=asked, stop=stop, score=score))
+        watch.put(
+            Finished(
+                question_id=self.question_id,
+                round=asked,
+                time=time.time(),
+                took_s=self._took,
+                stop=stop,
+                score=score,
+            )
+        )
 
     def begin(self) -> Loop:
         """Enter the question, where a ``with`` block cannot stand.

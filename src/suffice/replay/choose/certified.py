@@ -282,8 +282,11 @@ def _policy(
     )
 
 
-def _cut(questions: Measures) -> dict[str, str]:
-    """How a promise on a record with cut questions was proven, as its file says it."""
+def _cut(questions: Measures) -> dict[str, Any]:
+    """How a promise on a record with cut questions was proven, as its file says it.
+
+    ``bounded``: losses are the greatest, and costs the least, that they can be.
+    """
     if (seen := questions.seen) is None:
         return {}
     parts = []
@@ -297,7 +300,7 @@ def _cut(questions: Measures) -> dict[str, str]:
             f"the worst is assumed of {int(seen.unseen.sum())} that were cut and are not stood for: right at "
             "the full budget, wrong at a stop past the cut"
         )
-    return {"cut": "; ".join(parts)}
+    return {"cut": "; ".join(parts), "bounded": bool(seen.unseen.any())}
 
 
 def _notes(
@@ -311,8 +314,9 @@ def _notes(
             f"{chosen.n_questions - labelled} questions without gold answers were left out"
         )
     if cut := _cut(questions):
-        more = "record some in shadow, or live with a greater share explored (explore=0.2), to prove more"
-        notes.append(f"{cut['cut']}; {more}")
+        notes.append(
+            f"{cut['cut']}; to prove more, record some in shadow or let a greater share run on"
+        )
     short = int((chosen.last_rounds < chosen.n_rounds).sum())
     if short and not cut:
         notes.append(
@@ -387,18 +391,19 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
             f"the answer is another than the full budget's on at most {promise['max_loss']:.3g} of the "
             "questions, so EM and F1 fall by no more (no gold answer was read),"
         )
+    measured, at_least = ("at most ", "at least ") if promise.get("bounded") else ("", "")
     kept = (
         "         so the policy takes the full budget"
         if promise["fell_back"]
-        else f"promise  {lost} with probability {promise['confidence']:g}; measured "
+        else f"promise  {lost} with probability {promise['confidence']:g}; measured {measured}"
         f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
     )
     return (
         f"rule     {outcome.policy.rule}",
         f"result   {promise['reason']}",
         kept,
-        f"cost     {promise['mean_cost']:.4g} {outcome.cost.label} a question, "
-        f"{promise['full_budget_cost']:.4g} at the full budget",
+        f"cost     {at_least}{promise['mean_cost']:.4g} {outcome.cost.label} a question, "
+        f"{at_least}{promise['full_budget_cost']:.4g} at the full budget",
         f"family   {promise['family']}: {promise['members']} members, {promise['tested']} tested "
         f"({promise['correction']}), {promise['certified']} certified; halves of "
         f"{promise['questions']['learn']} and {promise['questions']['test']} questions",

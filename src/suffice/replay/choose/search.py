@@ -41,6 +41,7 @@ from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
+from suffice.results.formats import counted
 from suffice.scoring import AnswerChoice
 
 _BLOCK = 512
@@ -136,9 +137,10 @@ def _known(formulas: tuple[Formula, ...], scorers: Sequence[RuleScorer]) -> tupl
     known = np.all([scorer.known(scorer.stops(formulas)) for scorer in scorers], axis=0)
     if not known.any():
         raise UsageError(
-            f"each of the {len(formulas)} rules goes past the cut of some question, and nothing stands for "
-            "what lies there, so none can be scored; replay --stop-when gives a range. Search questions that "
-            "were recorded to the full budget, or live ones of which a share was explored; which were cut: "
+            f"of {counted(len(formulas), 'rule')} each goes past the cut of some question, and nothing "
+            "stands for what lies there, so none can be scored; replay --stop-when gives a range. Search "
+            "questions that were recorded to the full budget, or live ones of which a share was explored; "
+            "which were cut: "
             f"suffice traces info {scorers[0].measures.traces.at}"
         )
     return tuple(formula for formula, is_known in zip(formulas, known, strict=True) if is_known)
@@ -431,8 +433,8 @@ def _notes(
         notes.append(f"{which} more than the cap on tune; listed last")
     if searched.unknown:
         notes.append(
-            f"{searched.unknown} rules were left out: they go past the cut of questions which nothing stands "
-            "for, so of their figures only ranges are known; replay --stop-when gives these"
+            f"left out {counted(searched.unknown, 'rule')} that go past the cut of questions which nothing "
+            "stands for, so of whose figures only ranges are known; replay --stop-when gives these"
         )
     short = int((held_out.last < held_out.measures.traces.n_rounds).sum())
     if short:

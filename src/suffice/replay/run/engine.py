@@ -27,7 +27,7 @@ from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answer_choice import AnswerRounds, answer_notes, answer_rounds
 from suffice.replay.run.answer_sets import Resampling, answer_sets
-from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, Reader, cut_notes
+from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, Reader, cut_notes, seen_beside
 from suffice.replay.run.frontier import (
     EQUAL_COSTS,
     AgainstFixed,
@@ -137,7 +137,9 @@ def replay(
         for candidate in candidates
     }
     returned = of_fixed.returned(scored)
-    reader = Reader(measures.seen or Seen.whole(measures.traces), settings.weights, scored.labelled)
+    draws = Resampling(settings.resamples, settings.seed)
+    seen = seen_beside(measures, [candidate.policy for candidate in candidates])
+    reader = Reader(seen, settings.weights, scored.labelled, draws)
     book = measures.costs(settings.cost_model, of_fixed.reads)
     axis = book.axis(
         settings.cost,
@@ -159,14 +161,13 @@ def replay(
         for candidate in candidates
     ]
     intervals = _Intervals(runs, _fixed(returned, book, axis, reader), measures.metric, settings)
-    draws = Resampling(settings.resamples, settings.seed)
     policies = tuple(
         _with_sets(
             _with_retrieval(_with_confidence(result, measures, scored), measures), measures, draws
         )
         for result in (_result(run, scored, intervals, reader.seen) for run in runs)
     )
-    cut = CutRecord.of(measures, settings.weights)
+    cut = CutRecord.of(measures, seen, settings.weights)
     return ReplayResult(
         questions=measures.traces.n_questions,
         labelled=int(scored.labelled.sum()),

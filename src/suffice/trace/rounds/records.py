@@ -379,9 +379,12 @@ _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     """The round with the draft as its answer; what that cost is added, and stands as the answer's part.
 
-    What the round cost before, where known, is what the loop needs to go on.
+    What the round cost before, where known, is what the loop needs to go on; without calls it is no tokens.
     """
     own, spent = asked.usage, draft.usage
+    if own.llm_calls == 0:
+        none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
+        own = replace(own, **none)
     calls = None if spent.llm_calls is None else spent.llm_calls - (spent.sample_calls or 0)
     changed: dict[str, int | float | None] = {
         name: value

@@ -28,6 +28,7 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import policy_hash
 from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.rounds.background import BackgroundWriter
+from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Round, Usage
 
@@ -424,6 +425,9 @@ def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
     under_way.observe(answer="Oslo")
     before = records(tmp_path)
     assert set(before) == {"q0", "q1", "q2"}
+    copy = tmp_path / "copies" / "short.parquet"
+    filter_traces(tmp_path, copy, TraceFilter(max_rounds=2))
+    assert [len(record.rounds) for record in records(copy).values()] == [2, 2, 2]
     assert not list(tmp_path.glob("*.parquet"))
     under_way.end()
     watch.close()
@@ -476,7 +480,7 @@ def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
                     await asyncio.sleep(0)
                     loop.observe(answer="Oslo")
 
-        await asyncio.gather(*map(task, range(200)))
+        await asyncio.gather(*map(task, range(1000)))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(64)]
     for thread in threads:
@@ -486,9 +490,9 @@ def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
         thread.join()
     watch.close()
     kept = records(tmp_path)
-    assert len(kept) == 264
+    assert len(kept) == 1064
     assert {len(record.rounds) for name, record in kept.items() if name[0] == "t"} == {3}
-    assert watch.counts.questions == 264
+    assert watch.counts.questions == 1064
     assert watch.counts.lost_rounds == 0
 
 

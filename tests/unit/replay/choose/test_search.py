@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cut_population import logged
+from tests.cut_population import run_live
 
 from suffice.costs.usage import CostModel
 from suffice.errors import DataError, UsageError
@@ -499,7 +499,7 @@ def cut(traces: TraceSet, explore: float | None, *, stops: tuple[int, ...] = (2,
     """What a policy left of these questions that stops them at these rounds by turns."""
     records = list(traces.records())
     wanted = [stops[number // 2 % len(stops)] for number in range(len(records))]
-    return to_trace_set(logged(records, wanted, explore))
+    return to_trace_set(run_live(records, wanted, explore))
 
 
 def test_rules_on_cut_records_replay_to_their_figures() -> None:
@@ -520,10 +520,10 @@ def test_rules_past_what_nothing_stands_for_are_left_out() -> None:
     settings = SearchSettings(signals=("coarse", "own", "answer_stable"), resamples=5)
     result = search(log, settings)
     assert (result.evaluated, result.baseline) == (4, "fixed-3")
-    assert any(note.startswith("3 rules were left out: they go past") for note in result.notes)
+    assert any(note.startswith("left out 3 rules that go past the cut") for note in result.notes)
     for rule in result.rules:
         assert not math.isnan(rule.f1 + rule.cost + rule.mean_rounds + rule.interval.low)
     with pytest.raises(UsageError, match=r"baseline 'fixed-4' goes past the cut"):
         search(log, dataclasses.replace(settings, baseline="fixed-4"))
-    with pytest.raises(UsageError, match=r"each of the 1 rules goes past the cut of some question"):
+    with pytest.raises(UsageError, match=r"of 1 rule each goes past the cut of some question"):
         search(log, SearchSettings(signals=("answer_stable",), resamples=5))
