@@ -143,14 +143,16 @@ def test_a_probed_answer_is_returned_without_a_further_call(tmp_path: Path) -> N
 
 
 def test_many_runs_of_one_agent_do_not_mix(tmp_path: Path) -> None:
-    with agent_server(newest_passage, searches=2, at_once=2) as server:
-        with suffice.Watch(NEWS, record=tmp_path) as watch:
-            agent = watched(agent_at(server), watch)
+    with (
+        agent_server(newest_passage, searches=2, at_once=2) as server,
+        suffice.Watch(NEWS, record=tmp_path) as watch,
+    ):
+        agent = watched(agent_at(server), watch)
 
-            async def run() -> Any:
-                return await asyncio.gather(*(agent.run(f"Where {n}?") for n in range(6)))
+        async def run() -> Any:
+            return await asyncio.gather(*(agent.run(f"Where {n}?") for n in range(6)))
 
-            results = asyncio.run(run())
+        results = asyncio.run(run())
     kept = {record.question.id: record for record in records(tmp_path)}
     assert len(kept) == 6
     for number, result in enumerate(results):
@@ -191,12 +193,14 @@ def test_agents_that_hand_over_are_one_loop(tmp_path: Path) -> None:
 
 
 def test_runs_that_fail_keep_their_rounds(tmp_path: Path) -> None:
-    with agent_server(newest_passage, searches=9) as server:
-        with suffice.Watch(NEWS, record=tmp_path) as watch:
-            agent = watched(agent_at(server), watch)
-            with pytest.raises(Exception, match="Max iterations of 3 reached"):
-                ask(agent, max_iterations=3)
-            early = ask(agent, max_iterations=3, early_stopping_method="generate")
+    with (
+        agent_server(newest_passage, searches=9) as server,
+        suffice.Watch(NEWS, record=tmp_path) as watch,
+    ):
+        agent = watched(agent_at(server), watch)
+        with pytest.raises(Exception, match="Max iterations of 3 reached"):
+            ask(agent, max_iterations=3)
+        early = ask(agent, max_iterations=3, early_stopping_method="generate")
     assert early["suffice"]["stopped_by"] == "end"
     ended, failed = sorted(records(tmp_path), key=lambda record: record.stopped_by or "")
     assert (failed.stopped_by, len(failed.rounds), failed.rounds[-1].answer) == ("error", 2, None)
@@ -204,9 +208,11 @@ def test_runs_that_fail_keep_their_rounds(tmp_path: Path) -> None:
 
 
 def test_only_tools_that_retrieve_are_rounds(tmp_path: Path) -> None:
-    with agent_server(newest_passage, searches=2) as server:
-        with suffice.Watch(NEWS, record=tmp_path) as watch:
-            result = ask(watched(agent_at(server), watch, tools=["other"]))
+    with (
+        agent_server(newest_passage, searches=2) as server,
+        suffice.Watch(NEWS, record=tmp_path) as watch,
+    ):
+        result = ask(watched(agent_at(server), watch, tools=["other"]))
     assert result["suffice"]["rounds"] == 1
     (single,) = only(tmp_path).rounds
     assert (single.passages, single.answer) == ((), str(result))
@@ -235,9 +241,8 @@ def test_a_workflow_of_ones_own_asks_for_its_loop(tmp_path: Path) -> None:
     record = only(tmp_path)
     ended = (record.stopped_by, len(record.rounds), record.rounds[-1].answer)
     assert ended == ("policy", 4, "Skien")
-    with suffice.Watch(record=tmp_path / "failed") as watch:
-        with pytest.raises(ConnectionError):
-            ask_flow(watched(Flow(), watch))
+    with suffice.Watch(record=tmp_path / "failed") as watch, pytest.raises(ConnectionError):
+        ask_flow(watched(Flow(), watch))
     assert only(tmp_path / "failed").stopped_by == "error"
     with pytest.raises(UsageError, match="no watched run is under way"):
         watched_loop(QUESTION)
@@ -264,9 +269,12 @@ def test_the_embedded_model_writes_the_answers(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
     from suffice.llm.embedded import EmbeddedModel
 
-    with EmbeddedModel.load() as model, agent_server(writer_of(model), searches=5) as server:
-        with suffice.Watch(NEWS, mode="live", record=tmp_path, max_rounds=9) as watch:
-            result = ask(watched(agent_at(server), watch))
+    with (
+        EmbeddedModel.load() as model,
+        agent_server(writer_of(model), searches=5) as server,
+        suffice.Watch(NEWS, mode="live", record=tmp_path, max_rounds=9) as watch,
+    ):
+        result = ask(watched(agent_at(server), watch))
     assert "Skien" in str(result)
     record = only(tmp_path)
     assert (record.stopped_by, len(record.rounds)) == ("policy", 4)
