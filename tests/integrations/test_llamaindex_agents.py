@@ -138,7 +138,8 @@ def test_a_probed_answer_is_returned_without_a_further_call(tmp_path: Path) -> N
     assert [event.delta for event in streamed if isinstance(event, agents.AgentStream)][-1] == (
         "Skien"
     )
-    assert [message.role.value for message in messages] == ["user", *["assistant", "tool"] * 3, "assistant"]  # fmt: skip
+    roles = [message.role.value for message in messages]
+    assert roles == ["user", *["assistant", "tool"] * 3, "assistant"]
     assert messages[-1].content == "Skien"
 
 
