@@ -59,7 +59,7 @@ BRINGS = {
 FRAMEWORKS = {
     "atif", "datasets", "elasticsearch", "google", "haystack", "inspect_ai", "langchain_community",
     "langchain_core", "langgraph", "llama_index", "mapie", "openinference", "opensearchpy", "opentelemetry",
-    "osmem_server", "workflows",
+    "osmem_server", "pydantic_ai", "workflows",
 }  # fmt: skip
 USERS_CHOICE = {"hypothesis", "pandas", "polars"}  # for who tests, and forms of a result
 

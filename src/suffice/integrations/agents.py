@@ -66,6 +66,10 @@ def _minor(number: str) -> list[str]:
     return re.findall(r"\d+", number)[:2]
 
 
+DOCUMENTS = ("documents", "results", "passages")
+"""Keys under which a tool's output holds its documents."""
+
+
 # --- rounds --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
@@ -107,9 +111,7 @@ def tool_passages(output: Any) -> tuple[Passage, ...]:
     if output is None or (isinstance(output, str) and not output.strip()):
         return ()
     if isinstance(output, Mapping):
-        inner = next(
-            (output[name] for name in ("documents", "results", "passages") if name in output), None
-        )
+        inner = next((output[name] for name in DOCUMENTS if name in output), None)
         output = [output] if inner is None else inner
     if isinstance(output, str | bytes) or not isinstance(output, Iterable):
         output = [output]
