@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +63,8 @@ class Label:
             value: Any = getattr(self, name)
             if not (isinstance(value, str) and value) and (value or name == "question_id"):
                 raise DataError(f"must be a text, found {value!r:.60}", column=name)
+            _check_unicode(value, name)
+        _check_unicode("".join(answers), "gold_answers")
         score = None if self.score is None else score_of(self.score)
         object.__setattr__(self, "score", score)
         if self.round is not None:
@@ -84,6 +86,14 @@ class Label:
                 yield _Cell(name, self.question_id, number), _Entry(value, self.place)
 
 
+def _check_unicode(text: str | None, column: str) -> None:
+    """Refuse what no file can hold: half of a surrogate pair."""
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"is no Unicode text: {text!r:.60}", column=column) from error
+
+
 def append_label(root: Path, label: Label) -> None:
     """One line of a folder's labels, written at once, so that several processes may."""
     document = {
@@ -96,8 +106,7 @@ def append_label(root: Path, label: Label) -> None:
         stream.write(json.dumps(document).encode() + b"\n")
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
+class _Cell(NamedTuple):
     """What a label is of; ``round`` of a score, ``None`` its last one."""
 
     column: str

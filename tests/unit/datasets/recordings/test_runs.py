@@ -93,6 +93,14 @@ BAD_ATIF: list[tuple[Callable[[Any], Any], str]] = [
         r"steps\[1\].observation: must be an object",
     ),
     (lambda it: it["steps"][1].update(timestamp="noon"), r"steps\[1\].timestamp: must be a moment"),
+    (
+        lambda it: it["steps"][1].update(timestamp="0001-01-01T00:00:00+05:00"),
+        r"steps\[1\].timestamp: must be a moment",
+    ),
+    (
+        lambda it: it["steps"][1]["tool_calls"][0].update(tool_call_id=["a"]),
+        r"steps\[1\].tool_calls: the id of a call must be text, found \['a'\]",
+    ),
 ]
 
 
@@ -143,6 +151,44 @@ def test_spans_by_openinference_are_rounds(tmp_path: Path) -> None:
     assert (first.answer, first.response, second.answer) == (None, "I need more.", "Ada")
     assert (first.usage.prompt_tokens, second.usage.cached_tokens) == (200, 20)
     assert second.signals == {"cost_usd": 0.25}
+
+
+def _as_a_graph(document: Any) -> None:
+    """As LangGraph's spans: messages in LangChain's forms, and chains within the chain."""
+    spans = spans_of(document)
+    top = next(span for span in spans if span["name"] == "chain")
+    asked = {"messages": [{"role": "user", "content": "Who founded it?"}]}
+    kinds = {"human": "Who founded it?", "ai": "Ada"}
+    given = {"messages": [{"type": k, "data": {"type": k, "content": v}} for k, v in kinds.items()]}
+    for pair in top["attributes"]:
+        if pair["key"] in ("input.value", "output.value"):
+            held = asked if pair["key"] == "input.value" else given
+            pair["value"] = {"stringValue": json.dumps(held)}
+    role = {"key": "llm.input_messages.0.message.role", "value": {"stringValue": "user"}}
+    node = {**top, "spanId": "node", "parentSpanId": top["spanId"], "name": "tools"}
+    top["attributes"] = [*top["attributes"], role]
+    spans.append(node)
+    result = {"type": "tool", "data": {"content": "Found: Ada.", "type": "tool"}}
+    tool = next(span for span in spans if span["name"] == "retrieve")
+    tool["parentSpanId"] = "node"
+    tool["attributes"] = [
+        {"key": name, "value": {"stringValue": value}}
+        for name, value in (
+            ("openinference.span.kind", "TOOL"),
+            ("tool.name", "search"),
+            ("input.value", "founder"),
+            ("output.value", json.dumps(result)),
+        )
+    ]
+
+
+def test_a_graph_of_chains_is_one_question(tmp_path: Path) -> None:
+    path = changed("otlp_openinference.json", tmp_path, _as_a_graph)
+    (record,) = imported(path, "otlp", tmp_path)
+    assert record.question.text == "Who founded it?"
+    first, second = record.rounds
+    assert (first.query, first.action, second.answer) == ("founder", "search founder", "Ada")
+    assert [passage.text for passage in first.passages or ()] == ["Found: Ada."]
 
 
 def test_spans_in_any_order_twice_and_of_several_traces(tmp_path: Path) -> None:
@@ -257,6 +303,10 @@ BAD_SPANS: list[tuple[Callable[[Any], Any], str]] = [
         "an attribute nested deeper than 16 levels",
     ),
     (
+        _attribute("gen_ai.input.messages", {"arrayValue": {"values": 3}}),
+        "the values of an attribute must be a list, found 3",
+    ),
+    (
         _attribute("gen_ai.operation.name", {"stringValue": "embeddings"}),
         "holds no span of an agent: gen_ai.operation.name invoke_agent",
     ),
@@ -367,6 +417,10 @@ def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(
     content = (HERE / "inspect.eval").read_bytes()
     with zipfile.ZipFile(HERE / "inspect.eval") as archive:
         size = next(p.file_size for p in archive.infolist() if p.filename.startswith("samples/"))
+    torn = tmp_path / "torn.eval"
+    torn.write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x07", 1))
+    with pytest.raises(DataError, match=r"cannot be read .*; the log is damaged"):
+        imported(torn, "inspect", tmp_path)
     lying = tmp_path / "lying.eval"
     lying.write_bytes(content.replace(size.to_bytes(4, "little"), (9).to_bytes(4, "little")))
     with pytest.raises(DataError, match="its content is not what the directory says"):
