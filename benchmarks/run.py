@@ -18,6 +18,7 @@ from benchmarks import (
     search_speed,
     stop_rag_network,
     stop_rag_targets,
+    watch,
 )
 
 BENCHMARKS = {
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "monitoring": monitoring.main,
     "stop_rag_network": stop_rag_network.main,
     "stop_rag_targets": stop_rag_targets.main,
+    "watch": watch.main,
     "hidden_constraints_generation": hidden_constraints_generation.main,
 }
 

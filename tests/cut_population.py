@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.measures.seen import POLICY_STOP
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import POLICY_STOP, QuestionRecord
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.table import TraceSet
 
@@ -19,7 +18,7 @@ Array = NDArray[np.float64]
 Stops = NDArray[np.int16]
 
 
-def logged(
+def run_live(
     records: Sequence[QuestionRecord], stops: Sequence[int], explore: float | None
 ) -> list[QuestionRecord]:
     """What a live loop leaves of these whole questions whose policy stops them at these rounds.

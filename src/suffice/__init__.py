@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from suffice.pipelines.live.ask import ask as ask
     from suffice.pipelines.live.budgets import Budgets as Budgets
     from suffice.pipelines.live.controller import Controller as Controller
+    from suffice.pipelines.live.loop import Loop as Loop
     from suffice.pipelines.live.watch import Watch as Watch
     from suffice.pipelines.planning.agent import PlanningAgent as PlanningAgent
     from suffice.pipelines.record.probe import ProbeSettings as ProbeSettings
@@ -137,6 +138,7 @@ _HOMES = {
     "GateSettings": "policies.gate.settings",
     "Gold": "trace.rounds.records",
     "Label": "trace.rounds.labels",
+    "Loop": "pipelines.live.loop",
     "MiCPPolicy": "policies.micp.policy",
     "Passage": "trace.rounds.records",
     "PlanAction": "policies.gate.settings",

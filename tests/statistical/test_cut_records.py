@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from tests.cut_population import PROFILES, Log, Population, population
 
 from suffice.measures.measures import Measures
+from suffice.measures.seen import Seen
 from suffice.numbers.intervals.bootstrap import (
     percentile_interval,
     resampled_means,
     with_rare_weights,
 )
+from suffice.replay.choose.learn_then_test import CertifySettings, Half, LossName, certify
 
 QUESTIONS = 2000
 Array = NDArray[np.float64]
@@ -34,17 +36,19 @@ class Estimates:
     covered: Array
 
 
-def estimated(drawn: Population, logger: str, explore: float, logs: int) -> Estimates:
+def estimated(
+    drawn: Population, logger: str, explore: float, *, logs: int, questions: int = QUESTIONS
+) -> Estimates:
     """Every target estimated from so many logs."""
     log = Log(drawn, drawn.loggers[logger], explore)
     targets = list(drawn.targets.values())
     scores, costs = (
-        np.empty((QUESTIONS, logs, len(targets))),
+        np.empty((questions, logs, len(targets))),
         np.empty((logs, len(targets))),
     )
     weighted = np.empty((logs, len(targets)))
     for number in range(logs):
-        rows = np.random.default_rng([7, number]).integers(0, PROFILES, QUESTIONS)
+        rows = np.random.default_rng([7, number]).integers(0, PROFILES, questions)
         measures = Measures(log.record(rows, number)).by("score")
         seen, scored = measures.seen, measures.scores().f1
         assert seen is not None
@@ -57,9 +61,14 @@ def estimated(drawn: Population, logger: str, explore: float, logs: int) -> Esti
             costs[number, place] = seen.at(paid, at).mean()
             weighted[number, place] = (seen.weights(at) != 1).any()
     means = scores.mean(axis=0)
-    one_more = weighted.ravel() / explore / QUESTIONS
-    draws = with_rare_weights(resampled_means(scores.reshape(QUESTIONS, -1)), one_more)
-    ends = [percentile_interval(0.0, column) for column in draws.T]
+    draws = resampled_means(scores.reshape(questions, -1)).reshape(-1, logs, len(targets))
+    ends = [
+        percentile_interval(0.0, column)
+        for number in range(logs)
+        for column in with_rare_weights(
+            draws[:, number], scores[:, number], weighted[number] / explore
+        ).T
+    ]
     low = np.array([end.low for end in ends]).reshape(means.shape)
     high = np.array([end.high for end in ends]).reshape(means.shape)
     truth = np.array([drawn.truth(drawn.scores, stops) for stops in targets])
@@ -76,9 +85,9 @@ def _in_errors(errors: Array) -> Array:
 
 
 def test_a_fast_sample_of_the_estimates() -> None:
-    estimates = estimated(population(), "eager", 0.2, 25)
-    assert np.abs(estimates.bias).max() < 3.5
-    assert np.abs(estimates.paid_bias).max() < 3.5
+    estimates = estimated(population(), "eager", 0.2, logs=12, questions=400)
+    assert np.abs(estimates.bias).max() < 4.5
+    assert np.abs(estimates.paid_bias).max() < 4.5
     assert estimates.covered.mean() > 0.85
 
 
@@ -86,7 +95,94 @@ def test_a_fast_sample_of_the_estimates() -> None:
 @pytest.mark.parametrize("logger", ["eager", "wary", "fixed-3"])
 @pytest.mark.parametrize("explore", [0.02, 0.05, 0.2])
 def test_estimates_are_unbiased_and_their_intervals_cover(explore: float, logger: str) -> None:
-    estimates = estimated(population(), logger, explore, 2000)
+    estimates = estimated(population(), logger, explore, logs=2000)
     assert np.abs(estimates.bias).max() <= 2.5, estimates.bias
     assert np.abs(estimates.paid_bias).max() <= 2.5, estimates.paid_bias
     assert ((estimates.covered >= 0.93) & (estimates.covered <= 0.97)).all(), estimates.covered
+
+
+# --- certified choice ----------------------------------------------------------------------------
+def members(drawn: Population) -> NDArray[np.int16]:
+    """Thresholds and fixed budgets, (n_members, PROFILES); the last takes the full budget."""
+    rules = [drawn.stops(above) for above in np.linspace(0.2, 2.8, 14)]
+    return np.stack([*rules, *(drawn.fixed(budget) for budget in range(1, 6))])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promises:
+    """Shares of logs whose promise was broken, and in which something below the full budget was chosen."""
+
+    broken: float
+    early: float
+
+
+def promised(
+    drawn: Population,
+    log: Log,
+    settings: CertifySettings,
+    *,
+    logs: int,
+    questions: int = QUESTIONS,
+) -> Promises:
+    """Certified choice from so many logs, half of the questions to learn on and half to test."""
+    stops = members(drawn)
+    truth = true_losses(drawn, stops, settings.loss)
+    broken = early = 0
+    for number in range(logs):
+        rows = np.random.default_rng([7, number]).integers(0, PROFILES, questions)
+        measures = Measures(log.record(rows, number)).by("score")
+        seen, scored = measures.seen, measures.scores().compared
+        assert seen is not None
+        halves = [
+            half_of(part, stops[:, rows[part]], scored, seen)
+            for part in (slice(0, questions // 2), slice(questions // 2, questions))
+        ]
+        outcome = certify(halves[0], halves[1], len(stops) - 1, settings)
+        broken += bool(truth[outcome.chosen] > settings.max_loss)
+        early += not outcome.fell_back
+    return Promises(broken=broken / logs, early=early / logs)
+
+
+def half_of(part: slice, stops: NDArray[np.int16], scored: Array, seen: Seen) -> Half:
+    return Half(
+        stops=stops,
+        scores=scored[part],
+        last=seen.last[part],
+        costs=stops.mean(axis=1),
+        seen=seen.take(np.arange(len(scored))[part]),
+        reach=seen.reach,
+    )
+
+
+def true_losses(drawn: Population, stops: NDArray[np.int16], loss: LossName) -> Array:
+    at_stops = drawn.scores[np.arange(PROFILES), stops - 1]
+    losses = drawn.scores[:, -1] - at_stops
+    return np.asarray((losses if loss == "signed" else np.maximum(losses, 0.0)).mean(axis=1))
+
+
+def most_allowed(delta: float, draws: int) -> float:
+    return delta + 3 * float(np.sqrt(delta * (1 - delta) / draws))
+
+
+def test_a_fast_sample_of_promises_on_cut_records() -> None:
+    drawn = population()
+    settings = CertifySettings(max_loss=0.1, confidence=0.9)
+    found = promised(
+        drawn, Log(drawn, drawn.loggers["wary"], 0.2), settings, logs=5, questions=1500
+    )
+    assert found.broken <= most_allowed(0.1, 5)
+    assert found.early > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["signed", "drop"])
+@pytest.mark.parametrize("logger", ["eager", "wary", "fixed-3"])
+@pytest.mark.parametrize("explore", [0.02, 0.05, 0.2])
+def test_promises_on_cut_records_are_kept(explore: float, logger: str, loss: LossName) -> None:
+    drawn = population()
+    truth = np.sort(true_losses(drawn, members(drawn), loss)[:-1])
+    settings = CertifySettings(
+        max_loss=float(np.quantile(truth, 0.4)), confidence=0.9, loss=loss, correction="holm"
+    )
+    found = promised(drawn, Log(drawn, drawn.loggers[logger], explore), settings, logs=2000)
+    assert found.broken <= most_allowed(0.1, 2000), found

@@ -22,6 +22,11 @@ from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean
 _MOST_BYTES = 2 << 30
 
 
+def most_bytes() -> int:
+    """How much text is read of a file at once."""
+    return _MOST_BYTES
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One question of a file, with where it stands; ``untyped``: every value is text, as in CSV."""
@@ -302,9 +307,8 @@ def parse_column_map(
         elif role in named:
             wrong = f"{role} is named twice"
         if wrong is not None:
-            raise UsageError(
-                f"--columns {text!r}: {wrong}; type some of --columns {form}{did_you_mean(role, allowed)}"
-            )
+            near = "" if role in allowed else did_you_mean(role, allowed)
+            raise UsageError(f"--columns {text!r}: {wrong}; type some of --columns {form}{near}")
         named[role] = column
     return named
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from suffice.measures.exploration import exploration
 from suffice.measures.measures import Measures
-from suffice.measures.seen import record_banners
+from suffice.measures.seen import record_banners, seen_of
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
@@ -279,6 +280,8 @@ def _notes(traces: TraceSet) -> Iterator[str]:
     if skipped:
         yield f"{len(skipped)} invalid parts were skipped, the first: {skipped[0]}"
     yield from record_banners(traces)
+    if (seen := seen_of(traces)) is not None:
+        yield from exploration(seen, traces.of_questions("question_type")).notes()
     if not traces.splits:
         yield f"no question has a split; {traces.how_to_split()}"
     if not any(gold.answers for gold in traces.gold):

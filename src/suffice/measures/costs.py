@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -263,16 +263,23 @@ def shared_axis(
 
 
 def mean_costs(
-    book: CostBook, axis: CostAxis, stops: NDArray[np.int16], reads: Sequence[CostReads]
+    book: CostBook,
+    axis: CostAxis,
+    stops: NDArray[np.int16],
+    reads: Sequence[CostReads],
+    *,
+    weighted: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
 ) -> NDArray[np.float64]:
     """What rules that stop at ``stops`` (n_rules, n_questions) cost a question, (n_rules,).
 
-    ``reads`` is what each of them pays for, of which the axis is known.
+    ``reads`` is what each of them pays for, of which the axis is known. ``weighted`` gives costs
+    (n_questions, n_rounds) as they count in a mean, on records with cut questions.
     """
     costs = np.empty(len(stops))
     rows = np.arange(stops.shape[1])
     for kind in dict.fromkeys(reads):
         paid = book.known(axis, kind)
+        paid = paid if weighted is None else weighted(paid)
         for number, read in enumerate(reads):
             if read == kind:
                 costs[number] = paid[rows, stops[number] - 1].mean()

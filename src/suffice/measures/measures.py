@@ -216,6 +216,15 @@ class Measures:
         """How far its questions were seen; ``None``: none of them was cut."""
         return seen_of(self.recorded)
 
+    @property
+    def ends(self) -> NDArray[np.int16]:
+        """The round at which what never stops ends each question, (n_questions,).
+
+        That is the last one recorded; where some were cut the full budget, of those too.
+        """
+        last = self.traces.last_rounds
+        return last if self.seen is None else np.full_like(last, self.seen.budget)
+
     # --- parts ---------------------------------------------------------------------------------
     def only_split(self, name: str) -> Measures:
         """The measures of one split's questions.

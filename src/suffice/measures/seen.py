@@ -21,13 +21,11 @@ from numpy.typing import NDArray
 from suffice.measures.scores import Outcomes
 from suffice.scoring import Weights
 from suffice.trace.rounds.reader import answer_banners
+from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
 
 CUTS = ("policy", "budget", "gold", "user", "error")
 """The ends (``stopped_by``) that are cuts where they come before the full budget."""
-
-POLICY_STOP = "policy_stop"
-"""The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
 
 Array = NDArray[np.float64]
 Stops = NDArray[np.int16]
@@ -201,6 +199,28 @@ class Seen:
             )
         return every
 
+    @property
+    def reach(self) -> float:
+        """The greatest weight that a question could have had, at least 1."""
+        return float(1.0 / self.propensity[self.weight != 1.0].min(initial=1.0))
+
+    def anchored(self, values: Array, unseen: float | Array) -> Array:
+        """:meth:`matrix` with less spread, as unbiased: stops at ``until`` stand for later ones.
+
+        The explored questions tell how far these are from it (augmented inverse propensity weights). Of
+        values in [0, 1] a difference of two columns lies within :attr:`reach` of 0.
+        """
+        rounds, rows = np.arange(1, values.shape[1] + 1), np.arange(len(values))
+        there = np.maximum(np.minimum(rounds, self.last[:, None]), 1)
+        taken = np.take_along_axis(values, there.astype(np.intp) - 1, axis=1)
+        bound = np.broadcast_to(np.asarray(unseen), (len(values),))[:, None]
+        taken = np.where(self.unseen[:, None] & (rounds > self.last[:, None]), bound, taken)
+        at_until = values[rows, np.clip(np.minimum(self.until, self.last), 1, None) - 1]
+        anchor = np.where(self.until > 0, at_until, 0.0)[:, None]
+        weight = self.weight[:, None]
+        off = np.where(weight > 0, weight * (taken - anchor), 0.0)
+        return np.where(rounds > self.until[:, None], anchor + off, taken)
+
     def outcomes(
         self, scored: Outcomes, *, unseen: float = np.nan, weights: Weights = "ht"
     ) -> Outcomes:
@@ -214,7 +234,7 @@ class Seen:
         em, f1, acc = every(scored.em), every(scored.f1), every(scored.acc)
         return replace(scored, em=em, f1=f1, acc=acc)
 
-    def take(self, chosen: NDArray[np.bool_]) -> Seen:
+    def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Seen:
         """That of some of the questions; ``causes`` and ``untold`` stay those of all."""
         return replace(
             self,
@@ -245,8 +265,11 @@ class Seen:
         )
 
 
-def seen_of(traces: TraceSet) -> Seen | None:
+def seen_of(traces: TraceSet, policy_stops: Stops | None = None) -> Seen | None:
     """What was seen of a record; ``None``: no question was cut.
+
+    ``policy_stops`` (n_questions,) are stops of the policy that ran, computed for a record that does not say
+    them; 0: not known.
 
     Of questions logged with a propensity none of which their policy cut, as of the explored ones alone, none
     is weighted.
@@ -263,6 +286,9 @@ def seen_of(traces: TraceSet) -> Seen | None:
     stated = (1.0 if p is None else p for p in traces.of_questions("propensity"))
     propensity = np.array([float(f"{p:.6g}") for p in stated])
     said, told = _policy_stops(traces)
+    if policy_stops is not None:
+        said = np.where(told | (policy_stops == 0), said, policy_stops).astype(np.int16)
+        told |= policy_stops > 0
     drawn = propensity < 1
     untold = np.isin(propensity, propensity[drawn & ~by_policy & ~told]) & drawn
     drawn &= ~untold

@@ -134,7 +134,7 @@ def _between_0_and_1(ids: Iterable[str]) -> NDArray[np.float64]:
     return np.frombuffer(digests, np.uint64) / 2.0**64
 
 
-def cut_notes(fitted_on: Mapping[str, Any]) -> list[str]:
+def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
     """Which questions a policy was fitted on, where its record holds cut ones; as its file says it."""
     stated = fitted_on.get(CUT)
     if not isinstance(stated, Mapping):

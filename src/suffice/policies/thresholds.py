@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,8 +84,12 @@ class OpenRule:
     columns: RuleColumns
     costs: NDArray[np.float64] | None = None
 
-    def scores(self, thresholds: Sequence[float]) -> tuple[ThresholdScore, ...]:
+    def scores(
+        self, thresholds: Sequence[float], ends: NDArray[np.int16] | None = None
+    ) -> tuple[ThresholdScore, ...]:
         """What every threshold scores.
+
+        ``ends`` (n_questions,) are the rounds of what never stops; ``None``: the last ones recorded.
 
         Raises
         ------
@@ -92,9 +97,10 @@ class OpenRule:
             For a threshold that no value can pass.
         """
         data, scores = self.data, []
+        ends = data.table.exists.sum(axis=1) if ends is None else ends
         for threshold in thresholds:
             fires = rule_fires(fill(self.template, threshold), self.specs, self.columns)
-            stops = first_stops(fires, data.table.exists)
+            stops = first_stops(fires, ends)
             scores.append(score_stops(threshold, stops, data.outcomes, self.costs))
         return tuple(scores)
 
@@ -198,22 +204,22 @@ def sweep_rule(
     thresholds: Sequence[float],
     *,
     calibrator: CalibratorKind = "isotonic",
+    ends: NDArray[np.int16] | None = None,
 ) -> tuple[ThresholdScore, ...]:
-    """Score every threshold of an :func:`open_rule` on the fitting questions.
+    """Score every threshold of an :func:`open_rule` on the fitting questions, see :meth:`OpenRule.scores`.
 
     Raises
     ------
     UsageError
         For a template without exactly one ``?``, and a threshold that no value can pass.
     """
-    return open_rule(template, data, calibrator=calibrator).scores(thresholds)
+    return open_rule(template, data, calibrator=calibrator).scores(thresholds, ends)
 
 
-def first_stops(fires: NDArray[np.bool_], exists: NDArray[np.bool_]) -> NDArray[np.int16]:
-    """The first round that fires, else the last recorded one, (n_questions,), 1-based."""
-    last = exists.sum(axis=1)
-    first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, last)
-    return np.asarray(np.minimum(first, last), np.int16)
+def first_stops(fires: NDArray[np.bool_], ends: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
+    """The first round that fires, at most and else that of ``ends`` (n_questions,), 1-based."""
+    first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, ends)
+    return np.asarray(np.minimum(first, ends), np.int16)
 
 
 def score_stops(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from suffice.errors import UsageError
 from suffice.protocols import Signal, StopPolicy
 from suffice.signals.registry import SIGNALS
+from suffice.trace.rounds.records import POLICY_STOP
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.records import LoopView, Round
@@ -177,6 +178,10 @@ def refuse_lacking(specs: Iterable[Signal], traces: TraceSet) -> None:
 
 
 def given_signals(traces: TraceSet) -> tuple[str, ...]:
-    """Names of the signals that the record gives: those with a fixed name, then the user's own."""
+    """Names of the signals that the record gives: those with a fixed name, then the user's own.
+
+    Where the policy that ran said stop is no signal.
+    """
     fixed = (name for name, spec in SIGNALS.items() if lack(spec, traces) is None)
-    return (*fixed, *(name for name in traces.signal_names if name not in SIGNALS))
+    other = {*SIGNALS, POLICY_STOP}
+    return (*fixed, *(name for name in traces.signal_names if name not in other))

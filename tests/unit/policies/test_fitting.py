@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from tests.builders import drawn_records
-from tests.cut_population import logged
+from tests.cut_population import run_live
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round
@@ -21,9 +21,9 @@ from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import policy_document
 from suffice.policies.fitting import (
     CALIBRATORS,
-    cut_notes,
     fit_calibrator,
     fit_data,
+    fit_notes,
     fitted_rule,
     folds,
     out_of_fold,
@@ -343,7 +343,7 @@ EVERY_SECOND = [
 
 def test_questions_that_the_policy_cut_are_not_fitted_on() -> None:
     records = tune_records(200)
-    log = to_trace_set(logged(records, EVERY_SECOND, 0.25))
+    log = to_trace_set(run_live(records, EVERY_SECOND, 0.25))
     data = fit_data(log, [MARGIN])
     cut = data.provenance["cut"]
     assert (cut["questions"], cut["cut"], cut["explored"]) == (200, 75, 25)
@@ -386,18 +386,18 @@ def test_every_method_says_what_was_cut(method: str) -> None:
     }.get(method, {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)
-        policy = fit_method(method, to_trace_set(logged(made, stops, 0.5)), **options)
-    (note,) = cut_notes(policy.facts.fitted_on)
+        policy = fit_method(method, to_trace_set(run_live(made, stops, 0.5)), **options)
+    (note,) = fit_notes(policy.facts.fitted_on)
     read = policy.facts.fitted_on["cut"]["read"]
     assert note.startswith(f"fitted on {read} of 240 questions: the 90 that the policy")
     assert policy_document(policy)["fitted_on"]["cut"]["cut"] == 90
 
 
 def test_a_record_of_which_all_was_cut_says_what_to_do() -> None:
-    log = to_trace_set(logged(tune_records(10), [1] * 5 + [2] * 5, None))
+    log = to_trace_set(run_live(tune_records(10), [1] * 5 + [2] * 5, None))
     with pytest.raises(
         UsageError, match=r"cut all 10 questions .* none was explored.*explore=0\.05"
     ):
         fit_method("tasr", log)
-    some = to_trace_set(logged(tune_records(10), [1] * 5 + [3] * 5, None))
-    assert "what it did not stop" in cut_notes(fit_data(some, [MARGIN]).provenance)[0]
+    some = to_trace_set(run_live(tune_records(10), [1] * 5 + [3] * 5, None))
+    assert "what it did not stop" in fit_notes(fit_data(some, [MARGIN]).provenance)[0]

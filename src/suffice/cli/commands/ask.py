@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 from suffice.cli.options import (
     add_json,
@@ -31,7 +30,7 @@ from suffice.cli.retrieval_options import (
 )
 from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.errors import UsageError
-from suffice.pipelines.live.answering import Answered, Spent, WhichAnswer
+from suffice.pipelines.live.answering import Answered, Spent
 from suffice.pipelines.live.ask import (
     AskSettings,
     ChosenPolicy,
@@ -142,10 +141,10 @@ def _add_budgets(parser: argparse.ArgumentParser) -> None:
     add_prices(group)
     group.add_argument(
         "--answer",
-        choices=get_args(WhichAnswer),
+        metavar="latest|most-confident|highest:NAME|lowest:NAME",
         default="latest",
-        help="when not the policy ends the loop: the latest round's answer, or that of the round the "
-        "policy is most confident in",
+        help="which of the rounds' answers is returned: the latest, that of the policy's greatest "
+        "confidence, or that of the highest or lowest value of a signal (default: latest)",
     )
 
 

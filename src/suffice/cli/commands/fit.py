@@ -25,7 +25,7 @@ from suffice.errors import InternalError, UsageError, did_you_mean
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
-from suffice.policies.fitting import LABELS, cut_notes
+from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import (
     PRESETS,
     FitRun,
@@ -247,7 +247,7 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
             else f"fitted on {metric_of_labels(fitted[LABELS]).labels}, on {fitted['labelled']} questions "
             f"of split {fitted['split']}; no gold answer was read"
         )
-        lines += [f"cut    {note}" for note in cut_notes(fitted)]
+        lines += [f"cut    {note}" for note in fit_notes(fitted)]
     return (*lines, "use    suffice replay {traces} --policy {policy}")
 
 

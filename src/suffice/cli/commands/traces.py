@@ -177,17 +177,18 @@ def _add_import(actions: Any) -> None:
 def _add_export(actions: Any) -> None:
     export = actions.add_parser(
         "export",
-        help="write it as JSON lines or CSV",
+        help="write it as JSON lines, CSV or spans",
         description="Writes a record's columns of the schema as text, one row per question and round; traces "
         "import --format columns reads it back. In CSV lists, passages, tokens and signals are JSON, and a "
-        "null is a blank cell.",
+        "null is a blank cell. As otlp it is spans by OpenTelemetry's GenAI names, a document of OTLP JSON a "
+        "question, which traces import --format otlp reads back.",
     )
     add_traces(export)
     export.add_argument(
         "--format",
         required=True,
         choices=EXPORT_FORMATS,
-        help="jsonl: an object a line; csv: a table",
+        help="jsonl: an object a line; csv: a table; otlp: spans of OpenTelemetry",
     )
     export.add_argument(
         "--out",

@@ -13,6 +13,7 @@ from suffice.datasets.recordings.runs import (
     Call,
     Search,
     Step,
+    action_of,
     is_count,
     passages_of,
     query_of,
@@ -140,10 +141,9 @@ class _Step:
         for number, (call, parts) in enumerate(by_call.items()):
             tool = tools.get(call, {})
             arguments = tool.get("arguments")
-            name = tool.get("function_name")
             yield Search(
                 query=query_of(arguments),
-                action=None if name is None else f"{name} {arguments}",
+                action=action_of(tool.get("function_name"), arguments),
                 passages=tuple(
                     passage
                     for part in parts

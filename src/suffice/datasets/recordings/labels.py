@@ -95,7 +95,10 @@ def label_traces(
             else DataError(error.message, file=place, row=error.row, column=error.column)
         ) from error
     if not fitted:
-        raise DataError("labels no question of the record", file=place)
+        raise DataError(
+            "labels no question of the record: every row is empty, or of a question that is not recorded",
+            file=place,
+        )
     conflicts = [] if replace else [error for _, error in fitted.conflicts(read.rows(), read.name)]
     if conflicts:
         more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""

@@ -15,6 +15,7 @@ from suffice.datasets.recordings.runs import (
     Call,
     Search,
     Step,
+    action_of,
     is_count,
     loaded,
     passage_of,
@@ -25,6 +26,7 @@ from suffice.datasets.recordings.runs import (
 )
 from suffice.errors import DataError
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord
+from suffice.trace.rounds.spans import DOCUMENTS, QUESTION, ROUND, record_of_spans
 
 _DEEPEST = 16
 _MOST_NS = 4_000_000_000_000_000_000  # of the year 2096
@@ -422,11 +424,26 @@ def _inner(value: Any, roles: Sequence[str]) -> Any:
 # --- a question -------------------------------------------------------------------------------------
 def _record(spans: _Spans, root: _Span, *, alone: bool) -> QuestionRecord:
     try:
-        return _question(spans, root, alone=alone)
+        return _exported(root) or _question(spans, root, alone=alone)
     except DataError as error:
         if error.file:
             raise
         raise spans.error(root, str(error)) from error
+
+
+def _exported(root: _Span) -> QuestionRecord | None:
+    """The record where all of it comes from our own export; ``None``: read it by its names."""
+    question = root.attributes.get(QUESTION)
+    searches = [span for span, within in _in_order(root) if span.kind == "search" and not within]
+    rounds = [(s.attributes.get(ROUND), s.attributes.get(DOCUMENTS)) for s in searches]
+    told = [
+        (rest, loaded(documents) if isinstance(documents, str) else None)
+        for rest, documents in rounds
+        if isinstance(rest, str)
+    ]
+    if not isinstance(question, str) or not told or len(told) < len(rounds):
+        return None
+    return record_of_spans(question, told)
 
 
 def _question(spans: _Spans, root: _Span, *, alone: bool) -> QuestionRecord:
@@ -503,7 +520,7 @@ def _search(spans: _Spans, span: _Span, *, joined: bool) -> Search:
     query = held.get("gen_ai.retrieval.query.text")
     return Search(
         query=query if isinstance(query, str) else query_of(asked),
-        action=f"{tool} {asked}" if isinstance(tool, str) and asked is not None else None,
+        action=action_of(tool, asked),
         passages=tuple(passages),
         joined=joined,
         ended=_moment(span.end),
@@ -512,13 +529,13 @@ def _search(spans: _Spans, span: _Span, *, joined: bool) -> Search:
 
 def _documents(spans: _Spans, span: _Span) -> Iterator[Passage]:
     """Of either convention; what is no document is said."""
-    stated = span.attributes.get("gen_ai.retrieval.documents")
+    stated = span.attributes.get(DOCUMENTS)
     documents = loaded(stated) if isinstance(stated, str) else stated
     if documents is not None:
         if not isinstance(documents, list) or not all(isinstance(d, dict) for d in documents):
             raise spans.error(
                 span,
-                f"gen_ai.retrieval.documents must be a list of objects with id, found {documents!r:.60}",
+                f"{DOCUMENTS} must be a list of objects with id, found {documents!r:.60}",
             )
         yield from (passage_of(document) for document in documents)
         return

@@ -10,6 +10,7 @@ from pathlib import Path
 from suffice.datasets.recordings.atif import read_atif
 from suffice.datasets.recordings.columns import ROLES, TASR, read_columns
 from suffice.datasets.recordings.flashrag import read_flashrag
+from suffice.datasets.recordings.inspect_ai import read_inspect
 from suffice.datasets.recordings.loopgain import read_loopgain
 from suffice.datasets.recordings.otlp import read_otlp
 from suffice.datasets.recordings.runs import COST
@@ -74,6 +75,11 @@ FORMATS: Mapping[str, Format] = {
         meaning="OTLP JSON of an agent's spans, by OpenTelemetry's GenAI conventions or OpenInference's",
         note=f"{_RUN}; spans tell no log-probabilities, and texts only where their recording was switched on",
     ),
+    "inspect": Format(
+        read=lambda path, _: read_inspect(path),
+        meaning="logs of inspect_ai, .eval or .json",
+        note=f"{_RUN}; scores given while a sample ran are those of their round",
+    ),
 }
 
 
@@ -93,7 +99,7 @@ def import_traces(
     out
         A ``.parquet`` file or a directory; nothing may stand there yet.
     format
-        ``columns``, ``flashrag``, ``loopgain``, ``tasr``, ``atif`` or ``otlp``.
+        ``columns``, ``flashrag``, ``loopgain``, ``tasr``, ``atif``, ``otlp`` or ``inspect``.
     columns
         For ``columns``, the file's columns by what they hold: names of the schema, ``passage_ids``,
         ``passage_texts`` and ``signals.NAME``. Without it every column that bears a name of the

@@ -54,9 +54,10 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """A score in 0 to 1 of what would be returned in the round that is open."""
+    """A score in 0 to 1 of what the open round would return, and the answer that was scored."""
 
     score: float
+    answer: str | None = None
 
 
 @dataclass(slots=True)
@@ -127,12 +128,13 @@ def _round(part: _Open, seen: set[str], answer: str | None, began: datetime | No
     scores = tuple(score for score in every if score is not None)
     final = part.calls[-1] if part.calls and answer is not None else None
     answering = None if final is None or final.searches else final
+    scored = [noted.answer for noted in part.noted if noted.answer is not None]
     costs = [call.cost_usd for call in part.calls if call.cost_usd is not None]
     steps: list[Call | Search] = [*part.calls, *part.searches]
     ends = [step.ended for step in steps if step.ended is not None]
     ended = max(ends, default=None)
     return Round(
-        answer=answer,
+        answer=answer if answer is not None or not scored else scored[-1],
         response=next((call.text for call in reversed(part.calls) if call.text), None),
         query="\n".join(dict.fromkeys(s.query for s in part.searches if s.query)) or None,
         action="\n".join(s.action for s in part.searches if s.action) or None,
@@ -187,6 +189,14 @@ def query_of(arguments: Any) -> str | None:
         if name in texts:
             return texts[name]
     return next(iter(texts.values())) if len(texts) == 1 else None
+
+
+def action_of(tool: Any, arguments: Any) -> str | None:
+    """What was asked of a tool, as ``search {"query": "Oslo"}``."""
+    if not isinstance(tool, str):
+        return None
+    told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f"{tool} {told}" if arguments else tool
 
 
 def loaded(text: str) -> Any:

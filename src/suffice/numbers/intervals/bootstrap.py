@@ -61,29 +61,41 @@ def resampled_means(
 
 
 def with_rare_weights(
-    draws: NDArray[np.float64], one_more: NDArray[np.float64], *, seed: int = 42
+    draws: NDArray[np.float64],
+    values: NDArray[np.float64],
+    largest: NDArray[np.float64],
+    *,
+    centred: bool = False,
+    seed: int = 42,
 ) -> NDArray[np.float64]:
-    """Draws of weighted means as wide as what few questions of great weight leave open.
+    """Draws of weighted means as wide as what a few questions of great weight leave open.
 
-    A resample never holds a weighted question that the sample lacks, so where a few stand for many its
-    percentiles are too narrow: of 40 explored questions of which 2 count, 91 intervals of 100 cover.
-    To every draw is added what half of one more such question would bring, Gamma(1/2) of them: Jeffreys'
-    prior for the rate of a rare event.
+    A resample holds no weighted question that the sample lacks, so where few stand for many its percentiles
+    are too narrow: with 2 expected to count, of 40 explored, 91 intervals of 100 cover. To every draw is
+    added what Gamma(1/2) more such questions would bring: Jeffreys' prior for the rate of a rare event.
 
     Parameters
     ----------
     draws
         (resamples, n_columns), as :func:`resampled_means` gives them.
-    one_more
-        (n_columns,), what one more weighted question would add to each mean; 0: no value of the column is
-        weighted, and its draws are left as they are.
+    values
+        What they are means of, (n_questions, n_columns), of scores in [0, 1].
+    largest
+        (n_columns,), the greatest weight in each; 0: none is weighted, and its draws stay as they are.
+        Columns of equal values get the same, others each their own, so that differences widen to both sides.
+    centred
+        For values that are differences from a mean: half of it to either side.
     seed
-        Of the draws; every column has its own, so that differences of columns widen to both sides.
+        Of what is added.
     """
-    if not one_more.any():
+    if not largest.any():
         return draws
-    rare = np.random.default_rng([seed, 1]).gamma(0.5, size=draws.shape)
-    return np.asarray(draws + rare * one_more)
+    _, alike = np.unique(values, axis=1, return_inverse=True)
+    shape = (draws.shape[0], int(alike.max()) + 1)
+    more = np.random.default_rng([seed, 1]).gamma(0.5, size=shape)
+    if centred:
+        more = (more - np.random.default_rng([seed, 2]).gamma(0.5, size=shape)) / 2.0
+    return np.asarray(draws + more[:, alike] * largest / len(values))
 
 
 def percentile_interval(estimate: float, draws: NDArray[np.float64]) -> Interval:

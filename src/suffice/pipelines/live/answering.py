@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
-from typing import Any, Literal
+from typing import Any
 
 from suffice.errors import InternalError, SufficeError, UsageError
 from suffice.pipelines.live.budgets import Budgets, Meter
 from suffice.pipelines.live.controller import Controller
+from suffice.pipelines.live.loop import answer_round
 from suffice.pipelines.live.requirements import check_confidence
 from suffice.pipelines.loops.ranked import CumulativeSettings
 from suffice.pipelines.loops.registry import make_pipeline
@@ -25,12 +25,12 @@ from suffice.protocols import (
     SetPolicy,
     StopPolicy,
 )
+from suffice.scoring import AnswerChoice
 from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
-from suffice.trace.rounds.records import Question, Round, StoppedBy, Usage
+from suffice.trace.rounds.records import LoopView, Question, Round, StoppedBy, Usage
 
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
-WhichAnswer = Literal["latest", "most-confident"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ class Answering:
     passage_filter
         Drops passages before the answerer sees them.
     choose
-        Which round's answer is returned when not the policy ended the loop: the ``latest``, or that of
-        the round the policy is most confident in (of equal ones the latest).
+        Which round's answer is returned: ``latest``, ``most-confident`` (by the policy), ``highest:NAME`` or
+        ``lowest:NAME`` (by a signal); of equal ones the latest. As replay chooses it.
     decline_below
         Without at least this confidence, in [0, 1], in the returned round, the answer is
         :data:`DECLINED`. ``None``: every answer is returned.
@@ -59,10 +59,11 @@ class Answering:
     budgets: Budgets = field(default_factory=Budgets)
     encoder: Encoder | None = None
     passage_filter: PassageFilter | None = None
-    choose: WhichAnswer = "latest"
+    choose: str = "latest"
     decline_below: float | None = None
 
     def __post_init__(self) -> None:
+        AnswerChoice.parse(self.choose)
         if self.decline_below is not None and not 0.0 <= self.decline_below <= 1.0:
             raise UsageError(
                 f"a confidence to decline below lies in [0, 1], found {self.decline_below!r}"
@@ -255,7 +256,15 @@ def answer(
 
     def ended(stopped_by: StoppedBy, reason: str) -> Answered:
         decided = controller.rounds[: len(decisions)]
-        answered = _answered(decided, decisions, (stopped_by, reason), settings, meter.usd)
+        answered = _answered(
+            question,
+            decided,
+            decisions,
+            controller.signals,
+            (stopped_by, reason),
+            settings,
+            meter.usd,
+        )
         left = 0 if stopped_by == "end" else max(0, loop.rounds - len(decided))
         answered = replace(
             answered,
@@ -289,16 +298,17 @@ def answer(
 
 
 def _answered(
+    question: str,
     rounds: tuple[Round, ...],
     decisions: Sequence[Decision],
+    signals: Mapping[str, Sequence[float]],
     ending: tuple[StoppedBy, str],
     settings: Answering,
     usd: float | None,
 ) -> Answered:
     stopped_by, reason = ending
-    chosen = len(rounds)
-    if settings.choose == "most-confident" and stopped_by != "policy":
-        chosen = _most_confident(decisions)
+    choice, view = AnswerChoice.parse(settings.choose), LoopView(question, rounds)
+    chosen = answer_round(choice, view, decisions, signals) or len(rounds)
     confidence = decisions[chosen - 1].confidence
     least = settings.decline_below
     declined = least is not None and (confidence is None or confidence < least)
@@ -324,12 +334,3 @@ def _with_answer_set(answered: Answered, policy: StopPolicy) -> Answered:
     if held.answers:
         return replace(answered, answer_set=held)
     return replace(answered, answer_set=held, answer=CANNOT_ANSWER, declined=True)
-
-
-def _most_confident(decisions: Sequence[Decision]) -> int:
-    """The round, from 1, of the highest confidence, the latest of equal ones; the last without any."""
-    best, surest = -math.inf, len(decisions)
-    for number, decision in enumerate(decisions, start=1):
-        if decision.confidence is not None and decision.confidence >= best:
-            best, surest = decision.confidence, number
-    return surest

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import UsageError, did_you_mean, unknown_name
-from suffice.pipelines.live.answering import Answered, Answering, WhichAnswer, answer
+from suffice.pipelines.live.answering import Answered, Answering, answer
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.controller import Controller
 from suffice.pipelines.live.requirements import (
@@ -170,13 +170,15 @@ class AskSettings:
     seed: int = 42
     loop: Mapping[str, Any] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
-    choose: WhichAnswer = "latest"
+    choose: str = "latest"
     decline_below: float | None = None
     encoder: Encoder | None = None
     retrieval: Retrieval = field(default_factory=Retrieval)
 
     def __post_init__(self) -> None:
-        Answering(decline_below=self.decline_below)  # refused before models are loaded
+        Answering(
+            choose=self.choose, decline_below=self.decline_below
+        )  # refused before models are loaded
         if self.pipeline is not None and self.pipeline not in LOOPS:
             raise UsageError(unknown_name("pipeline", self.pipeline, LOOPS))
 

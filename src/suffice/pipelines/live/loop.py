@@ -9,21 +9,22 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooLate
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal
 
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.pipelines.live.budgets import Budgets, Spending
 from suffice.pipelines.live.controller import Decider, QuestionState
 from suffice.pipelines.live.reported import OF_ANSWER, draft_of, named, round_of, without_answer
 from suffice.protocols import Action, Decision, StopPolicy
 from suffice.scoring import AnswerChoice
+from suffice.signals.registry import SIGNALS
+from suffice.signals.table import signal_value
 from suffice.trace.rounds.background import BackgroundWriter, Begun, Ended, Event, Finished
 from suffice.trace.rounds.journal import WatchedQuestion
 from suffice.trace.rounds.records import (
@@ -33,9 +34,11 @@ from suffice.trace.rounds.records import (
     Question,
     Round,
     StoppedBy,
+    score_of,
     with_draft,
 )
 
+OWN_ID = "give every question its own id, or none to have one made"
 Mode = Literal["shadow", "live"]
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
 """Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
@@ -94,6 +97,38 @@ class Watching:
             )
 
 
+def answer_round(
+    choice: AnswerChoice,
+    view: LoopView,
+    decisions: Sequence[Decision],
+    signals: Mapping[str, Sequence[float]],
+) -> int | None:
+    """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
+
+    Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest;
+    without any value the latest. ``signals`` are those the policy read; others are computed.
+    """
+    there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
+    if choice.rule == "latest" or not there:
+        return there[-1] if there else None
+
+    def value(number: int) -> float:
+        if choice.rule == "most-confident":
+            confidence = decisions[number - 1].confidence
+            return math.nan if confidence is None else confidence
+        so_far = LoopView(view.question, view.rounds[:number])
+        if choice.signal in signals:
+            by = signals[choice.signal][number - 1]
+        elif choice.signal in SIGNALS:
+            by = signal_value(SIGNALS[choice.signal], so_far)
+        else:
+            by = so_far.current.signals.get(choice.signal, math.nan)
+        return -by if choice.rule == "lowest" else by
+
+    known = [(by, number) for number in there if math.isfinite(by := value(number))]
+    return max(known)[1] if known else there[-1]
+
+
 class Loop:
     """One watched question. Made by :meth:`Watch.question`; used by one thread or task at a time.
 
@@ -120,7 +155,7 @@ class Loop:
         self._full = False
         self._reason = ""
         self._last: Round | None = None
-        self._ticked = 0.0
+        self._ticked = self._took = 0.0
         self._spending = Spending(watch.budgets)
         self.error: Exception | None = None
         """What a later round failed with; ``None``: nothing."""
@@ -188,29 +223,9 @@ class Loop:
 
     @property
     def answer_round(self) -> int | None:
-        """The round, from 1, whose answer is returned: the latest of equal ones."""
-        rounds = self.rounds
-        there = [number for number, held in enumerate(rounds, start=1) if held.answer is not None]
-        values = {number: self._preference(number) for number in there}
-        known = [number for number in there if math.isfinite(values[number])]
-        if known:
-            return max(known, key=lambda number: (values[number], number))
-        return there[-1] if there else None
-
-    def _preference(self, number: int) -> float:
-        """How much a round's answer is preferred; NaN: not known."""
-        choice = self._watch.choice
-        if choice.rule == "latest":
-            return math.nan
-        if choice.rule == "most-confident":
-            of_round = self._decisions[number - 1].confidence
-            return math.nan if of_round is None else of_round
-        value = self.rounds[number - 1].signals.get(choice.signal)
-        if value is None and choice.signal in self._state.signals:
-            value = self._state.signals[choice.signal][number - 1]
-        if value is None:
-            return math.nan
-        return -value if choice.rule == "lowest" else value
+        """The round, from 1, whose answer is returned, see :func:`answer_round`."""
+        view = LoopView(self.question, self.rounds)
+        return answer_round(self._watch.choice, view, self._decisions, self._state.signals)
 
     # --- rounds ----------------------------------------------------------------------------------
     def observe(
@@ -258,7 +273,7 @@ class Loop:
         DataError
             For a value of another shape, naming it.
         """
-        asked = self._round(finished, held)
+        asked, score = self._round(finished, held), None if score is None else score_of(score)
         if self.done:
             return self._after_the_end()
         if probe is not None and self._wants_draft(asked):
@@ -277,7 +292,7 @@ class Loop:
         **held: Any,
     ) -> Decision:
         """As :meth:`observe`, with a probe that may be a coroutine function."""
-        asked = self._round(finished, held)
+        asked, score = self._round(finished, held), None if score is None else score_of(score)
         if self.done:
             return self._after_the_end()
         if probe is not None and self._wants_draft(asked):
@@ -328,15 +343,9 @@ class Loop:
             made = finished
         else:
             made = round_of(held, self._ids)
-        now, before = time.perf_counter(), self._ticked
-        self._ticked = now
-        return replace(
-            made,
-            time=datetime.now(UTC) if made.time is None else made.time,
-            usage=made.usage
-            if made.usage.latency_s is not None
-            else replace(made.usage, latency_s=now - before),
-        )
+        now = time.perf_counter()
+        self._took, self._ticked = now - self._ticked, now
+        return made
 
     def _take(self, asked: Round, score: float | None) -> Decision:
         """Decide, record, and say what the loop is to do."""
@@ -461,13 +470,18 @@ class Loop:
     def _drafted_by(self, draft: object, begun: float) -> Draft | None:
         if isinstance(draft, str):
             draft = Draft(draft)
-        if isinstance(draft, Draft):
-            if draft.usage.latency_s is not None:
-                return draft
+        if not isinstance(draft, Draft):
+            self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
+            return None
+        if draft.usage.latency_s is None:
             took = time.perf_counter() - begun
-            return replace(draft, usage=replace(draft.usage, latency_s=took))
-        self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
-        return None
+            draft = replace(draft, usage=replace(draft.usage, latency_s=took))
+        try:
+            with_draft(Round(answer=None), draft, probed=True)
+        except SufficeError as error:
+            self._probe_failed(f"it gave a Draft that no round can hold: {error}")
+            return None
+        return draft
 
     def _probe_failed(self, why: str) -> None:
         self._watch.count("failed_probes")
@@ -504,7 +518,16 @@ class Loop:
             )
             watch.put(Begun(watched=begun, named=self._named))
         stop = None if watch.policy is None else self.would_stop is not None
-        watch.put(Finished(question_id=self.question_id, round=asked, stop=stop, score=score))
+        watch.put(
+            Finished(
+                question_id=self.question_id,
+                round=asked,
+                time=time.time(),
+                took_s=self._took,
+                stop=stop,
+                score=score,
+            )
+        )
 
     def begin(self) -> Loop:
         """Enter the question, where a ``with`` block cannot stand.
@@ -517,7 +540,7 @@ class Loop:
         if self._phase != "new":
             raise UsageError("a question is entered once; ask watch.question(...) for another")
         if self.question_id in self._watch.under_way:
-            raise UsageError(f"the question {self.question_id!r} is under way")
+            raise UsageError(f"the question {self.question_id!r} is under way; {OWN_ID}")
         self._watch.under_way.add(self.question_id)
         self._watch.count("questions")
         self._phase = "open"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass, replace
 from functools import reduce
@@ -67,17 +67,19 @@ def _passage(document: Any) -> Passage | None:
     if isinstance(document, tuple) and len(document) == 2:
         own, score = _passage(document[0]), _score(document[1])
         return None if own is None else replace(own, score=score)
-    score = _score(_part(document, "score"))
-    node = _part(document, "node")
-    document = document if node is None else node
-    text = next((held for name in _TEXTS if isinstance(held := _part(document, name), str)), None)
-    name = next((held for key in _IDS if (held := _part(document, key)) not in (None, "")), None)
+    part = _reader(document)
+    score = _score(part("score"))
+    node = part("node")
+    if node is not None:
+        part = _reader(node)
+    text = next((held for name in _TEXTS if isinstance(held := part(name), str)), None)
+    name = next((held for key in _IDS if (held := part(key)) not in (None, "")), None)
     if text is None and name is None:
         return None
-    metadata = next(
-        (held for key in _METADATA if isinstance(held := _part(document, key), Mapping)), {}
-    )
-    title = _part(document, "title") or metadata.get("title")
+    title = part("title")
+    if title is None:
+        metadata = next((held for key in _METADATA if isinstance(held := part(key), Mapping)), {})
+        title = metadata.get("title")
     return Passage(
         id=_hash(text or "") if name is None else str(name),
         text=text,
@@ -86,8 +88,11 @@ def _passage(document: Any) -> Passage | None:
     )
 
 
-def _part(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+def _reader(value: Any) -> Callable[[str], Any]:
+    """What gives the parts of a mapping or an object by name, ``None`` where it has none."""
+    if isinstance(value, Mapping):
+        return value.get
+    return lambda name: getattr(value, name, None)
 
 
 def _score(value: Any) -> float | None:
@@ -125,6 +130,8 @@ def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
         if all("probs" in entry for entry in entries):
             return tuple(map(_llama_token, entries))
         return _tokens({"content": [_openai_entry(entry) for entry in entries]}, reported)
+    if isinstance(reported, str | bytes | int | float):
+        raise _unreadable(reported)
     document = _document(reported)
     for within in ("response_metadata", "logprobs", "completion_probabilities"):
         if within in document:
@@ -136,7 +143,7 @@ def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
         return None
     if isinstance(document.get("content"), Sequence) and "tokens" not in document:
         return reported_tokens(document["content"])
-    if not document:
+    if not document and isinstance(reported, Mapping):
         return None
     return _tokens(document, reported)
 
@@ -232,7 +239,7 @@ def reported_usage(reported: Any) -> Usage:
         )
     cached = _count(document, _CACHED)
     for name in _DETAILS:
-        details = _part(document, name)
+        details = document.get(name)
         if details is not None and cached is None:
             cached = _count(_document(details), (*_CACHED, "cache_read"))
     read, made = (_count(document, (f"cache_{how}_input_tokens",)) for how in ("read", "creation"))

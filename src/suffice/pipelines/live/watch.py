@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 import weakref
 from collections.abc import Iterable, Mapping
@@ -10,16 +11,17 @@ from pathlib import Path, PurePath
 from typing import Any, get_args
 
 from suffice._version import VERSION
-from suffice.errors import UsageError
+from suffice.errors import DataError, UsageError
+from suffice.options import settings_of
 from suffice.pipelines.live.budgets import Budgets
 from suffice.pipelines.live.controller import Decider
-from suffice.pipelines.live.loop import Loop, Mode, Watching
+from suffice.pipelines.live.loop import OWN_ID, Loop, Mode, Watching
 from suffice.pipelines.live.requirements import has_confidence
 from suffice.policies.file import PolicyFile, load_policy, policy_hash
 from suffice.protocols import StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.trace.rounds.background import BackgroundWriter
-from suffice.trace.rounds.records import Gold, Question
+from suffice.trace.rounds.records import MOST_INT16, Gold, Question, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,8 @@ class Watch:
     ) -> None:
         if mode not in get_args(Mode):
             raise UsageError(f"no mode {mode!r}; allowed: {', '.join(get_args(Mode))}")
-        if not 0.0 <= explore < 1.0:
+        share: Any = explore
+        if isinstance(share, str) or not 0.0 <= share < 1.0:
             raise UsageError(
                 f"explore is a share of questions from 0 to below 1, found {explore!r}; with 1 nothing would "
                 'ever be stopped: mode="shadow"'
@@ -111,9 +114,14 @@ class Watch:
             policy = policy.policy
         if policy is None and mode == "live":
             raise UsageError('without a policy nothing stops a loop; give one, or mode="shadow"')
+        if policy is not None and not hasattr(policy, "needs"):
+            raise UsageError(
+                f"a policy, a policy file or its path is wanted, found {policy!r:.60}; write "
+                "suffice.RulePolicy(rule=...), or name the file"
+            )
         if policy is not None and policy.needs.refusal:
             raise UsageError(policy.needs.refusal)
-        if max_rounds is not None and max_rounds < 1:
+        if max_rounds is not None and whole(max_rounds, MOST_INT16, "max_rounds") < 1:
             raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
         choice = AnswerChoice.parse(answer)
         if choice.rule == "most-confident" and (policy is None or not has_confidence(policy)):
@@ -130,7 +138,7 @@ class Watch:
             explore=explore,
             seed=seed,
             max_rounds=max_rounds,
-            budgets=Budgets() if budgets is None else budgets,
+            budgets=settings_of(Budgets, budgets),
             choice=choice,
             writer=None,
         )
@@ -152,7 +160,15 @@ class Watch:
             "answer": answer,
             "policy_hash": self._watching.policy_hash,
         }
-        return {"watch": watched, "rounds": self._watching.max_rounds, "version": VERSION, **run}
+        document = {"watch": watched, "rounds": self._watching.max_rounds, "version": VERSION}
+        try:
+            document |= run
+            json.dumps(document)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"run is what JSON holds by name, as {{'pipeline': 'my-agent'}}; found {run!r:.80}"
+            ) from error
+        return document
 
     # --- questions -------------------------------------------------------------------------------
     def question(
@@ -180,15 +196,20 @@ class Watch:
         ------
         UsageError
             When a question of that id is under way.
+        DataError
+            For an id, a text or a gold answer that is no text.
         """
+        for what, given in (("text", text), ("question_id", question_id)):
+            if not isinstance(given, str) and not (what == "question_id" and given is None):
+                raise DataError(f"must be text, found {given!r:.60}", column=what)
         named = question_id is not None
         name = uuid.uuid4().hex[:20] if question_id is None else question_id
         if not name or name in self._watching.under_way:
             what = f"the question {name!r} is under way" if name else "an empty question_id"
-            raise UsageError(f"{what}; give every question its own id, or none to have one made")
+            raise UsageError(f"{what}; {OWN_ID}")
         gold = Gold(
-            answers=gold_answers if isinstance(gold_answers, str) else tuple(gold_answers),  # type: ignore[arg-type]
-            passage_ids=tuple(gold_passage_ids),
+            answers=gold_answers,  # type: ignore[arg-type]
+            passage_ids=gold_passage_ids,  # type: ignore[arg-type]
         )
         asked = Question(id=name, text=text, type=question_type, split=split)
         return Loop(self._watching, asked, gold, named=named)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +29,12 @@ from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.scoring import answer_form
 from suffice.trace.rounds.reader import TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import LoopView, Passage, Round, sampled_ids, with_draft
-from suffice.trace.rounds.rows import QuestionRows, question_rows, rows_of
+from suffice.trace.rounds.rows import (
+    QuestionRows,
+    evidence_sha256,
+    question_rows,
+    rows_of,
+)
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import question_writer
 from suffice.trace.writer import RowSet
@@ -290,14 +294,10 @@ def _run_document(
     """The record's own, with what is asked of it as one more step."""
     runs = [dict(part.run) for part in inspection.parts]
     run = dict(inspection.traces.origin.run)
-    digest = hashlib.sha256()
-    for part in inspection.parts:
-        with part.file.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
     step: dict[str, Any] = {
         "by": "probe",
         "from": Path(inspection.traces.origin.source).resolve().name,
-        "sha256": digest.hexdigest(),
+        "record_sha256": evidence_sha256(inspection.traces),
         "model": model.name,
         "api": model.api,
         **{setting.name: getattr(settings, setting.name) for setting in fields(AnswerSettings)},

@@ -321,9 +321,8 @@ def sweep_confidence(
     confidence: NDArray[np.float64], data: FitData, thresholds: Sequence[float]
 ) -> tuple[ThresholdScore, ...]:
     """What stopping at each threshold, above 0, of a confidence (n_questions, n_rounds) scores."""
+    ends = data.table.exists.sum(axis=1)
     return tuple(
-        score_stops(
-            threshold, first_stops(confidence >= threshold, data.table.exists), data.outcomes
-        )
+        score_stops(threshold, first_stops(confidence >= threshold, ends), data.outcomes)
         for threshold in thresholds
     )

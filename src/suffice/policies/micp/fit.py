@@ -58,7 +58,7 @@ class FitParts:
     """Two disjoint sets of labelled questions: one divides the budget, the other sets thresholds.
 
     ``splits`` are where they come from, ``how`` says it in words, ``cut`` what was left out of a record with
-    cut questions, as :func:`suffice.policies.fitting.cut_notes` reads it.
+    cut questions, as :func:`suffice.policies.fitting.fit_notes` reads it.
     """
 
     optimize: Measures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
 from suffice.options import Option, settings_of
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.fitting import LABELS
+from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset
 from suffice.policies.rules.kind import read_rule
 from suffice.policies.rules.policy import RulePolicy, rule_needs
@@ -155,7 +155,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
         questions.only_questions(part.tolist()) for part in (shuffled[:middle], shuffled[middle:])
     )
     family = build_family(learn, test, settings.split, settings.family)
-    axis, halves = _halves(family, (learn, test), settings)
+    axis, halves = _halves(family, questions, (learn, test), settings)
     halves = (
         halves[0],
         _reordered(halves[1], _positions(test.traces.question_ids, shuffled[middle:])),
@@ -171,13 +171,20 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
         "mean_cost": float(outcome.costs[outcome.chosen]),
         "full_budget_cost": float(outcome.costs[family.full]),
         "seed": settings.seed,
+        **_cut(questions),
     }
+    fits = family.calibrators or family.base_rates
+    left_out = fit_questions(learn).stated if fits else {}
     return CertifiedPolicy(
-        policy=_policy(family, outcome.chosen, questions, settings, guarantee),
+        policy=_policy(family, outcome.chosen, questions, settings, guarantee, left_out),
         outcome=outcome,
         rules=family.rules,
         cost=axis,
-        notes=(*_notes(questions, len(labelled), outcome, settings), *family.notes),
+        notes=(
+            *_notes(questions, len(labelled), outcome, settings),
+            *fit_notes(left_out),
+            *family.notes,
+        ),
     )
 
 
@@ -188,8 +195,12 @@ def _lost(metric: Metric, settings: CertifiedSettings) -> ScoreName:
 
 
 def _halves(
-    family: Family, parts: tuple[Measures, Measures], settings: CertifiedSettings
+    family: Family,
+    questions: Measures,
+    parts: tuple[Measures, Measures],
+    settings: CertifiedSettings,
 ) -> tuple[CostAxis, tuple[Half, Half]]:
+    reach = 1.0 if questions.seen is None else questions.seen.reach
     readers = {
         f"member {number}": reads for number, reads in enumerate(dict.fromkeys(family.reads))
     }
@@ -206,13 +217,23 @@ def _halves(
                 of_part.returned(part.scores(settings.f1_kind)), _lost(part.metric, settings)
             ),
             last=part.traces.last_rounds,
-            costs=mean_costs(book, axis, stops, family.reads),
+            costs=mean_costs(book, axis, stops, family.reads, weighted=_weighted(part)),
+            seen=None if part.seen is None else part.seen.of(part.scores(settings.f1_kind)),
+            reach=reach,
         )
         for part, of_part, book, stops in zip(
             parts, answers, books, (family.learn_stops, family.test_stops), strict=True
         )
     )
     return axis, (learn, test)
+
+
+def _weighted(part: Measures) -> Callable[[NDArray[np.float64]], NDArray[np.float64]] | None:
+    """How the costs of a part with cut questions count; what was not seen costs what was."""
+    if (seen := part.seen) is None:
+        return None
+    rows = np.arange(len(seen.last))
+    return lambda paid: seen.anchored(paid, paid[rows, seen.last - 1])
 
 
 def _positions(ids: Sequence[str], shuffled: NDArray[np.object_]) -> NDArray[np.intp]:
@@ -223,7 +244,11 @@ def _positions(ids: Sequence[str], shuffled: NDArray[np.object_]) -> NDArray[np.
 
 def _reordered(half: Half, order: NDArray[np.intp]) -> Half:
     return replace(
-        half, stops=half.stops[:, order], scores=half.scores[order], last=half.last[order]
+        half,
+        stops=half.stops[:, order],
+        scores=half.scores[order],
+        last=half.last[order],
+        seen=None if half.seen is None else half.seen.take(order),
     )
 
 
@@ -233,6 +258,7 @@ def _policy(
     questions: Measures,
     settings: CertifiedSettings,
     guarantee: dict[str, Any],
+    left_out: Mapping[str, Any],
 ) -> RulePolicy:
     rule = family.rules[chosen]
     needs = rule_needs(rule)
@@ -250,9 +276,31 @@ def _policy(
             "split": settings.split,
             "labelled": sum(guarantee["questions"].values()),
             **({} if questions.metric.gold else {LABELS: questions.metric.name}),
+            **left_out,
         },
         guarantee=guarantee,
     )
+
+
+def _cut(questions: Measures) -> dict[str, Any]:
+    """How a promise on a record with cut questions was proven, as its file says it.
+
+    ``bounded``: losses are the greatest, and costs the least, that they can be.
+    """
+    if (seen := questions.seen) is None:
+        return {}
+    parts = []
+    if seen.stood_for.any():
+        parts.append(
+            f"{int(seen.explored.sum())} explored questions, of weight {seen.reach:.4g} at most, stand for "
+            f"{int(seen.stood_for.sum())} that the policy which ran cut"
+        )
+    if seen.unseen.any():
+        parts.append(
+            f"the worst is assumed of {int(seen.unseen.sum())} that were cut and are not stood for: right at "
+            "the full budget, wrong at a stop past the cut"
+        )
+    return {"cut": "; ".join(parts), "bounded": bool(seen.unseen.any())}
 
 
 def _notes(
@@ -265,8 +313,12 @@ def _notes(
         notes.append(
             f"{chosen.n_questions - labelled} questions without gold answers were left out"
         )
+    if cut := _cut(questions):
+        notes.append(
+            f"{cut['cut']}; to prove more, record some in shadow or let a greater share run on"
+        )
     short = int((chosen.last_rounds < chosen.n_rounds).sum())
-    if short:
+    if short and not cut:
         notes.append(
             f"{short} questions were recorded to fewer than {chosen.n_rounds} rounds: their full budget "
             "is their last recorded round"
@@ -339,18 +391,19 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
             f"the answer is another than the full budget's on at most {promise['max_loss']:.3g} of the "
             "questions, so EM and F1 fall by no more (no gold answer was read),"
         )
+    measured, at_least = ("at most ", "at least ") if promise.get("bounded") else ("", "")
     kept = (
         "         so the policy takes the full budget"
         if promise["fell_back"]
-        else f"promise  {lost} with probability {promise['confidence']:g}; measured "
+        else f"promise  {lost} with probability {promise['confidence']:g}; measured {measured}"
         f"{promise['loss_on_testing_half']:+.4f} on the half that proves, p = {promise['p_value']:.2g}"
     )
     return (
         f"rule     {outcome.policy.rule}",
         f"result   {promise['reason']}",
         kept,
-        f"cost     {promise['mean_cost']:.4g} {outcome.cost.label} a question, "
-        f"{promise['full_budget_cost']:.4g} at the full budget",
+        f"cost     {at_least}{promise['mean_cost']:.4g} {outcome.cost.label} a question, "
+        f"{at_least}{promise['full_budget_cost']:.4g} at the full budget",
         f"family   {promise['family']}: {promise['members']} members, {promise['tested']} tested "
         f"({promise['correction']}), {promise['certified']} certified; halves of "
         f"{promise['questions']['learn']} and {promise['questions']['test']} questions",

@@ -151,10 +151,10 @@ def build_family(
 
 
 def _fixed(halves: _Halves, settings: FamilySettings) -> Family:  # noqa: ARG001 - one signature
-    records = halves.learn.traces, halves.test.traces
-    budget = max(record.n_rounds for record in records)
+    parts = halves.learn, halves.test
+    budget = max(part.traces.n_rounds for part in parts)
     rules = tuple(f"round >= {k}" for k in range(1, budget + 1))
-    learn_stops, test_stops = (fixed_stops(record.last_rounds, budget).T for record in records)
+    learn_stops, test_stops = (fixed_stops(part.ends, budget).T for part in parts)
     return Family(
         rules=rules,
         full=budget - 1,
@@ -188,16 +188,16 @@ def _thresholds(halves: _Halves, settings: FamilySettings) -> Family:
         raise UsageError("the grid holds no threshold")
     needs = rule_needs(fill(settings.rule, grid[0]))
     data = fit_data(halves.learn, needs.signals, split=halves.split)
-    swept = sweep_rule(settings.rule, data, grid)
+    swept = sweep_rule(settings.rule, data, grid, ends=halves.learn.ends)
     own = _own(needs.signals, halves.learn.traces)
     fitted = fitted_rule(fill(settings.rule, grid[0]), data, own_signals=own)
     policies = [replace(fitted, rule=fill(settings.rule, threshold)) for threshold in grid]
-    table, last = halves.test.signals(fitted.specs), halves.test.traces.last_rounds
+    table, ends = halves.test.signals(fitted.specs), halves.test.ends
     family = Family(
         rules=tuple(policy.rule for policy in policies),
         full=0,
         learn_stops=np.stack([score.stops for score in swept]),
-        test_stops=np.stack([np.minimum(policy.stop_rounds(table), last) for policy in policies]),
+        test_stops=np.stack([np.minimum(policy.stop_rounds(table), ends) for policy in policies]),
         reads=tuple(cost_reads(policy.specs) for policy in policies),
         calibrators=fitted.calibrators,
         base_rates=fitted.base_rates,
@@ -232,7 +232,7 @@ def _rules(halves: _Halves, settings: FamilySettings) -> Family:
     texts = [condition.text for condition in conditions]
     learn_stops, test_stops = (
         stop_rounds_of_formulas(
-            pack(condition_fires(texts, operands, columns)), formulas, half.traces.last_rounds
+            pack(condition_fires(texts, operands, columns)), formulas, half.ends
         )
         for columns, half in ((learn, halves.learn), (test, halves.test))
     )

@@ -8,7 +8,7 @@ loses more than allowed (Angelopoulos et al. 2021), for questions drawn like the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.measures.seen import Seen
 from suffice.numbers.tests.p_values import (
     betting_p_values,
     binomial_p_values,
@@ -101,26 +102,39 @@ class Half:
     (n_members, n_questions) are 1-based rounds, ``scores`` (n_questions, n_rounds) what is lost,
     ``last`` (n_questions,) the full budget: each question's last recorded round. ``costs``
     (n_members,) is what a question costs on average.
+
+    On records with cut questions ``seen`` says how far they were seen and ``reach`` the greatest weight that
+    any question, of either half, could have had: the bounds of a loss.
     """
 
     stops: NDArray[np.int16]
     scores: Array
     last: NDArray[np.int16]
     costs: Array
+    seen: Seen | None = None
+    reach: float = 1.0
 
     def losses(self, members: NDArray[np.intp], loss: LossName) -> Array:
-        """Losses in [0, 1], (n_questions, n_members); the signed one as (loss + 1) / 2."""
+        """Losses in [0, 1], (n_questions, n_members): over the reach, the signed one plus 1 and halved."""
         n_questions, n_rounds = self.scores.shape
         rows = np.arange(n_questions)
-        full = self.scores[rows, self.last - 1]
-        by_round = _LOSS[loss](full[:, None], self.scores).ravel()
+        by_round = self._by_round(loss) / self.reach
+        if loss == "signed":
+            by_round = (by_round + 1.0) / 2.0
         first = rows * n_rounds - 1  # where a question's rounds begin, stops counting from 1
         places = np.add(self.stops[members].T, first[:, None], dtype=np.intp, order="C")
-        return np.asarray(by_round.take(places))
+        return np.asarray(by_round.ravel().take(places))
+
+    def _by_round(self, loss: LossName) -> Array:
+        """The loss of stopping after each round, (n_questions, n_rounds), in [-reach, reach]."""
+        if self.seen is None:
+            full = self.scores[np.arange(len(self.scores)), self.last - 1]
+            return _LOSS[loss](full[:, None], self.scores)
+        return np.clip(weighted_losses(self.scores, self.seen, loss), -self.reach, self.reach)
 
 
 def _signed(full: Array, stopped: Array) -> Array:
-    return (full - stopped + 1.0) / 2.0
+    return full - stopped
 
 
 def _drop(full: Array, stopped: Array) -> Array:
@@ -130,6 +144,27 @@ def _drop(full: Array, stopped: Array) -> Array:
 _LOSS: Mapping[str, Callable[[Array, Array], Array]] = MappingProxyType(
     {"signed": _signed, "drop": _drop, "wrong-stop": _drop}
 )
+
+
+def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
+    """What stopping after each round of a record with cut questions loses, (n_questions, n_rounds).
+
+    Its mean over questions, given what they hold, is the mean loss; a signed one is the difference of two
+    columns of :meth:`suffice.measures.seen.Seen.anchored`, others count where the full budget was seen or is
+    stood for. Where it is neither the worst is taken: right at the full budget, and wrong at a stop that
+    was not seen.
+    """
+    if loss == "signed":
+        values = seen.anchored(scores, 0.0)
+        full = np.where(seen.unseen, 1.0, values[:, -1])
+        losses = _signed(full[:, None], values)
+    else:
+        plain = replace(seen, weight=np.ones_like(seen.weight)).matrix(scores, unseen=0.0)
+        full = np.where(seen.unseen, 1.0, plain[:, -1])
+        weight = seen.weights(np.full_like(seen.last, seen.budget))
+        losses = np.where(weight > 0, weight * _drop(full[:, None], plain).T, 0.0).T
+    losses[:, -1] = 0.0
+    return losses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +235,8 @@ def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Ce
         reason=_reason(len(cheaper), len(order), needed, sum(sizes), settings),
         certified=certified,
         p_values=p_values,
-        learned_loss=_plain(learned, settings),
-        tested_loss=_plain(tested, settings),
+        learned_loss=_plain(learned, settings, learn),
+        tested_loss=_plain(tested, settings, test),
         costs=costs,
         order=order,
         duplicates=len(costs) - len(distinct),
@@ -210,9 +245,10 @@ def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Ce
     )
 
 
-def _limit(settings: CertifySettings) -> float:
+def _limit(settings: CertifySettings, half: Half) -> float:
     """The greatest expected loss on the scale of :meth:`Half.losses`."""
-    return (settings.max_loss + 1.0) / 2.0 if settings.loss == "signed" else settings.max_loss
+    limit = settings.max_loss / half.reach
+    return (limit + 1.0) / 2.0 if settings.loss == "signed" else limit
 
 
 def _over_members(
@@ -233,8 +269,8 @@ def _means(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> 
 def _p_values(
     learn: Half, test: Half, members: NDArray[np.intp], settings: CertifySettings
 ) -> Array:
-    limit, losses = _limit(settings), test.losses(members, settings.loss)
-    if settings.loss == "signed":
+    limit, losses = _limit(settings, test), test.losses(members, settings.loss)
+    if _bets(test, settings):
         return betting_p_values(
             losses,
             limit,
@@ -247,9 +283,14 @@ def _p_values(
     return binomial_p_values(losses, limit)
 
 
-def _plain(means: Array, settings: CertifySettings) -> Array:
+def _bets(half: Half, settings: CertifySettings) -> bool:
+    """Whether losses are tested by betting: signed ones, and all that are weighted."""
+    return settings.loss == "signed" or half.reach > 1.0
+
+
+def _plain(means: Array, settings: CertifySettings, half: Half) -> Array:
     """A mean loss on its own scale."""
-    return 2.0 * means - 1.0 if settings.loss == "signed" else means
+    return half.reach * (2.0 * means - 1.0 if settings.loss == "signed" else means)
 
 
 def _order(
@@ -285,8 +326,8 @@ def _needed(
     More than there are, which were not enough. The betting test never risks more than 3/4; the others
     are about as strong as the best stake.
     """
-    limit = _limit(settings)
-    stakes = _STAKES[_STAKES <= 0.75] if settings.loss == "signed" else _STAKES
+    limit = _limit(settings, halves[1])
+    stakes = _STAKES[_STAKES <= 0.75] if _bets(halves[1], settings) else _STAKES
     growth = [0.0]
     for number in order[:_MOST_ESTIMATED]:
         member = np.array([number])

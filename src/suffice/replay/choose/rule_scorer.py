@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
-from suffice.measures.costs import CostAxis, CostBook, mean_costs
+from suffice.measures.costs import CostAxis, CostBook, fixed_stops, mean_costs
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.policies.rules.meaning import RuleColumns
@@ -33,7 +33,8 @@ class RuleScorer:
     columns
         The operands there.
     scored, book
-        Their scores and costs.
+        Their scores and costs. Those of a record with cut questions are weighted here, NaN where a question
+        was not seen and is not stood for.
     operands
         What conditions may look at.
     axis
@@ -50,12 +51,15 @@ class RuleScorer:
         operands: Sequence[Operand],
         axis: CostAxis,
     ) -> None:
-        self.measures, self.columns, self.scored, self.book = measures, columns, scored, book
+        self.measures, self.columns, self.book = measures, columns, book
+        seen = self._seen = None if measures.seen is None else measures.seen.of(scored)
+        self.scored = scored if seen is None else seen.outcomes(scored)
         self.axis = axis
         self._operands = operands
-        self.last = measures.traces.last_rounds
+        self.last = measures.ends
         self.labelled = scored.labelled
-        fixed = book.fixed_stops.T
+        fixed = fixed_stops(self.last, measures.traces.n_rounds).T
+        fixed = fixed[self.known(fixed)]
         self._frontier = (
             self.costs(fixed, [CostReads()] * len(fixed)),
             self.means(scored.compared, fixed),
@@ -72,14 +76,20 @@ class RuleScorer:
 
     def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> NDArray[np.int16]:
         """(n_thresholds, n_questions); a threshold at the end of the range never fires."""
-        exists = self.measures.traces.exists
         stops = np.tile(self.last, (len(thresholds), 1))
         reachable = [n for n, threshold in enumerate(thresholds) if operand.can_hold(threshold)]
         if reachable:
             conditions = [operand.condition(thresholds[n]) for n in reachable]
             fires = condition_fires(conditions, self._operands, self.columns)
-            stops[reachable] = [first_stops(fired, exists) for fired in fires]
+            stops[reachable] = [first_stops(fired, self.last) for fired in fires]
         return stops
+
+    def known(self, stops: NDArray[np.int16]) -> NDArray[np.bool_]:
+        """Rules, (n_rules,), none of whose stops (n_rules, n_questions) lies past what is known."""
+        if self._seen is None:
+            return np.ones(len(stops), bool)
+        past = self._seen.unseen & (stops > self._seen.last)
+        return np.logical_not(past.any(axis=1))
 
     # --- figures -------------------------------------------------------------------------------
     def at(self, values: Array, stops: NDArray[np.int16]) -> Array:
@@ -97,7 +107,20 @@ class RuleScorer:
 
     def costs(self, stops: NDArray[np.int16], reads: Sequence[CostReads]) -> Array:
         """Mean cost per question of every rule, (n_rules,)."""
-        return mean_costs(self.book, self.axis, stops, reads)
+        return mean_costs(self.book, self.axis, stops, reads, weighted=self._weighted)
+
+    def rounds(self, stops: NDArray[np.int16]) -> Array:
+        """Mean round of every rule, (n_rules,)."""
+        if self._weighted is None:
+            return np.asarray(stops.mean(axis=1))
+        shape = self.measures.traces.exists.shape
+        rounds = self._weighted(np.broadcast_to(np.arange(1.0, shape[1] + 1), shape))
+        return np.array([rounds[np.arange(shape[0]), one - 1].mean() for one in stops])
+
+    @property
+    def _weighted(self) -> Callable[[Array], Array] | None:
+        """How costs count in a mean, where questions were cut."""
+        return None if self.measures.seen is None else self.measures.seen.matrix
 
     def objective(self, name: str, stops: NDArray[np.int16], costs: Array) -> Array:
         """What rules are ordered by, a score or the gain at equal cost, (n_rules,)."""

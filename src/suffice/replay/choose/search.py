@@ -41,6 +41,7 @@ from suffice.replay.run.answer_choice import answer_notes, chosen_by_signal
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import SearchSettings
+from suffice.results.formats import counted
 from suffice.scoring import AnswerChoice
 
 _BLOCK = 512
@@ -90,7 +91,7 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     tune = RuleScorer(
         on_tune,
         tuning_columns(data, operands),
-        scored=tune_answers.returned(data.outcomes),
+        scored=tune_answers.returned(on_tune.scores_throughout("a search", settings.f1_kind)),
         book=books[0],
         operands=operands,
         axis=axis,
@@ -107,8 +108,14 @@ def search(traces: Traces, settings: SearchSettings) -> SearchResult:
     chosen = tuple(_choose(tune, operand, settings, budget) for operand in operands)
     for scorer in (tune, held_out):
         scorer.use([threshold.condition for threshold in chosen])
+    known = _known(formulas, (tune, held_out))
     searched = _Searched(
-        tune=tune, held_out=held_out, operands=operands, formulas=formulas, chosen=chosen
+        tune=tune,
+        held_out=held_out,
+        operands=operands,
+        formulas=known,
+        chosen=chosen,
+        unknown=len(formulas) - len(known),
     )
     return _result(measures, searched, settings)
 
@@ -122,6 +129,21 @@ class _Searched:
     operands: tuple[Operand, ...]
     formulas: tuple[Formula, ...]
     chosen: tuple[ChosenThreshold, ...]
+    unknown: int  # formulas that go past what is known
+
+
+def _known(formulas: tuple[Formula, ...], scorers: Sequence[RuleScorer]) -> tuple[Formula, ...]:
+    """Those that stop no question past a cut which nothing stands for."""
+    known = np.all([scorer.known(scorer.stops(formulas)) for scorer in scorers], axis=0)
+    if not known.any():
+        raise UsageError(
+            f"of {counted(len(formulas), 'rule')} each goes past the cut of some question, and nothing "
+            "stands for what lies there, so none can be scored; replay --stop-when gives a range. Search "
+            "questions that were recorded to the full budget, or live ones of which a share was explored; "
+            "which were cut: "
+            f"suffice traces info {scorers[0].measures.traces.at}"
+        )
+    return tuple(formula for formula, is_known in zip(formulas, known, strict=True) if is_known)
 
 
 def _choose(
@@ -138,6 +160,7 @@ def _choose(
     stops = tune.threshold_stops(operand, tried)
     costs = tune.costs(stops, [cost_reads((operand.spec,))] * len(tried))
     objective = tune.objective(settings.objective or tune.scored.metric.score, stops, costs)
+    objective = np.where(np.isnan(objective), -np.inf, objective)  # stops past a cut
     if settings.max_cost is not None:
         objective = np.where(costs <= settings.max_cost, objective, -np.inf)
     # the first of equals: the lowest threshold; sums in another order differ by rounding alone
@@ -263,7 +286,7 @@ def _rules(
     }
     order, texts = tune.order, [formula.text(conditions) for formula in searched.formulas]
     alike = _alike(order, (tune.stops, stops), texts)
-    rounds, costs = stops.mean(axis=1), searched.held_out.costs(stops, reads)
+    rounds, costs = searched.held_out.rounds(stops), searched.held_out.costs(stops, reads)
     return tuple(
         SearchedRule(
             rule=texts[n],
@@ -308,24 +331,36 @@ def _alike(
 
 def _tried_stops(searched: _Searched) -> list[NDArray[np.int16]]:
     """Stop rounds on eval of every threshold that was tried alone: they were looked at too."""
-    return [
-        searched.held_out.threshold_stops(operand, chosen.grid)
+    held_out = searched.held_out
+    tried = [
+        held_out.threshold_stops(operand, chosen.grid)
         for operand, chosen in zip(searched.operands, searched.chosen, strict=True)
         if chosen.grid
     ]
+    return [stops[held_out.known(stops)] for stops in tried]
 
 
 def _baseline(
     measures: Measures, held_out: RuleScorer, settings: SearchSettings
 ) -> tuple[str, Array]:
-    name = settings.baseline or f"fixed-{min(3, held_out.measures.traces.n_rounds)}"
-    candidate = named_policies(measures, [name])[0]
-    if candidate.policy is None:
-        raise UsageError(f"baseline {name!r} is no policy a rule can be compared with; use fixed-K")
-    stops = held_out.measures.stop_rounds(candidate.policy)
-    if candidate.max_rounds is not None:
-        stops = np.minimum(stops, candidate.max_rounds).astype(np.int16)
-    return name, held_out.at(held_out.scored.compared, stops[None, :])[:, 0]
+    most = min(3, held_out.measures.traces.n_rounds)
+    names = [settings.baseline] if settings.baseline else [f"fixed-{k}" for k in range(most, 0, -1)]
+    for name in names:
+        candidate = named_policies(measures, [name])[0]
+        if candidate.policy is None:
+            raise UsageError(
+                f"baseline {name!r} is no policy a rule can be compared with; use fixed-K"
+            )
+        stops = np.minimum(held_out.measures.wanted_rounds(candidate.policy), held_out.last)
+        if candidate.max_rounds is not None:
+            stops = np.minimum(stops, candidate.max_rounds)
+        if held_out.known(stops[None, :])[0]:
+            stops = stops.astype(np.int16)[None, :]
+            return name, held_out.at(held_out.scored.compared, stops)[:, 0]
+    raise UsageError(
+        f"baseline {name!r} goes past the cut of questions of which nothing shows what lies there; compare "
+        "with an earlier stop: --baseline fixed-1"
+    )
 
 
 def _corrected(
@@ -396,6 +431,11 @@ def _notes(
     if outside:
         which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
         notes.append(f"{which} more than the cap on tune; listed last")
+    if searched.unknown:
+        notes.append(
+            f"left out {counted(searched.unknown, 'rule')} that go past the cut of questions which nothing "
+            "stands for, so of whose figures only ranges are known; replay --stop-when gives these"
+        )
     short = int((held_out.last < held_out.measures.traces.n_rounds).sum())
     if short:
         notes.append(

@@ -12,7 +12,7 @@ from suffice.measures.seen import record_banners
 from suffice.options import settings_of
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
-from suffice.policies.fitting import LABELS
+from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun
 from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.engine import ReplaySettings, replay
@@ -167,8 +167,10 @@ def compare(
     if usual and not any(candidate.adaptive for candidate in built):
         notes.append(_NONE_ADAPTIVE)
     for candidate in built:
-        said = () if candidate.policy is None else candidate.policy.facts.notes
-        notes += [f"{candidate.label}: {note}" for note in said]
+        if candidate.policy is not None:
+            facts = candidate.policy.facts
+            said = (*facts.notes, *fit_notes(facts.fitted_on))
+            notes += [f"{candidate.label}: {note}" for note in said]
     notes = [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)]
     result = replay(
         chosen,

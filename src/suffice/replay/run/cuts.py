@@ -13,10 +13,15 @@ from suffice.measures.costs import CostBook
 from suffice.measures.exploration import Exploration, exploration
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.measures.seen import POLICY_STOP, Seen, Weighing
+from suffice.measures.seen import Seen, Weighing, seen_of
+from suffice.numbers.intervals.bootstrap import resampled_means
+from suffice.policies.file import policy_hash
+from suffice.protocols import StopPolicy
+from suffice.replay.run.answer_sets import Resampling
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import Metric, ScoreName, Weights
+from suffice.trace.rounds.records import POLICY_STOP
 
 Array = NDArray[np.float64]
 Stops = NDArray[np.int16]
@@ -29,16 +34,22 @@ _FEW = 10  # explored questions, with fewer of which an interval says little
 class Range:
     """What a mean is between, whatever was not seen; a ``high`` of ``None`` has no end.
 
-    Of the questions that are there: sampling error comes on top.
+    Of the questions that are there; ``interval`` has the sampling error on top, at 95%.
     """
 
     low: float
     high: float | None
+    interval: tuple[float, float] | None = None
 
     @property
     def estimate(self) -> None:
         """There is none."""
         return
+
+    @property
+    def with_error(self) -> str | None:
+        """Its interval in words, in percent."""
+        return None if self.interval is None else "-".join(map(percent, self.interval))
 
     def shown(self, *, share: bool) -> str:
         """It in words, a ``share`` of 1 in percent.
@@ -92,10 +103,9 @@ class CutRecord:
     exploration: Exploration
 
     @classmethod
-    def of(cls, measures: Measures, weights: Weights) -> CutRecord | None:
+    def of(cls, measures: Measures, seen: Seen, weights: Weights) -> CutRecord | None:
         """That of a record; ``None``: no question was cut."""
-        seen = measures.seen
-        if seen is None:
+        if measures.seen is None:
             return None
         return cls(
             cut=seen.causes,
@@ -106,6 +116,29 @@ class CutRecord:
             weights=weights,
             exploration=exploration(seen, [one.type for one in measures.traces.questions]),
         )
+
+
+def seen_beside(measures: Measures, policies: Iterable[StopPolicy | None]) -> Seen:
+    """How far questions were seen, also where the policy that ran has to say where it stopped.
+
+    It is known by its hash, and believed if it stops every question that it cut where that was cut.
+    """
+    seen = measures.seen
+    if seen is None:
+        return Seen.whole(measures.traces)
+    if not seen.untold:
+        return seen
+    hashes = np.array([text or "" for text in measures.traces.of_questions("policy_hash")])
+    ends = measures.traces.of_last_rounds("stopped_by")
+    by_policy = np.array([end == "policy" for end in ends], bool)
+    stops = np.zeros_like(seen.last)
+    for policy in policies:
+        if policy is None or not (ran := hashes == policy_hash(policy)).any():
+            continue
+        wanted = seen.stops(measures.wanted_rounds(policy))
+        if (wanted == seen.last)[ran & by_policy].all():
+            stops[ran] = wanted[ran]
+    return seen_of(measures.traces, stops) or seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +160,7 @@ class Reader:
     seen: Seen
     weights: Weights
     labelled: NDArray[np.bool_]
+    draws: Resampling = field(default_factory=Resampling)
 
     def read(self, scored: Outcomes, wanted: Stops, book: CostBook, reads: CostReads) -> AtStops:
         """What a policy scores and pays that wants to stop at these rounds."""
@@ -157,15 +191,24 @@ class Reader:
 
     def _score_range(self, scored: Outcomes, name: ScoreName, stops: Stops) -> Range:
         low, high = (self.score(scored, name, stops, end)[self.labelled] for end in (0.0, 1.0))
-        return Range(low=float(low.mean()), high=float(high.mean()))
+        ends = np.stack([low, high], axis=1)
+        drawn = resampled_means(ends, resamples=self.draws.resamples, seed=self.draws.seed)
+        interval = (
+            float(np.nanpercentile(drawn[:, 0], 2.5)),
+            float(np.nanpercentile(drawn[:, 1], 97.5)),
+        )
+        return Range(low=float(low.mean()), high=float(high.mean()), interval=interval)
 
     def _cost_range(self, name: str, paid: Array, floor: Array, stops: Stops) -> Range:
         """A cost is at least what the loop had paid where it was cut; no more is known but of rounds."""
         rows = np.arange(len(stops))
         last = np.maximum(self.seen.last, 1)
         low = self.cost(paid, stops, floor[rows, last - 1])
-        high = self.cost(paid, stops, stops.astype(np.float64)) if name == "rounds" else None
-        return Range(low=float(low.mean()), high=None if high is None else float(high.mean()))
+        if name != "rounds":
+            return Range(low=float(low.mean()), high=None)
+        # a stop that depends on what lies past may be any
+        most = np.where(self.seen.last == 0, self.seen.budget, stops).astype(np.float64)
+        return Range(low=float(low.mean()), high=float(self.cost(paid, stops, most).mean()))
 
     def score(
         self, scored: Outcomes, name: ScoreName, stops: Stops, unseen: float = np.nan
@@ -217,7 +260,8 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
         yield (
             f"{record.untold:,} questions were logged with a propensity, and where the running policy said "
             f"stop is not recorded of all that ran on (signal '{POLICY_STOP}', 1 there and 0 before): an "
-            "explored one cannot be told from one never stopped, so none is weighted"
+            "explored one cannot be told from one never stopped, so none is weighted, unless the policy that "
+            "ran is replayed beside (--policy FILE, of the record's policy_hash)"
         )
     unseen = unseen_named(past)
     if unseen:
@@ -225,7 +269,8 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
             f"not known but within ranges: {unseen}, in so many questions past a cut, where nothing was "
             "seen. Scores are between 0 and 1 there, costs at least what had been paid; differences to these "
             "policies are not given, and where a fixed budget is among them no gain over fixed-k. Sampling "
-            "error comes on top of a range. To know more, let a share run on (Watch with explore=0.05)"
+            "error comes on top of a range, as the table of cuts has it. To know more, let a share run on "
+            "(Watch with explore=0.05)"
         )
     if unseen and record.cut.get("gold"):
         yield (
@@ -245,6 +290,7 @@ def cut_table(
         Column(name="policy", most=20),
         Column(name="unseen", kind="count", head="not\nseen"),
         Column(name=metric.name, kind="percent", head=f"{metric.label}\nwithin", interval=True),
+        Column(name=f"{metric.name}_interval", head="with sampling\nerror, 95%"),
         Column(name="rounds", kind="number", digits=2, head="rounds\nwithin", interval=True),
         Column(name="explored", kind="count", head="explored\npast a cut"),
         Column(name="weight_share", kind="percent", head="share of\nweight %"),
@@ -262,13 +308,14 @@ def cut_table(
             [
                 *(name, one.unseen),
                 None if score is None else Cell(score, score.shown(share=True)),
+                None if score is None else score.with_error,
                 None if rounds is None else Cell(rounds, rounds.shown(share=False)),
                 *(weighing.past, weighing.share, weighing.largest, weighing.total),
                 weighing.effective,
             ]
         )
     ranged = any(row[2] is not None for row in rows)
-    shown = [0, 1, *([2, 3] if ranged else []), *(range(4, 9) if record.explored else [])]
+    shown = [0, 1, *([2, 3, 4] if ranged else []), *(range(5, 10) if record.explored else [])]
     columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     return Table(
         name="cuts",
@@ -279,5 +326,13 @@ def cut_table(
             "Policies left out here stop where every question was seen. Not seen: questions whose stop lies "
             "past a cut that nothing stands for; explored: questions that ran on, which are weighted to "
             "stand for those cut.",
+            *(
+                [
+                    "A sum of weights far from the number of questions is chance in how many were explored, "
+                    "which --weights self-normalised takes out of the figures."
+                ]
+                if record.explored and record.weights == "ht"
+                else []
+            ),
         ),
     )

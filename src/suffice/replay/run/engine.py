@@ -16,13 +16,18 @@ from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_rea
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import (
+    Interval,
+    percentile_interval,
+    resampled_means,
+    with_rare_weights,
+)
 from suffice.policies.file import policy_hash
 from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answer_choice import AnswerRounds, answer_notes, answer_rounds
 from suffice.replay.run.answer_sets import Resampling, answer_sets
-from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, Reader, cut_notes
+from suffice.replay.run.cuts import SCORES, AtStops, CutRecord, Reader, cut_notes, seen_beside
 from suffice.replay.run.frontier import (
     EQUAL_COSTS,
     AgainstFixed,
@@ -132,7 +137,9 @@ def replay(
         for candidate in candidates
     }
     returned = of_fixed.returned(scored)
-    reader = Reader(measures.seen or Seen.whole(measures.traces), settings.weights, scored.labelled)
+    draws = Resampling(settings.resamples, settings.seed)
+    seen = seen_beside(measures, [candidate.policy for candidate in candidates])
+    reader = Reader(seen, settings.weights, scored.labelled, draws)
     book = measures.costs(settings.cost_model, of_fixed.reads)
     axis = book.axis(
         settings.cost,
@@ -154,14 +161,13 @@ def replay(
         for candidate in candidates
     ]
     intervals = _Intervals(runs, _fixed(returned, book, axis, reader), measures.metric, settings)
-    draws = Resampling(settings.resamples, settings.seed)
     policies = tuple(
         _with_sets(
             _with_retrieval(_with_confidence(result, measures, scored), measures), measures, draws
         )
         for result in (_result(run, scored, intervals, reader.seen) for run in runs)
     )
-    cut = CutRecord.of(measures, settings.weights)
+    cut = CutRecord.of(measures, seen, settings.weights)
     return ReplayResult(
         questions=measures.traces.n_questions,
         labelled=int(scored.labelled.sum()),
@@ -332,7 +338,8 @@ def _closed_book_run(
 class _Fixed:
     """What fixed-1 .. fixed-R score, (n_questions, n_rounds), and by name what they cost, alike.
 
-    ``seen``: whether nothing of them lies past a cut that nothing stands for.
+    ``seen``: whether nothing of them lies past a cut that nothing stands for; ``past``, (n_rounds,): whether
+    some of it is weighted, at most by ``reach``.
     """
 
     axis: CostAxis
@@ -340,6 +347,8 @@ class _Fixed:
     scores: NDArray[np.float64]
     costs: Mapping[str, NDArray[np.float64]]
     seen: bool
+    past: NDArray[np.bool_]
+    reach: float
 
 
 def _fixed(returned: Outcomes, book: CostBook, axis: CostAxis, reader: Reader) -> _Fixed:
@@ -357,6 +366,9 @@ def _fixed(returned: Outcomes, book: CostBook, axis: CostAxis, reader: Reader) -
             if (of := paid[name]) is not None
         },
         seen=not seen.lacking(full)[returned.labelled].any(),
+        past=np.arange(1, seen.budget + 1)
+        > seen.until[seen.weight != 1.0].min(initial=seen.budget),
+        reach=seen.reach,
     )
 
 
@@ -396,9 +408,19 @@ class _Intervals:
         self._means = self._parts(values.mean(axis=0)[None, :])
         if np.isnan(self._means.fixed_scores).all():
             return
-        self._draws = self._parts(
-            resampled_means(values, resamples=settings.resamples, seed=settings.seed)
+        draws = resampled_means(values, resamples=settings.resamples, seed=settings.seed)
+        past = [
+            one is not None and (one.weights != 1.0).any() for one in (r.read.past for r in runs)
+        ]
+        scores = slice(0, len(runs) + len(fixed.past))
+        draws[:, scores] = with_rare_weights(
+            draws[:, scores],
+            values[:, scores],
+            np.array([*past, *fixed.past]) * fixed.reach,
+            centred=settings.weights != "ht",
+            seed=settings.seed,
         )
+        self._draws = self._parts(draws)
         self.frontier = Frontier(
             cost_name=self._axis,
             costs=tuple(map(_known, self._means.fixed_costs[self._axis][0].tolist())),

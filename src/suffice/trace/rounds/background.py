@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,8 +27,9 @@ from suffice.trace.rounds.journal import (
     round_line,
     together,
 )
-from suffice.trace.rounds.records import QuestionRecord, Round, StoppedBy
+from suffice.trace.rounds.records import POLICY_STOP, QuestionRecord, Round, StoppedBy
 
+_PAUSE_S = 0.02
 _FULL_QUESTIONS = 256
 _FULL_BYTES = 8 << 20
 _MOST_WAITING = 10_000
@@ -44,10 +46,15 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A round of it ended; ``stop`` is what the policy said of it."""
+    """A round of it ended, at a POSIX time; ``stop`` is what the policy said of it.
+
+    ``took_s`` are the seconds since the round before, without those of an answer that was asked for apart.
+    """
 
     question_id: str
     round: Round
+    time: float
+    took_s: float
     stop: bool | None = None
     score: float | None = None
 
@@ -63,8 +70,26 @@ class Ended:
 
 
 Event = Begun | Finished | Ended
-POLICY_STOP = "policy_stop"
-"""The name in a recorded round's ``signals`` under which stands whether the running policy said stop."""
+
+
+def _as_recorded(event: Finished) -> Round:
+    """The round with what the record says of it and no policy reads."""
+    finished, usage, signals = event.round, event.round.usage, event.round.signals
+    if event.stop is not None:
+        signals = {**signals, POLICY_STOP: float(event.stop)}
+    if usage.latency_s is None:
+        usage = replace(usage, latency_s=event.took_s + (usage.answer_latency_s or 0.0))
+    time = datetime.fromtimestamp(event.time, UTC) if finished.time is None else finished.time
+    return replace(finished, usage=usage, signals=signals, time=time)
+
+
+def _in_place_of(recorded: Round, last: Round) -> Round:
+    """The round with its answer, and with what the record says of it."""
+    usage = last.usage
+    if usage.latency_s is None and recorded.usage.latency_s is not None:
+        before = recorded.usage.latency_s - (recorded.usage.answer_latency_s or 0.0)
+        usage = replace(usage, latency_s=before + (usage.answer_latency_s or 0.0))
+    return replace(last, usage=usage, signals=recorded.signals, time=recorded.time)
 
 
 class BackgroundWriter:
@@ -105,6 +130,7 @@ class BackgroundWriter:
         """Take up work in this process."""
         self._pid = os.getpid()
         self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._urgent = threading.Event()
         self._work = _Work(self._root, self._run)
         self._thread = threading.Thread(target=self._loop, name="suffice-watch", daemon=True)
         self._thread.start()
@@ -118,6 +144,8 @@ class BackgroundWriter:
             self._lose(event, "its writer ended" if self._queue.empty() else "its writer is stuck")
             return
         self._queue.put(event)
+        if isinstance(event, Ended):
+            self._urgent.set()
 
     def _lose(self, event: Event, why: str) -> None:
         self.problem = self.problem or why
@@ -129,6 +157,7 @@ class BackgroundWriter:
         """Write what is finished as Parquet; what is still put is lost."""
         if os.getpid() == self._pid and self._thread.is_alive():
             self._queue.put(None)
+            self._urgent.set()
             self._thread.join(timeout)
 
     def _loop(self) -> None:
@@ -138,6 +167,8 @@ class BackgroundWriter:
             self.problem = self.problem or str(error)
         while True:
             events = [self._queue.get()]
+            self._urgent.wait(_PAUSE_S)  # rounds are written together, ends at once
+            self._urgent.clear()
             while len(events) < _FULL_QUESTIONS and not self._queue.empty():
                 events.append(self._queue.get())
             known = [event for event in events if event is not None]
@@ -202,10 +233,7 @@ class _Work:
                 self._named.add(name)
             self._say(begin_line(event.watched))
         elif isinstance(event, Finished):
-            finished = event.round
-            if event.stop is not None:
-                signals = {**finished.signals, POLICY_STOP: float(event.stop)}
-                finished = replace(finished, signals=signals)
+            finished = _as_recorded(event)
             self._open[event.question_id].take(finished, event.score)
             self._say(round_line(event.question_id, finished, event.score))
         else:
@@ -213,12 +241,10 @@ class _Work:
 
     def _end(self, event: Ended) -> None:
         ended = self._open.pop(event.question_id)
+        last = None
         if event.last is not None and ended.rounds:
-            kept = ended.rounds[-1].signals
-            ended.rounds[-1] = last = replace(event.last, signals=kept)
-            self._say(end_line(event.question_id, event.stopped_by, last))
-        else:
-            self._say(end_line(event.question_id, event.stopped_by, None))
+            ended.rounds[-1] = last = _in_place_of(ended.rounds[-1], event.last)
+        self._say(end_line(event.question_id, event.stopped_by, last))
         if ended.rounds:
             self._done.append(ended.record(event.stopped_by))
 

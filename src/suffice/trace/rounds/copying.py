@@ -212,8 +212,7 @@ class Copy:
         for source in self.sources:
             ids = pa.array(source.traces.question_ids, pa.string())
             for part in source.parts:
-                with pq.ParquetFile(part.file) as file:
-                    table = file.read(columns=part.stored.names)
+                table = part.read()
                 which = _as(table, "question_id")
                 kept = pc.is_in(which, value_set=ids)
                 if self.max_rounds is not None:

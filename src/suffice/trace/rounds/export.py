@@ -1,11 +1,11 @@
-"""A trace set as JSON lines or CSV: one row per question and round, for tools that read no Parquet."""
+"""A trace set for tools that read no Parquet: rows as JSON lines or CSV, or spans in OTLP JSON."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,8 +15,9 @@ from suffice.trace.durable import written_aside
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import COLUMNS, record_to_rows
+from suffice.trace.rounds.spans import spans_of
 
-ExportFormat = Literal["jsonl", "csv"]
+ExportFormat = Literal["jsonl", "csv", "otlp"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 
@@ -29,9 +30,9 @@ def export_traces(
 ) -> Written:
     """Write a record's columns of the schema as text.
 
-    ``suffice traces import --format columns`` reads it back. Columns without a value are left out. Lists,
-    passages, tokens and signals are JSON also in CSV, where a null is a blank cell. Infinite numbers are
-    texts, NaN is null.
+    ``suffice traces import`` reads it back, with ``--format columns`` or ``otlp``. Columns without a value
+    are left out. Lists, passages, tokens and signals are JSON also in CSV, where a null is a blank cell.
+    Infinite numbers are texts, NaN is null.
 
     Parameters
     ----------
@@ -40,7 +41,8 @@ def export_traces(
     out
         The file; nothing may stand there yet.
     format
-        ``jsonl``: an object a line, without its nulls; ``csv``: a header and a line a row.
+        ``jsonl``: an object a line, without its nulls; ``csv``: a header and a line a row; ``otlp``: a
+        document of OTLP JSON a line, with the spans of a question.
 
     Raises
     ------
@@ -53,14 +55,20 @@ def export_traces(
         raise UsageError(f"no format {format!r}; allowed: {', '.join(EXPORT_FORMATS)}")
     traces = read_traces(path, skip_invalid=skip_invalid)
     records = list(traces.records())
-    rows = [_plain(row) for record in records for row in record_to_rows(record)]
+    of_questions = format == "otlp"
+    rows = [] if of_questions else [_plain(r) for record in records for r in record_to_rows(record)]
+    model = traces.origin.run.get("model")
     with written_aside(Path(out)) as aside:
-        if format == "jsonl":
-            lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
-            text = "".join(f"{line}\n" for line in lines)
-            aside.write_text(text, encoding="utf-8")
-        else:
+        if format == "csv":
             _write_csv(aside, rows)
+        else:
+            documents: Iterator[Mapping[str, Any]] = iter(rows)
+            if of_questions:
+                named = model if isinstance(model, str) else None
+                documents = (spans_of(record, model=named) for record in records)
+            with aside.open("w", encoding="utf-8") as stream:
+                for document in documents:
+                    stream.write(json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n")
     notes = []
     if skipped := len(traces.origin.skipped):
         notes.append(f"{skipped:,} problems: what they concern was left out")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError
 from suffice.trace.reader import coerce_column
-from suffice.trace.rounds.records import MOST_INT16, float32, items, not_a_score
+from suffice.trace.rounds.records import MOST_INT16, items, score_of
 from suffice.trace.rounds.schema import SCHEMA
 
 LABELS_FILE = "labels.jsonl"
@@ -63,10 +63,7 @@ class Label:
             value: Any = getattr(self, name)
             if not (isinstance(value, str) and value) and (value or name == "question_id"):
                 raise DataError(f"must be a text, found {value!r:.60}", column=name)
-        numeric = not isinstance(self.score, str | bool)
-        score = float32(self.score, "score") if numeric else None
-        if self.score is not None and not (score is not None and 0.0 <= score <= 1.0):
-            raise DataError(not_a_score(self.score), column="score")
+        score = None if self.score is None else score_of(self.score)
         object.__setattr__(self, "score", score)
         if self.round is not None:
             fits = type(self.round) is int and 0 <= self.round <= MOST_INT16

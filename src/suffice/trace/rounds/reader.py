@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
@@ -42,7 +43,8 @@ FILE = "suffice.file"  # the column that says which of the parts a row came from
 class Part:
     """A file of a trace set: where it lies, its run document, its columns and metadata as they stand.
 
-    ``empty`` says by column of how many of its ``rows`` the value is null.
+    ``empty`` says by column of how many of its ``rows`` the value is null. ``journal`` holds the rows of a
+    journal, whose loops may turn it into a Parquet file at any time.
     """
 
     file: Path
@@ -50,6 +52,14 @@ class Part:
     stored: pa.Schema
     rows: int
     empty: Mapping[str, int]
+    journal: pa.Table | None = None
+
+    def read(self) -> pa.Table:
+        """Its rows, with the columns as they stand."""
+        if self.journal is not None:
+            return self.journal
+        with pq.ParquetFile(self.file) as parquet:
+            return parquet.read(columns=self.stored.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +204,10 @@ def inspect_traces(
         rows += table.num_rows
         remarks |= {text: str(file) for text in part.remarks if text not in remarks}
         tables.append(table if kept is None else _light(table, kept, len(parts)))
-        parts.append(_part_of(file, part))
+        part_read = _part_of(file, part)
+        if isinstance(source, Journal) and kept is not None:
+            part_read = replace(part_read, journal=table)
+        parts.append(part_read)
     combined = _combine(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     origin = _Origin(parts)

@@ -43,13 +43,17 @@ def items(values: Sequence[object] | None, kind: type, column: str) -> tuple[obj
     """The values as a tuple; refuse a bare text, which would be taken letter by letter."""
     if values is None:
         return None
-    sequence: Sequence[object] = (values,) if isinstance(values, str) else values
-    wrong = [item for item in sequence if item is values or not isinstance(item, kind)]
+    if not isinstance(values, Iterable):
+        raise DataError(
+            f"must be a sequence of {kind.__name__}, found {values!r:.60}", column=column
+        )
+    held = (values,) if isinstance(values, str) else tuple(values)
+    wrong = [item for item in held if item is values or not isinstance(item, kind)]
     if wrong:
         raise DataError(
             f"must be a sequence of {kind.__name__}, found {wrong[0]!r:.60}", column=column
         )
-    return tuple(values)
+    return held
 
 
 def whole(value: int, most: int, column: str) -> int:
@@ -100,8 +104,10 @@ def _signals(values: Mapping[str, float | None]) -> Mapping[str, float]:
     """Values as the map column holds them: float64, a null undefined."""
     try:
         return {name: math.nan if value is None else float(value) for name, value in values.items()}
-    except (TypeError, ValueError) as error:
-        raise DataError(f"values must be numbers, found {values!r}", column="signals") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DataError(
+            f"values must be numbers by name, found {values!r:.80}", column="signals"
+        ) from error
 
 
 def _check_logprob(value: float, column: str) -> float:
@@ -287,6 +293,10 @@ class Round:
                 "None where it was not asked",
                 column="answer",
             )
+        for name in _TEXTS:
+            text = getattr(self, name)
+            if text is not None and not isinstance(text, str):
+                raise DataError(f"must be text, found {text!r:.60}", column=name)
         if self.probed is not None and type(self.probed) is not bool:
             raise DataError(f"must be true or false, found {self.probed!r:.60}", column="probed")
         if self.time is not None:
@@ -316,6 +326,7 @@ class Round:
         return self.answer or ""
 
 
+_TEXTS = ("query", "action", "response", "intermediate_answer", "parse_failure")
 _SEQUENCES: Mapping[str, type] = {
     "passages": Passage,
     "refound": Passage,
@@ -356,6 +367,10 @@ class Draft:
                 "model gave none",
                 column="answer",
             )
+        if not isinstance(self.usage, Usage):
+            raise DataError(
+                f"a draft's usage is a suffice.Usage(...), found {self.usage!r:.60}", column="usage"
+            )
 
 
 _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
@@ -364,9 +379,12 @@ _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     """The round with the draft as its answer; what that cost is added, and stands as the answer's part.
 
-    What the round cost before, where known, is what the loop needs to go on.
+    What the round cost before, where known, is what the loop needs to go on; without calls it is no tokens.
     """
     own, spent = asked.usage, draft.usage
+    if own.llm_calls == 0:
+        none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
+        own = replace(own, **none)
     calls = None if spent.llm_calls is None else spent.llm_calls - (spent.sample_calls or 0)
     changed: dict[str, int | float | None] = {
         name: value
@@ -441,14 +459,16 @@ class Gold:
     passage_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.answers, str):
-            object.__setattr__(self, "answers", (self.answers,))
-        if isinstance(self.passage_ids, str):
-            object.__setattr__(self, "passage_ids", (self.passage_ids,))
+        for name in ("answers", "passage_ids"):
+            texts: Any = getattr(self, name)
+            texts = (texts,) if isinstance(texts, str) else items(texts, str, f"gold_{name}")
+            object.__setattr__(self, name, texts)
 
 
 StoppedBy = Literal["policy", "budget", "end", "error", "gold", "user"]
 STOPPED_BY: tuple[StoppedBy, ...] = get_args(StoppedBy)
+POLICY_STOP = "policy_stop"
+"""The name in the map ``signals`` of 1 where the running policy said stop, 0 where it went on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -505,10 +525,7 @@ class QuestionRecord:
                     f"a score of round {number}; the record has rounds {first} to {len(self.rounds)}",
                     column="score",
                 )
-            rounded = float32(score, "score")
-            if rounded is None or not 0.0 <= rounded <= 1.0:
-                raise DataError(not_a_score(score), column="score")
-            scores[number] = rounded
+            scores[number] = score_of(score)
         return scores
 
 
@@ -523,6 +540,20 @@ def not_a_propensity(value: object) -> str:
 def not_a_score(value: object) -> str:
     """What is wrong with it."""
     return f"must be a number from 0 to 1, found {value!r}; divide it by its largest value"
+
+
+def score_of(value: Any) -> float:
+    """A user's score, as its column holds it.
+
+    Raises
+    ------
+    DataError
+        For what is no number from 0 to 1.
+    """
+    score = None if isinstance(value, str | bool) else float32(value, "score")
+    if score is None or not 0.0 <= score <= 1.0:
+        raise DataError(not_a_score(value), column="score")
+    return score
 
 
 def not_a_stop(value: object) -> str:

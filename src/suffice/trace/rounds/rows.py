@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +40,15 @@ _ANSWERED = (
     "parse_failure",
     "probed",
     *(column.name for column in USAGE_COLUMNS),
+)
+_EVIDENCE = (
+    "question_id",
+    "round",
+    "question",
+    "query",
+    "passages",
+    "answer",
+    "intermediate_answer",
 )
 _READ = ("query", "passages", "intermediate_answer", *_ANSWERED)
 
@@ -173,6 +184,17 @@ def _with_texts(table: pa.Table, corpus: Sequence[Passage]) -> pa.Table:
             if passage["text"] is None and (held := known.get(passage["id"])) is not None:
                 passage |= {"text": held.text, "title": passage["title"] or held.title}
     return with_column(table, "passages", cells)
+
+
+def evidence_sha256(traces: TraceSet) -> str:
+    """Of the questions, what their rounds found and what was answered, in whatever files they lie."""
+    digest = hashlib.sha256()
+    there = [name for name in _EVIDENCE if name in traces.table.column_names]
+    for batch in traces.table.select(there).to_batches(max_chunksize=1024):
+        for row in batch.to_pylist():
+            values = [row.get(name) for name in _EVIDENCE]
+            digest.update(json.dumps(values).encode("ascii") + b"\n")
+    return digest.hexdigest()
 
 
 class _Tables(RowSet[pa.Table]):

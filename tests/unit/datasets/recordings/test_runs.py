@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from suffice.datasets import files
+from suffice.datasets.recordings.inspect_ai import _unpacked
 from suffice.datasets.recordings.registry import import_traces
-from suffice.errors import DataError
+from suffice.errors import DataError, SufficeWarning
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord, Token
 
@@ -276,3 +279,102 @@ def test_json_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     for kind in ("otlp", "atif"):
         with pytest.raises(DataError, match="not JSON"):
             imported(path, kind, tmp_path)
+
+
+# --- inspect ----------------------------------------------------------------------------------------
+def log_of(folder: Path, *changes: Callable[[Any], Any]) -> Path:
+    """The sample as a log in JSON, once for each change."""
+    source = HERE / "inspect.eval"
+    with zipfile.ZipFile(source) as archive:
+        (part,) = [p for p in archive.infolist() if p.filename.startswith("samples/")]
+        text = _unpacked(source, archive, part)
+    samples = []
+    for change in changes:
+        samples.append(json.loads(text))
+        change(samples[-1])
+    path = folder / "log.json"
+    path.write_text(json.dumps({"version": 2, "eval": {}, "samples": samples}))
+    return path
+
+
+def test_a_log_of_inspect_is_a_record_with_scores(tmp_path: Path) -> None:
+    (record,) = imported(HERE / "inspect.eval", "inspect", tmp_path)
+    assert record.question.text == "Which city is the capital of Norway?"
+    assert (record.question.id, record.question.type) == ("q1", "city")
+    assert record.gold.answers == ("Oslo", "Christiania")
+    first, second = record.rounds
+    assert (first.query, second.query) == ("capital", "Norway")
+    assert (first.answer, second.answer) == ("oslo, perhaps.", "ANSWER: Oslo")
+    assert (record.scores, record.stopped_by) == ({1: 1.0, 2: 1.0}, "end")
+    ((passage,), (other,)) = (round_.passages or () for round_ in record.rounds)
+    assert str(passage.text).startswith("Found for capital: Oslo is the capital")
+    assert passage.id != other.id
+    usage = second.usage
+    assert (usage.llm_calls, usage.answer_calls, usage.prompt_tokens) == (2, 1, 510)
+    assert (usage.cached_tokens, usage.answer_prompt_tokens) == (10, 305)
+    assert [token.top[0].logprob for token in second.tokens or ()] == [-1.5]
+
+
+def test_samples_of_other_kinds(tmp_path: Path) -> None:
+    """As JSON: another epoch, messages without events, a limit, one that failed at once."""
+    path = log_of(
+        tmp_path,
+        lambda it: None,
+        lambda it: it.update(epoch=2, events=[], scores={}),
+        lambda it: it.update(id=7, limit={"type": "message", "limit": 5}),
+        lambda it: it.update(id=8, events=[], messages=[], error={"message": "no server"}),
+    )
+    with pytest.warns(SufficeWarning, match="1 samples have no call to a model"):
+        limited, first, second = imported(path, "inspect", tmp_path)
+    (alone,) = imported(HERE / "inspect.eval", "inspect", tmp_path / "alone")
+    assert first == alone
+    assert (second.question.id, limited.question.id) == ("q1#2", "7")
+    assert [r.query for r in second.rounds] == ["capital", "Norway"]
+    assert [r.answer for r in second.rounds] == [None, "ANSWER: Oslo"]
+    assert second.scores == {}
+    assert limited.stopped_by == "budget"
+
+
+BAD_LOGS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda it: it.update(id=None), "row 0, column id: must be a text or a number, found None"),
+    (lambda it: it.update(started_at="noon"), "column timestamp: no moment: 'noon'"),
+    (lambda it: it.update(target={"a": 1}), "column target: must be a text, a number or a list"),
+    (
+        lambda it: [
+            e["output"]["usage"].update(input_tokens=-1) for e in it["events"] if "output" in e
+        ],
+        "column usage.input_tokens: must be a whole number from 0, found -1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_LOGS)
+def test_what_is_wrong_in_a_log_is_said(
+    tmp_path: Path, change: Callable[[Any], Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        imported(log_of(tmp_path, change), "inspect", tmp_path)
+
+
+def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.eval"
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("note.txt", "no log")
+    with pytest.raises(DataError, match="is a zip, and no log of inspect_ai"):
+        imported(other, "inspect", tmp_path)
+    content = (HERE / "inspect.eval").read_bytes()
+    with zipfile.ZipFile(HERE / "inspect.eval") as archive:
+        size = next(p.file_size for p in archive.infolist() if p.filename.startswith("samples/"))
+    lying = tmp_path / "lying.eval"
+    lying.write_bytes(content.replace(size.to_bytes(4, "little"), (9).to_bytes(4, "little")))
+    with pytest.raises(DataError, match="its content is not what the directory says"):
+        imported(lying, "inspect", tmp_path)
+    with pytest.raises(DataError, match="has no eval and samples"):
+        imported(HERE / "atif.json", "inspect", tmp_path)
+    with pytest.raises(DataError, match="holds no sample"):
+        imported(log_of(tmp_path), "inspect", tmp_path)
+    monkeypatch.setattr(files, "_MOST_BYTES", 1000)
+    with pytest.raises(DataError, match=r"unpacks to [\d,]+ bytes, more than the 1,000"):
+        imported(HERE / "inspect.eval", "inspect", tmp_path)

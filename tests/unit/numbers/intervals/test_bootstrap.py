@@ -7,7 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.numbers.intervals import bootstrap
-from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import (
+    percentile_interval,
+    resampled_means,
+    with_rare_weights,
+)
 
 
 def published_loop(values: NDArray[np.float64], seed: int = 42) -> NDArray[np.float64]:
@@ -52,3 +56,17 @@ def test_seed_and_number_of_resamples() -> None:
         resampled_means(values, resamples=10), resampled_means(values)[:10], atol=1e-12
     )
     np.testing.assert_allclose(resampled_means(values, seed=7), published_loop(values, 7))
+
+
+def test_rare_weights_widen_what_is_weighted_alone() -> None:
+    """A rate of which nothing was seen lies below 2.5 events (Jeffreys), not at 0."""
+    plain, none = np.random.default_rng(3).random(200), np.zeros(200)
+    values = np.stack([plain, none, none], axis=1)
+    draws = resampled_means(values)
+    wider = with_rare_weights(draws, values, np.array([0.0, 50.0, 50.0]))
+    np.testing.assert_array_equal(wider[:, 0], draws[:, 0])
+    np.testing.assert_array_equal(wider[:, 1], wider[:, 2])  # of equal values the difference is 0
+    assert percentile_interval(0.0, wider[:, 1]).high == pytest.approx(2.5 * 50 / 200, rel=0.1)
+    sided = with_rare_weights(draws, values, np.array([0.0, 50.0, 50.0]), centred=True)
+    assert np.median(sided[:, 1]) == pytest.approx(0.0, abs=0.02)
+    assert with_rare_weights(draws, values, np.zeros(3)) is draws

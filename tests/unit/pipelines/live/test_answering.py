@@ -262,7 +262,7 @@ def test_the_most_confident_answer(values: tuple[float | None, ...], number: int
     assert scored(*values).answer_round == 3
 
 
-def test_the_answer_the_policy_stopped_at_is_returned_whatever_came_before() -> None:
+def test_the_most_confident_answer_is_returned_where_the_policy_stopped_too() -> None:
     policy = Scores(0.9, 0.1, rounds=2)
     found = answer(
         "Which fact?",
@@ -271,7 +271,7 @@ def test_the_answer_the_policy_stopped_at_is_returned_whatever_came_before() -> 
         Controller(policy),
         Answering(choose="most-confident"),
     )
-    assert (found.answer_round, found.stopped_by, found.confidence) == (2, "policy", 0.1)
+    assert (found.answer_round, found.stopped_by, found.confidence) == (1, "policy", 0.9)
 
 
 @pytest.mark.parametrize(

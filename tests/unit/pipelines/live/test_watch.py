@@ -28,6 +28,7 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import policy_hash
 from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.rounds.background import BackgroundWriter
+from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Round, Usage
 
@@ -229,7 +230,23 @@ def no_draft(_view: LoopView) -> Any:
     return 7
 
 
-@pytest.mark.parametrize(("probe", "why"), [(broken, "is gone"), (no_draft, "it gave 7, and a")])
+def no_tokens(_view: LoopView) -> Draft:
+    return Draft("Oslo", tokens="abc")  # type: ignore[arg-type]
+
+
+def no_usage(_view: LoopView) -> Draft:
+    return Draft("Oslo", usage={"prompt_tokens": 3})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("probe", "why"),
+    [
+        (broken, "is gone"),
+        (no_draft, "it gave 7, and a"),
+        (no_tokens, r"no round can hold: column tokens.*'abc'"),
+        (no_usage, r"a draft's usage is a suffice\.Usage"),
+    ],
+)
 def test_a_failing_probe_breaks_nothing(probe: Any, why: str, tmp_path: Path) -> None:
     with Watch(record=tmp_path, max_rounds=2) as watch:
         loop = watch.question("Where?").begin()
@@ -315,6 +332,45 @@ def test_misuse_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ({"score": 2}, "column score: must be a number from 0 to 1, found 2"),
+        ({"score": "good"}, "column score: .* found 'good'"),
+        ({"logprobs": "abc"}, "column logprobs: .* of another shape: 'abc'"),
+        ({"logprobs": object()}, "column logprobs: .* of another shape"),
+        ({"logprobs": [("Oslo", -0.1)]}, "column logprobs: .* of another shape"),
+        ({"signals": [3]}, r"column signals: values must be numbers by name, found \[3\]"),
+        ({"query": 3}, "column query: must be text, found 3"),
+    ],
+)
+def test_what_a_round_cannot_hold_is_named_and_leaves_the_loop_as_it_was(
+    held: dict[str, Any], said: str
+) -> None:
+    with Watch(STABLE).question("Where?") as loop:
+        with pytest.raises(DataError, match=said):
+            loop.observe(answer="Oslo", **held)
+        assert not loop.observe(answer="Oslo").stop
+    assert len(loop.rounds) == 1
+
+
+def test_questions_that_are_no_texts_are_refused() -> None:
+    watch: Any = Watch(STABLE)
+    for given, column in (
+        ({"text": None}, "text"),
+        ({"text": "?", "question_id": 3}, "question_id"),
+        ({"text": "?", "gold_answers": 3}, "gold_answers"),
+        ({"text": "?", "gold_answers": [3]}, "gold_answers"),
+    ):
+        with pytest.raises(DataError, match=f"column {column}: must be .* found"):
+            watch.question(**given)
+    first, second = (watch.question("?", question_id="a") for _ in range(2))
+    with first, pytest.raises(UsageError, match="under way; give every question its own id"):
+        second.begin()
+    with pytest.raises(UsageError, match="a policy file or its path is wanted, found 3"):
+        Watch(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"mode": "on"}, "no mode 'on'; allowed: shadow, live"),
@@ -323,6 +379,9 @@ def test_misuse_is_said() -> None:
         ({"max_rounds": 0}, "at least 1, found 0"),
         ({"answer": "best"}, "no choice of an answer"),
         ({"record": "traces.parquet"}, "write record=traces/"),
+        ({"mode": "live", "explore": "0.1"}, "from 0 to below 1, found '0.1'"),
+        ({"budgets": 3}, r"suffice\.Budgets\(...\), found int"),
+        ({"record": "traces/", "run": {"pipeline": object()}}, "run is what JSON holds by name"),
     ],
 )
 def test_a_wrong_setting_is_refused(given: dict[str, Any], said: str) -> None:
@@ -366,6 +425,9 @@ def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
     under_way.observe(answer="Oslo")
     before = records(tmp_path)
     assert set(before) == {"q0", "q1", "q2"}
+    copy = tmp_path / "copies" / "short.parquet"
+    filter_traces(tmp_path, copy, TraceFilter(max_rounds=2))
+    assert [len(record.rounds) for record in records(copy).values()] == [2, 2, 2]
     assert not list(tmp_path.glob("*.parquet"))
     under_way.end()
     watch.close()
@@ -418,7 +480,7 @@ def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
                     await asyncio.sleep(0)
                     loop.observe(answer="Oslo")
 
-        await asyncio.gather(*map(task, range(200)))
+        await asyncio.gather(*map(task, range(1000)))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(64)]
     for thread in threads:
@@ -428,9 +490,9 @@ def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
         thread.join()
     watch.close()
     kept = records(tmp_path)
-    assert len(kept) == 264
+    assert len(kept) == 1064
     assert {len(record.rounds) for name, record in kept.items() if name[0] == "t"} == {3}
-    assert watch.counts.questions == 264
+    assert watch.counts.questions == 1064
     assert watch.counts.lost_rounds == 0
 
 

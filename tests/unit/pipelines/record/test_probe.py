@@ -109,7 +109,7 @@ def test_only_rounds_without_an_answer_are_asked_and_all_else_stays(
     split, step = after.origin.run["derived"]
     assert (after.origin.run["pipeline"], split["by"]) == ("mine", "split")
     assert (step["by"], step["model"], step["prompt"]) == ("probe", "scripted", "answer-first")
-    assert len(step["sha256"]) == 64
+    assert len(step["record_sha256"]) == 64
 
 
 def test_a_second_run_asks_what_is_left_and_failures_again(source: Path, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_second_run_asks_what_is_left_and_failures_again(source: Path, tmp_pat
         with pytest.raises(UsageError, match=said):
             probe_traces(source, out, again, changed)
     write_traces([record_of("e")], source)
-    with pytest.raises(UsageError, match=r"derived\.1\.sha256 was"):
+    with pytest.raises(UsageError, match=r"derived\.1\.record_sha256 was"):
         probe_traces(source, out, again)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cut_population import run_live
 
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
@@ -450,3 +451,24 @@ def test_a_promise_on_a_record_that_was_cut_says_so() -> None:
     ]
     found = fitted(to_trace_set(made), family=OWN)
     assert any(note.startswith("CUT RECORDS: 100 of 400 questions") for note in found.notes)
+
+
+@pytest.mark.parametrize("explore", [0.5, None])
+def test_a_promise_on_a_record_that_a_policy_cut(explore: float | None) -> None:
+    """Weighted where some were explored, else the worst of what was not seen; both say so in the file."""
+    stops = [3 if number % 2 else 4 for number in range(400)]
+    log = to_trace_set(run_live(kept_records(), stops, explore))
+    family = {"family": "thresholds", "rule": "calibrated(own) > ?", "thresholds": (0.5, 0.9)}
+    found = fitted(log, family=family, promise={"max_loss": 0.4}, cost="rounds")
+    assert not found.outcome.fell_back
+    stated = found.policy.guarantee["cut"]
+    assert found.policy.fitted_on["cut"]["cut"] > 30
+    assert found.policy.guarantee["bounded"] is (explore is None)
+    assert any(stated in note and "in shadow" in note for note in found.notes)
+    if explore is None:
+        assert stated.startswith("the worst is assumed of 200 that were cut")
+    else:
+        assert (
+            stated
+            == "100 explored questions, of weight 2 at most, stand for 100 that the policy which ran cut"
+        )

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.measures.seen import Seen
 from suffice.numbers.tests.p_values import (
     betting_p_values,
     binomial_p_values,
@@ -20,9 +21,11 @@ from suffice.replay.choose.learn_then_test import (
     Certification,
     CertifySettings,
     Half,
+    LossName,
     certify,
     describe,
     members_in_order,
+    weighted_losses,
 )
 
 ROUNDS = 5
@@ -316,3 +319,51 @@ def test_halves_are_not_changed() -> None:
     certify(learn, tested, full, settings())
     np.testing.assert_array_equal(learn.scores, copies[0])
     np.testing.assert_array_equal(tested.stops, copies[1])
+
+
+# --- records that were cut -----------------------------------------------------------------------
+def seen_of_one(last: int, until: int, weight: float, *, unseen: bool = False) -> Seen:
+    """One question of five rounds."""
+    return Seen(
+        budget=ROUNDS,
+        last=np.array([last], np.int16),
+        until=np.array([until], np.int16),
+        weight=np.array([weight]),
+        unseen=np.array([unseen]),
+        explored=np.array([weight > 1]),
+        propensity=np.array([0.05]),
+        causes={},
+    )
+
+
+@pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
+@pytest.mark.parametrize("until", [1, 3, 4])
+def test_weighted_losses_are_on_average_those_of_the_whole_question(
+    loss: LossName, until: int
+) -> None:
+    """One in twenty is explored, the others are cut; what either counts averages to the loss itself."""
+    generator = np.random.default_rng(until)
+    for _ in range(20):
+        scores = generator.integers(0, 2 if loss == "wrong-stop" else 5, (1, ROUNDS)) / 4.0
+        cut = scores.copy()
+        cut[:, until:] = np.nan
+        explored = weighted_losses(scores, seen_of_one(ROUNDS, until, 20.0), loss)
+        stopped = weighted_losses(cut, seen_of_one(until, until, 0.0), loss)
+        plain = scores[:, -1:] - scores
+        expected = plain if loss == "signed" else np.maximum(plain, 0.0)
+        np.testing.assert_allclose(0.05 * explored + 0.95 * stopped, expected, atol=1e-12)
+        assert np.abs(explored).max() <= 20.0
+        assert np.abs(stopped).max() <= 20.0
+
+
+@pytest.mark.parametrize("loss", ["signed", "drop"])
+def test_of_what_was_not_seen_the_worst_is_assumed(loss: LossName) -> None:
+    generator = np.random.default_rng(4)
+    scores = generator.random((1, ROUNDS))
+    scores[:, 3:] = np.nan
+    worst = weighted_losses(scores, seen_of_one(3, ROUNDS, 1.0, unseen=True), loss)
+    for _ in range(50):
+        whole = np.where(np.isnan(scores), generator.integers(0, 2, scores.shape), scores)
+        lost = whole[:, -1:] - whole
+        assert (worst >= (lost if loss == "signed" else np.maximum(lost, 0.0)) - 1e-12).all()
+    assert worst[0, -1] == 0.0  # the full budget loses nothing against itself

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cut_population import run_live
 
 from suffice.costs.usage import CostModel
 from suffice.errors import DataError, UsageError
@@ -491,3 +492,38 @@ def test_an_unlabelled_split_is_refused() -> None:
 def test_the_document_is_strict() -> None:
     result = search(made(5), SearchSettings(signals=NAMES, max_cost=0.1, resamples=5))
     json.dumps(result.to_json(naive=True), allow_nan=False)
+
+
+# --- records that were cut -----------------------------------------------------------------------
+def cut(traces: TraceSet, explore: float | None, *, stops: tuple[int, ...] = (2, 3, 4)) -> TraceSet:
+    """What a policy left of these questions that stops them at these rounds by turns."""
+    records = list(traces.records())
+    wanted = [stops[number // 2 % len(stops)] for number in range(len(records))]
+    return to_trace_set(run_live(records, wanted, explore))
+
+
+def test_rules_on_cut_records_replay_to_their_figures() -> None:
+    log = cut(made(9, count=120), 0.5)
+    settings = SearchSettings(signals=("answer_stable", "own"), resamples=5)
+    result = search(log, settings)
+    assert result.evaluated == 3
+    found = replayed(log, [rule.rule for rule in result.rules])
+    assert any(one.at_stops.past is not None for one in found)
+    for rule, again in zip(result.rules, found, strict=True):
+        for figure in ("f1", "em", "mean_rounds"):
+            assert getattr(again, figure) == pytest.approx(getattr(rule, figure), abs=1e-12)
+        assert again.costs["llm_calls"] == pytest.approx(rule.cost, abs=1e-12)
+
+
+def test_rules_past_what_nothing_stands_for_are_left_out() -> None:
+    log = cut(made(9, count=240), None, stops=(3, 4))
+    settings = SearchSettings(signals=("coarse", "own", "answer_stable"), resamples=5)
+    result = search(log, settings)
+    assert (result.evaluated, result.baseline) == (4, "fixed-3")
+    assert any(note.startswith("left out 3 rules that go past the cut") for note in result.notes)
+    for rule in result.rules:
+        assert not math.isnan(rule.f1 + rule.cost + rule.mean_rounds + rule.interval.low)
+    with pytest.raises(UsageError, match=r"baseline 'fixed-4' goes past the cut"):
+        search(log, dataclasses.replace(settings, baseline="fixed-4"))
+    with pytest.raises(UsageError, match=r"of 1 rule each goes past the cut of some question"):
+        search(log, SearchSettings(signals=("answer_stable",), resamples=5))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders import logged
 
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import DataError, UsageError
@@ -22,8 +23,9 @@ from suffice.policies.thresholds import (
     sweep_rule,
 )
 from suffice.replay.choose.sweep import SweepResult, find_knee, sweep
+from suffice.replay.run.compare import compare
 from suffice.replay.run.engine import stop_rounds
-from suffice.replay.settings import SweepSettings
+from suffice.replay.settings import ComparisonSettings, SweepSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
@@ -368,3 +370,41 @@ def test_the_cheapest_is_the_cheapest_in_the_cost_meant() -> None:
 def test_an_unknown_cost_is_refused() -> None:
     with pytest.raises(UsageError, match="usd"):
         run(telling_traces(), cost="usd")
+
+
+def live_log(count: int = 120) -> list[QuestionRecord]:
+    """Questions of a live loop whose policy says stop after round 1 or 2, a quarter of them explored."""
+    generator = np.random.default_rng(5)
+    made = []
+    for number in range(count):
+        scores, stop = generator.integers(0, 2, 3).tolist(), int(generator.integers(1, 3))
+        ran = generator.random() < 0.25
+        name = f"q{number:03d}"
+        record = (
+            logged(name, scores, stop) if ran else logged(name, scores[:stop], stop, end="policy")
+        )
+        question = dataclasses.replace(record.question, split="tune" if number % 2 else "eval")
+        made.append(dataclasses.replace(record, question=question))
+    return made
+
+
+def test_a_live_log_is_scored_as_replay_does() -> None:
+    log = live_log()
+    found = sweep(to_trace_set(log), SweepSettings(rule="round >= ?", thresholds=(2.0, 3.0)))
+    asked = ComparisonSettings(policies=("fixed-2", "fixed-3"), resamples=10)
+    replayed = compare(to_trace_set(log), asked).result.policies
+    assert [(one.eval_score, one.eval_rounds) for one in found.points] == [
+        (policy.f1, policy.mean_rounds) for policy in replayed
+    ]
+    assert any(note.startswith("CUT RECORDS") for note in found.notes)
+    explored = sum(one.stopped_by is None for one in log if one.question.split == "tune")
+    assert found.questions[0] == explored  # the others were cut, none was never stopped
+
+
+def test_what_nothing_stands_for_cannot_be_swept() -> None:
+    log = [
+        dataclasses.replace(record, stopped_by=record.stopped_by and "gold")
+        for record in live_log()
+    ]
+    with pytest.raises(UsageError, match=r"were cut where nothing stands.*explore=0.05"):
+        sweep(to_trace_set(log), SweepSettings(rule="round >= ?", thresholds=(2.0, 3.0)))

@@ -13,6 +13,8 @@ from tests.builders import logged
 
 from suffice.measures.exploration import exploration
 from suffice.measures.measures import Measures
+from suffice.policies.file import policy_hash
+from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
@@ -85,7 +87,9 @@ def test_what_was_not_seen_is_a_range_and_never_a_number() -> None:
     entry = document["policies"][1]
     assert entry["f1"] is None
     assert entry["mean_rounds"] is None
-    assert entry["range"]["f1"] == {"low": pytest.approx(4 / 6), "high": pytest.approx(5 / 6)}
+    told = entry["range"]["f1"]
+    assert [told["low"], told["high"]] == pytest.approx([4 / 6, 5 / 6])
+    assert told["interval"][0] < told["low"] < told["high"] < told["interval"][1]
     assert document["cut_records"]["cut"] == {"policy": 2, "gold": 1}
     assert any("never estimated" in note for note in comparison.result.notes)
 
@@ -189,3 +193,26 @@ def test_the_bootstrap_sees_how_few_were_explored() -> None:
     assert whole is not None
     assert weighted is not None
     assert weighted.high - weighted.low > 1.5 * (whole.high - whole.low)
+
+
+def test_the_policy_that_ran_says_where_it_stopped_if_the_record_does_not() -> None:
+    ran = RulePolicy(rule="sure > 0.5", own_signals=("sure",))
+    sure = {"a": (0, 1), "b": (1,), "c": (0, 1, 0, 0), "d": (0, 0, 0, 0), "f": (0, 0)}
+    log = [
+        replace(
+            record,
+            policy_hash=policy_hash(ran),
+            rounds=tuple(
+                replace(one, signals={"sure": float(value)})
+                for one, value in zip(record.rounds, sure[record.question.id], strict=True)
+            ),
+        )
+        for record in EXPLORED
+    ]
+    alone = of(compared(log, policies=("fixed-4",)), "fixed-4")
+    assert alone.f1 is None
+    beside = of(compared(log, policies=("fixed-4", ran)), "fixed-4")
+    assert beside.f1 == pytest.approx(5 / 5)
+    # not one that stops elsewhere than where questions were cut
+    other = replace(log[0], rounds=log[0].rounds[:1])
+    assert of(compared([other, *log[1:]], policies=("fixed-4", ran)), "fixed-4").f1 is None

@@ -182,6 +182,10 @@ def test_a_draft_is_the_answers_part_of_what_the_round_cost() -> None:
         7,
     )
     assert (usage.latency_s, usage.answer_latency_s) == (3.0, 1.0)
+    without_calls = with_draft(
+        Round(answer=None, usage=Usage(llm_calls=0)), Draft("", usage=spent), probed=True
+    )
+    assert (without_calls.usage.llm_calls, without_calls.usage.prompt_tokens) == (3, 5)
     # what the loop itself cost was not said, so the whole is not known
     assert (
         with_draft(Round(answer=None), Draft("", usage=spent), probed=True).usage.llm_calls is None

@@ -1,0 +1,107 @@
+"""An agent that answers once, at its end, gets a stopping policy with a promise, and keeps it honest.
+
+Shadow, probe, label, choose, go live with exploration, estimate, alarm: `docs/production.md` tells the story.
+Your agent stands in `agent`; the rest stays as it is. Run it with `--llm embedded`, or the base URL of any
+OpenAI-compatible server.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import suffice
+from suffice.datasets.example import Example
+from suffice.datasets.generated import generate
+from suffice.llm.connect import connect
+from suffice.protocols import ChatModel
+from suffice.replay.run.compare import Comparison
+from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.testing.models import ScriptedModel
+
+ROUNDS = 4
+RULE = "round >= 2 and overlap > ?"  # over what the agent has without being asked for an answer
+NO_CALL = suffice.Usage(llm_calls=0, retrievals=1)  # else what your round's calls reported
+Search = Callable[[str, int], Sequence[suffice.Passage]]
+
+
+def agent(loop: suffice.Loop, search: Search, model: ChatModel) -> None:
+    """Yours: it searches until it is done, and answers once, from all it has read."""
+    while not loop.done:
+        passages = search(loop.question, len(loop.rounds))
+        loop.observe(passages=passages, query=loop.question, usage=NO_CALL)
+    reply = suffice.answer_probe(model)(loop.view)
+    loop.answered(reply.answer, tokens=reply.tokens, usage=reply.usage)
+
+
+def serve(watch: suffice.Watch, examples: Sequence[Example], model: ChatModel) -> None:
+    """Questions of your users; afterwards somebody says what was right."""
+    passages = {passage.id: passage for example in examples for passage in example.passages}
+    index = BM25Index.build(passages.values())
+
+    def search(question: str, round_number: int) -> Sequence[suffice.Passage]:
+        return index.retrieve(question, k=2 * ROUNDS)[2 * round_number : 2 * round_number + 2]
+
+    for example in examples:
+        with watch.question(example.question.text, question_type=example.question.type) as loop:
+            agent(loop, search, model)
+        watch.label(loop.question_id, gold_answers=example.gold.answers)
+
+
+def main(arguments: Sequence[str] | None = None) -> Comparison:
+    parser = argparse.ArgumentParser(description="From shadow to live.")
+    parser.add_argument("--llm", default="embedded", help="embedded, a base URL, or scripted")
+    parser.add_argument("--questions", type=int, default=200, help="in shadow, and again live")
+    parser.add_argument("--max-loss", type=float, default=0.05)
+    parser.add_argument("--explore", type=float, default=0.05)
+    parser.add_argument("--out", type=Path, default=Path("production"))
+    chosen = parser.parse_args(arguments)
+    model: ChatModel = ScriptedModel() if chosen.llm == "scripted" else connect(chosen.llm)
+    out: Path = chosen.out
+
+    # 1. shadow: nothing decides, every question runs to the full budget
+    with suffice.Watch(record=out / "shadow", max_rounds=ROUNDS) as watch:
+        serve(watch, list(generate(chosen.questions)), model)
+
+    # 2. an answer per round, asked of the record at night; its questions in two halves
+    suffice.probe_traces(out / "shadow", out / "probed", model)
+    suffice.split_traces(out / "probed", out / "split", {"tune": 0.6, "eval": 0.4})
+    record = suffice.read_traces(out / "split")
+    fixed = tuple(f"fixed-{number}" for number in range(1, ROUNDS + 1))
+    print(suffice.compare(record, suffice.ComparisonSettings(policies=fixed)).text())
+
+    # 3. the cheapest rule whose loss against the full budget is promised
+    certified = suffice.fit_certified(
+        record,
+        suffice.CertifiedSettings(
+            promise=suffice.CertifySettings(max_loss=chosen.max_loss),
+            family=suffice.FamilySettings(family="thresholds", rule=RULE),
+        ),
+    )
+    suffice.save_policy(certified.policy, out / "policy.json", max_rounds=ROUNDS)
+    print(f"policy: {certified.policy.rule}; {certified.policy.guarantee['reason']}\n")
+
+    # 4. live; a share of the questions runs on, so that the record keeps telling what stopping costs
+    with suffice.Watch(
+        out / "policy.json", record=out / "live", mode="live", explore=chosen.explore
+    ) as watch:
+        serve(watch, list(generate(chosen.questions, start=chosen.questions)), model)
+
+    # 5. what stopping costs since then, unbiased although most questions were cut
+    suffice.probe_traces(out / "live", out / "live-probed", model)
+    live = suffice.compare(
+        suffice.read_traces(out / "live-probed"),
+        suffice.ComparisonSettings(policies=(out / "policy.json",), baseline=f"fixed-{ROUNDS}"),
+    )
+    print(live.text())
+
+    # 6. an alarm where the loss is shown to be more than was promised
+    lost = live.result.policies[0].delta
+    if lost is not None and lost.high < -chosen.max_loss:
+        print(f"ALARM: stopping loses more than {chosen.max_loss:g}: {lost}")
+    return live
+
+
+if __name__ == "__main__":
+    main()
