@@ -64,7 +64,7 @@ _NUMBERS = (
     *("loss_on_learning_half", "loss_on_testing_half", "questions_needed"),
     *("mean_cost", "full_budget_cost"),
 )
-_KNOWN = frozenset({*_TEXTS, *_NUMBERS, "fell_back", "questions", "seed"})
+_KNOWN = frozenset({*_TEXTS, *_NUMBERS, "fell_back", "questions", "seed", "bounded"})
 
 
 def guarantees(result: ReplayResult) -> tuple[Guarantee, ...]:

@@ -103,7 +103,7 @@ class RuleScorer:
             self.at(values, stops[start : start + _BLOCK]).mean(axis=0)
             for start in range(0, len(stops), _BLOCK)
         ]
-        return np.concatenate(parts)
+        return np.concatenate([np.empty(0), *parts])
 
     def costs(self, stops: NDArray[np.int16], reads: Sequence[CostReads]) -> Array:
         """Mean cost per question of every rule, (n_rules,)."""
@@ -127,5 +127,7 @@ class RuleScorer:
         if name != GAIN_AT_COST:
             return self.means(getattr(self.scored, name), stops)
         scores = self.means(self.scored.compared, stops)
+        if not self._frontier[1].size:
+            return np.full(len(scores), np.nan)  # of no fixed budget is known what it scores
         frontier_costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)
         return scores - interpolate(frontier_costs, frontier, costs)

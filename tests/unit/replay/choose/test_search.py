@@ -527,3 +527,5 @@ def test_rules_past_what_nothing_stands_for_are_left_out() -> None:
         search(log, dataclasses.replace(settings, baseline="fixed-4"))
     with pytest.raises(UsageError, match=r"of 1 rule each goes past the cut of some question"):
         search(log, SearchSettings(signals=("answer_stable",), resamples=5))
+    with pytest.raises(UsageError, match="goes past the cut"):  # of a cut question, nothing
+        search(log, dataclasses.replace(settings, metric="agreement", objective="gain-at-cost"))

@@ -195,6 +195,23 @@ def test_the_bootstrap_sees_how_few_were_explored() -> None:
     assert weighted.high - weighted.low > 1.5 * (whole.high - whole.low)
 
 
+@pytest.mark.parametrize("weights", ["ht", "self-normalised"])
+def test_of_what_few_explored_questions_did_not_show_an_interval_is_open(weights: str) -> None:
+    """Ten of weight 20 were wrong throughout; of the 200 some may still have been right later."""
+    cut = [logged(f"a{n:03d}", [0], 1, end="policy", propensity=0.05) for n in range(190)]
+    explored = [logged(f"b{n:03d}", [0, 0, 0], 1, propensity=0.05) for n in range(10)]
+    comparison = compared([*cut, *explored], policies=("fixed-1", "fixed-3"), weights=weights)
+    one, full = of(comparison, "fixed-1"), of(comparison, "fixed-3")
+    assert one.interval is not None
+    assert full.interval is not None
+    assert full.delta is not None
+    assert (one.interval.low, one.interval.high) == (0.0, 0.0)
+    assert full.interval.estimate == 0.0
+    most = 2.5 * 20 / 200  # events of weight 20, by Jeffreys
+    assert full.interval.high == pytest.approx(most if weights == "ht" else most / 2, rel=0.5)
+    assert full.delta.high == full.interval.high
+
+
 def test_the_policy_that_ran_says_where_it_stopped_if_the_record_does_not() -> None:
     ran = RulePolicy(rule="sure > 0.5", own_signals=("sure",))
     sure = {"a": (0, 1), "b": (1,), "c": (0, 1, 0, 0), "d": (0, 0, 0, 0), "f": (0, 0)}
