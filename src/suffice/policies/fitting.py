@@ -36,6 +36,7 @@ from suffice.signals.available import refuse_lacking
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
+from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
 
 N_FOLDS = 5
@@ -116,6 +117,7 @@ def fit_questions(part: Measures) -> FitQuestions:
         "explored": int(seen.explored.sum()),
         "cut": int(cut.sum()),
         "not_drawn": int(not_drawn.sum()),
+        **({"untold": seen.untold} if seen.untold else {}),
     }
     return FitQuestions(read=read, stated={CUT: stated})
 
@@ -149,8 +151,11 @@ def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
             f"{note}, and {counts['not_drawn']:,} of those that it never stopped, so that what is left is "
             f"drawn like the {int(stated['explored']):,} explored ones"
         ]
+    why = "none was explored"
+    if stated.get("untold"):
+        why = f"where it said stop is not recorded (signal '{POLICY_STOP}')"
     return [
-        f"{note}; none was explored, so what is left is what it did not stop, which may be unlike the others"
+        f"{note}; {why}, so what is left holds all that it did not stop, which may be unlike the others"
     ]
 
 

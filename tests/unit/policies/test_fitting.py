@@ -400,4 +400,14 @@ def test_a_record_of_which_all_was_cut_says_what_to_do() -> None:
     ):
         fit_method("tasr", log)
     some = to_trace_set(run_live(tune_records(10), [1] * 5 + [3] * 5, None))
-    assert "what it did not stop" in fit_notes(fit_data(some, [MARGIN]).provenance)[0]
+    assert "none was explored, so what is left" in fit_notes(fit_data(some, [MARGIN]).provenance)[0]
+    untold = [
+        dataclasses.replace(
+            record,
+            propensity=0.5,
+            rounds=tuple(dataclasses.replace(one, signals={}) for one in record.rounds),
+        )
+        for record in some.records()
+    ]
+    (note,) = fit_notes(fit_data(to_trace_set(untold), [MARGIN]).provenance)
+    assert "where it said stop is not recorded (signal 'policy_stop')" in note
