@@ -13,6 +13,7 @@ The names to know first; ``help(suffice.Controller)`` and so on tell more:
 ====================  ======================================================================
 Round                 what a loop did in one round: the answer, and what else a policy reads
 Controller            a policy in your own loop: ``observe`` a round, get a Decision
+Watch                 many loops at once, in shadow or live, recorded as they run
 ask                   answers a question over your own passages, stopping by a policy
 write_traces          writes recorded questions and their rounds as a Parquet trace
 read_traces           reads a trace

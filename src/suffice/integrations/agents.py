@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
 from typing import Any
 
 from suffice._optional import require
@@ -27,7 +28,7 @@ class Framework:
     tested: str
 
     def point(self, module: str, name: str | None = None) -> Any:
-        """The module, or what it holds under ``name``: where an adapter takes hold of the framework.
+        """The module, or what it holds under the dotted ``name``: where an adapter takes hold of it.
 
         Warns where the installed version is of another minor series than the tested one.
 
@@ -45,7 +46,7 @@ class Framework:
         tested = f"pip install '{self.package}=={self.tested}' is what was tested"
         try:
             point = require(module, purpose=f"Suffice in {self.name}", package=self.package)
-            point = point if name is None else getattr(point, name)
+            point = point if name is None else attrgetter(name)(point)
         except (AttributeError, ImportError) as error:
             if installed == "of an unknown version":
                 raise
@@ -64,6 +65,10 @@ class Framework:
 
 def _minor(number: str) -> list[str]:
     return re.findall(r"\d+", number)[:2]
+
+
+DOCUMENTS = ("documents", "results", "passages")
+"""Keys under which a tool's output holds its documents."""
 
 
 # --- rounds --------------------------------------------------------------------------------------
@@ -86,7 +91,7 @@ def round_of_tools(
     kept = [result for result in results if tools is None or result.tool in tools]
     if not kept:
         return None
-    queries = [query for result in kept if (query := _query(result.arguments))]
+    queries = [query for result in kept if (query := query_of(result.arguments))]
     return {
         "passages": tuple(passage for result in kept for passage in tool_passages(result.output)),
         "query": "\n".join(queries) or None,
@@ -94,7 +99,7 @@ def round_of_tools(
     }
 
 
-def _query(arguments: Mapping[str, Any]) -> str:
+def query_of(arguments: Mapping[str, Any]) -> str:
     """The argument ``query``, else the texts among the arguments."""
     for name in ("query", "question", "input"):
         if isinstance(arguments.get(name), str):
@@ -107,9 +112,7 @@ def tool_passages(output: Any) -> tuple[Passage, ...]:
     if output is None or (isinstance(output, str) and not output.strip()):
         return ()
     if isinstance(output, Mapping):
-        inner = next(
-            (output[name] for name in ("documents", "results", "passages") if name in output), None
-        )
+        inner = next((output[name] for name in DOCUMENTS if name in output), None)
         output = [output] if inner is None else inner
     if isinstance(output, str | bytes) or not isinstance(output, Iterable):
         output = [output]

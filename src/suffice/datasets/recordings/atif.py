@@ -107,11 +107,11 @@ class _Step:
             return None
         try:
             moment = datetime.fromisoformat(stated)
-        except (TypeError, ValueError) as error:
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        except (OverflowError, TypeError, ValueError) as error:
             raise self.error(
                 f"must be a moment as 2026-01-31T12:00:00Z, found {stated!r:.40}", "timestamp"
             ) from error
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     def listed(self, value: Any, part: str) -> list[Mapping[str, Any]]:
         """A list of objects; none where there is nothing."""
@@ -128,16 +128,22 @@ class _Step:
             raise self.error(f"must be an object, found {value!r:.60}", name)
         return value or {}
 
+    def _call_id(self, value: Any, part: str) -> str | None:
+        if value is not None and not isinstance(value, str):
+            raise self.error(f"the id of a call must be text, found {value!r:.60}", part)
+        return value
+
     def searches(self) -> Iterator[Search]:
         """Its results, each with the call of a tool that it is of."""
         tools = {
-            tool.get("tool_call_id"): tool
+            self._call_id(tool.get("tool_call_id"), "tool_calls"): tool
             for tool in self.listed(self.values.get("tool_calls"), "tool_calls")
         }
         results = self.listed(self.held("observation").get("results"), "observation.results")
         by_call: dict[Any, list[Mapping[str, Any]]] = {}
         for number, result in enumerate(results):
-            by_call.setdefault(result.get("source_call_id") or number, []).append(result)
+            of_call = self._call_id(result.get("source_call_id"), "observation.results")
+            by_call.setdefault(of_call or number, []).append(result)
         for number, (call, parts) in enumerate(by_call.items()):
             tool = tools.get(call, {})
             arguments = tool.get("arguments")

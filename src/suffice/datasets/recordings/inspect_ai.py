@@ -84,6 +84,9 @@ def read_inspect(path: Path) -> tuple[QuestionRecord, ...]:
 
 
 # --- files ------------------------------------------------------------------------------------------
+_DAMAGED = (zipfile.BadZipFile, NotImplementedError)
+
+
 def _samples(path: Path) -> Iterator[Mapping[str, Any]]:
     if path.is_file() and zipfile.is_zipfile(path):
         yield from _of_zip(path)
@@ -99,7 +102,11 @@ def _samples(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
     """The samples of a ``.eval``, in order; no more bytes are unpacked than their directory says."""
-    with zipfile.ZipFile(path) as archive:
+    try:
+        opened = zipfile.ZipFile(path)
+    except (*_DAMAGED, ValueError) as error:
+        raise DataError(f"cannot be read ({error}); the log is damaged", file=str(path)) from error
+    with opened as archive:
         parts = [part for part in archive.infolist() if part.filename.startswith("samples/")]
         if not parts and "header.json" not in archive.namelist():
             raise DataError("is a zip, and no log of inspect_ai: it has no samples", file=str(path))
@@ -113,7 +120,7 @@ def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
         for part in parts:
             try:
                 sample = json.loads(_unpacked(path, archive, part))
-            except (ValueError, RecursionError, OSError, zlib.error, zipfile.BadZipFile) as error:
+            except (*_DAMAGED, ValueError, RecursionError, OSError, zlib.error) as error:
                 raise DataError(
                     f"{part.filename!r:.80} cannot be read ({error}); the log is damaged",
                     file=str(path),

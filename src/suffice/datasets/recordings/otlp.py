@@ -351,18 +351,26 @@ def _value(row: Row, span: str, value: Any, depth: int) -> Any:
         )
     ((kind, held),) = value.items()
     if kind in ("arrayValue", "array_value"):
-        items = held.get("values") if isinstance(held, dict) else None
-        return [_value(row, span, item, depth + 1) for item in items or ()]
+        return [_value(row, span, item, depth + 1) for item in _values(row, span, held)]
     if kind in ("kvlistValue", "kvlist_value"):
-        pairs = held.get("values") if isinstance(held, dict) else None
         return {
             str(pair.get("key")): _value(row, span, pair.get("value"), depth + 1)
-            for pair in pairs or ()
+            for pair in _values(row, span, held)
             if isinstance(pair, dict)
         }
     if kind in ("intValue", "int_value") and isinstance(held, str):
         return int(held) if re.fullmatch(r"-?\d{1,19}", held) else None
     return held
+
+
+def _values(row: Row, span: str, held: Any) -> list[Any]:
+    values = held.get("values") if isinstance(held, dict) else None
+    if values is not None and not isinstance(values, list):
+        raise row.error(
+            f"span {span}: the values of an attribute must be a list, found {values!r:.40}",
+            "attributes",
+        )
+    return values or []
 
 
 _SAID = (

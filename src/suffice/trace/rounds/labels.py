@@ -63,6 +63,8 @@ class Label:
             value: Any = getattr(self, name)
             if not (isinstance(value, str) and value) and (value or name == "question_id"):
                 raise DataError(f"must be a text, found {value!r:.60}", column=name)
+            _check_unicode(value, name)
+        _check_unicode("".join(answers), "gold_answers")
         score = None if self.score is None else score_of(self.score)
         object.__setattr__(self, "score", score)
         if self.round is not None:
@@ -82,6 +84,14 @@ class Label:
             if value not in (None, "", ()):
                 number = self.round if name == "score" else None
                 yield _Cell(name, self.question_id, number), _Entry(value, self.place)
+
+
+def _check_unicode(text: str | None, column: str) -> None:
+    """Refuse what no file can hold: half of a surrogate pair."""
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"is no Unicode text: {text!r:.60}", column=column) from error
 
 
 def append_label(root: Path, label: Label) -> None:

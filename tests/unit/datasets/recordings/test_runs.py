@@ -93,6 +93,14 @@ BAD_ATIF: list[tuple[Callable[[Any], Any], str]] = [
         r"steps\[1\].observation: must be an object",
     ),
     (lambda it: it["steps"][1].update(timestamp="noon"), r"steps\[1\].timestamp: must be a moment"),
+    (
+        lambda it: it["steps"][1].update(timestamp="0001-01-01T00:00:00+05:00"),
+        r"steps\[1\].timestamp: must be a moment",
+    ),
+    (
+        lambda it: it["steps"][1]["tool_calls"][0].update(tool_call_id=["a"]),
+        r"steps\[1\].tool_calls: the id of a call must be text, found \['a'\]",
+    ),
 ]
 
 
@@ -257,6 +265,10 @@ BAD_SPANS: list[tuple[Callable[[Any], Any], str]] = [
         "an attribute nested deeper than 16 levels",
     ),
     (
+        _attribute("gen_ai.input.messages", {"arrayValue": {"values": 3}}),
+        "the values of an attribute must be a list, found 3",
+    ),
+    (
         _attribute("gen_ai.operation.name", {"stringValue": "embeddings"}),
         "holds no span of an agent: gen_ai.operation.name invoke_agent",
     ),
@@ -367,6 +379,10 @@ def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(
     content = (HERE / "inspect.eval").read_bytes()
     with zipfile.ZipFile(HERE / "inspect.eval") as archive:
         size = next(p.file_size for p in archive.infolist() if p.filename.startswith("samples/"))
+    torn = tmp_path / "torn.eval"
+    torn.write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x07", 1))
+    with pytest.raises(DataError, match=r"cannot be read .*; the log is damaged"):
+        imported(torn, "inspect", tmp_path)
     lying = tmp_path / "lying.eval"
     lying.write_bytes(content.replace(size.to_bytes(4, "little"), (9).to_bytes(4, "little")))
     with pytest.raises(DataError, match="its content is not what the directory says"):
