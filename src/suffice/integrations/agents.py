@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from suffice._optional import require
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.pipelines.live.loop import Loop
-from suffice.pipelines.live.reported import reported_passages
-from suffice.trace.rounds.records import Passage
+from suffice.pipelines.live.loop import Loop, Probe
+from suffice.pipelines.live.reported import (
+    draft_of,
+    reported_passages,
+    reported_tokens,
+    reported_usage,
+)
+from suffice.trace.rounds.records import Draft, LoopView, Passage, Usage
+
+_Read = TypeVar("_Read")
 
 # --- versions ------------------------------------------------------------------------------------
 
@@ -74,10 +82,15 @@ DOCUMENTS = ("documents", "results", "passages")
 # --- rounds --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """A tool's call and what came back: documents where the framework keeps them, else its text."""
+    """A tool's call and what came back.
+
+    ``output`` are documents where the framework keeps them, else the text; ``text`` stands in for an output
+    that is none of these.
+    """
 
     tool: str
     output: Any
+    text: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -93,7 +106,9 @@ def round_of_tools(
         return None
     queries = [query for result in kept if (query := query_of(result.arguments))]
     return {
-        "passages": tuple(passage for result in kept for passage in tool_passages(result.output)),
+        "passages": tuple(
+            passage for result in kept for passage in tool_passages(result.output, result.text)
+        ),
         "query": "\n".join(queries) or None,
         "action": ", ".join(dict.fromkeys(result.tool for result in kept)),
     }
@@ -107,8 +122,8 @@ def query_of(arguments: Mapping[str, Any]) -> str:
     return " ".join(value for value in arguments.values() if isinstance(value, str))
 
 
-def tool_passages(output: Any) -> tuple[Passage, ...]:
-    """A tool's output as passages: its documents, or its text as one."""
+def tool_passages(output: Any, text: str | None = None) -> tuple[Passage, ...]:
+    """A tool's output as passages: its documents, else ``text``, or what it prints as, as one."""
     if output is None or (isinstance(output, str) and not output.strip()):
         return ()
     if isinstance(output, Mapping):
@@ -120,7 +135,16 @@ def tool_passages(output: Any) -> tuple[Passage, ...]:
     try:
         return reported_passages(documents)
     except DataError:
-        return reported_passages([str(document) for document in documents])
+        texts = [str(document) for document in documents] if text is None else [text]
+        return reported_passages([held for held in texts if held.strip()])
+
+
+def readable(read: Callable[[Any], _Read], reported: Any) -> _Read | None:
+    """What ``reported_tokens`` or ``reported_usage`` reads; ``None``: another shape, which breaks no run."""
+    try:
+        return read(reported)
+    except DataError:
+        return None
 
 
 # --- what is said --------------------------------------------------------------------------------
@@ -156,18 +180,14 @@ class Reply:
 class AgentRun:
     """A run of an agent in asyncio: its loop, and what its model replied since the last round."""
 
-    def __init__(
-        self, loop: Loop, *, tools: Collection[str] | None, probe: bool | Probe
-    ) -> None:
+    def __init__(self, loop: Loop, *, tools: Collection[str] | None, probe: bool | Probe) -> None:
         self.loop = loop
         self._tools, self._probe = tools, probe
         self._usage: list[Usage] = []
         self._drafts: dict[int, Any] = {}
         self.reply: tuple[str, dict[str, Any]] | None = None
 
-    async def step(
-        self, results: Sequence[ToolResult], ask: Callable[[], Awaitable[Reply]]
-    ) -> Any:
+    async def step(self, results: Sequence[ToolResult], ask: Callable[[], Awaitable[Reply]]) -> Any:
         """Take in the calls of a step; the model's raw reply where a draft is the answer, else ``None``.
 
         ``ask`` requests that reply, without tools.
@@ -196,11 +216,11 @@ class AgentRun:
         self._usage.append(costs["usage"])
         self.reply = (reply.text, costs)
 
-    def answered(self) -> None:
-        """The last reply is the answer, where there was a round."""
+    def answered(self, text: str | None = None) -> None:
+        """The last reply is the answer, where there was a round; ``text`` where it reads otherwise."""
         if self.loop.rounds and self.reply is not None:
-            text, costs = self.reply
-            self.loop.answered(text, **costs)
+            reply, costs = self.reply
+            self.loop.answered(reply if text is None else text, **costs)
 
     def _round(self, results: Sequence[ToolResult]) -> dict[str, Any] | None:
         held = round_of_tools(results, self._tools)

@@ -77,8 +77,7 @@ class SufficeRunner:
             run.failed()
             run.loop.end(error)
             raise
-        run.finish(result.final_output)
-        run.loop.end(run.error)
+        run.loop.end()
         result.suffice = outcome(run.loop)
         return result
 
@@ -123,8 +122,8 @@ class _Run(AgentRun):
         self.options: dict[str, Any] = {}
         self.results: list[ToolResult] = []
         self.error: Exception | None = None
-        self.asking = False
-        """Whether the run waits for its model; else a call is that of a run inside a tool."""
+        self.over = False
+        self.asking = False  # for its model; other calls are those of runs inside tools
 
     # --- into the SDK ----------------------------------------------------------------------------
     def prepared(self, agent: Any, options: Mapping[str, Any]) -> Any:
@@ -188,7 +187,8 @@ class _Run(AgentRun):
         """The answer at hand; ``None``: the SDK raises."""
         if self.loop.answer is None or held.run_data.last_agent.output_type not in (None, str):
             return None
-        self.error, self.reply = held.error, None
+        self.error = held.error
+        self.failed()
         return self.loop.answer
 
     # --- what the SDK says -----------------------------------------------------------------------
@@ -215,21 +215,24 @@ class _Run(AgentRun):
 
     def failed(self) -> None:
         """Take in what the tools of the last turn gave."""
+        self.over = True
         with suppress(Exception):
             self.take(self.results)
 
     def finish(self, output: Any) -> None:
-        """Take in the final output, which may be that of a tool."""
-        results, self.results = self.results, []
-        if self.loop.open and output is not None:
-            if not self.take(results, str(output)):
-                self.answered()
+        """Take in the final output, once; it may be what a tool gave."""
+        if self.over or output is None:
+            return
+        self.over = True
+        text = output if isinstance(output, str) else None
+        if not self.take(self.results, str(output)):
+            self.answered(text)
 
     async def end(self, output: Any) -> None:
-        """The end of the run, once."""
-        if self.loop.open:
-            self.finish(output)
-            await self.loop.aend(self.error)
+        """The end of the run; nothing where it has ended."""
+        self.finish(output)
+        error, self.error = self.error, None
+        await self.loop.aend(error)
 
 
 @cache
@@ -273,7 +276,7 @@ def _question(asked: str | list[Any]) -> str:
     """The last message of the user's."""
     if isinstance(asked, str):
         return asked
-    said = next((item for item in reversed(asked) if item.get("role") == "user"), {})
+    said: Any = next((item for item in reversed(asked) if item.get("role") == "user"), {})
     content = said.get("content") or ""
     if isinstance(content, str):
         return content
