@@ -22,7 +22,7 @@ QUESTION = "Who founded the observatory?"
 RULE = "new_passages < 0.5"
 
 
-@function_tool
+@function_tool  # type: ignore[untyped-decorator]
 def search(query: str) -> list[dict[str, str]]:
     """Search the notes."""
     words = set(query.lower().split())

@@ -42,7 +42,7 @@ class Found:
     answer: str
 
 
-@function_tool
+@function_tool  # type: ignore[untyped-decorator]
 def search(query: str) -> list[dict[str, str]]:
     """Three searches bring something new, further ones what is known."""
     number = min(int(query.rpartition("(")[2].rstrip(")")), 3)
