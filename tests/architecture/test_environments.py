@@ -57,7 +57,8 @@ BRINGS = {
 }
 # chosen and installed by the user, or run by tests in an environment of its own, or skipped
 FRAMEWORKS = {
-    "agents", "atif",
+    "agents",
+    "atif",
     "datasets",
     "deepagents",
     "dspy",
