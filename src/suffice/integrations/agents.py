@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from suffice._optional import require
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.pipelines.live.loop import Loop
 from suffice.pipelines.live.reported import reported_passages
 from suffice.trace.rounds.records import Passage
+
+_Read = TypeVar("_Read")
 
 # --- versions ------------------------------------------------------------------------------------
 
@@ -74,10 +76,15 @@ DOCUMENTS = ("documents", "results", "passages")
 # --- rounds --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """A tool's call and what came back: documents where the framework keeps them, else its text."""
+    """A tool's call and what came back.
+
+    ``output`` are documents where the framework keeps them, else the text; ``text`` stands in for an output
+    that is none of these.
+    """
 
     tool: str
     output: Any
+    text: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -93,7 +100,9 @@ def round_of_tools(
         return None
     queries = [query for result in kept if (query := query_of(result.arguments))]
     return {
-        "passages": tuple(passage for result in kept for passage in tool_passages(result.output)),
+        "passages": tuple(
+            passage for result in kept for passage in tool_passages(result.output, result.text)
+        ),
         "query": "\n".join(queries) or None,
         "action": ", ".join(dict.fromkeys(result.tool for result in kept)),
     }
@@ -107,8 +116,8 @@ def query_of(arguments: Mapping[str, Any]) -> str:
     return " ".join(value for value in arguments.values() if isinstance(value, str))
 
 
-def tool_passages(output: Any) -> tuple[Passage, ...]:
-    """A tool's output as passages: its documents, or its text as one."""
+def tool_passages(output: Any, text: str | None = None) -> tuple[Passage, ...]:
+    """A tool's output as passages: its documents, else ``text``, or what it prints as, as one."""
     if output is None or (isinstance(output, str) and not output.strip()):
         return ()
     if isinstance(output, Mapping):
@@ -120,7 +129,16 @@ def tool_passages(output: Any) -> tuple[Passage, ...]:
     try:
         return reported_passages(documents)
     except DataError:
-        return reported_passages([str(document) for document in documents])
+        texts = [str(document) for document in documents] if text is None else [text]
+        return reported_passages([held for held in texts if held.strip()])
+
+
+def readable(read: Callable[[Any], _Read], reported: Any) -> _Read | None:
+    """What ``reported_tokens`` or ``reported_usage`` reads; ``None``: another shape, which breaks no run."""
+    try:
+        return read(reported)
+    except DataError:
+        return None
 
 
 # --- what is said --------------------------------------------------------------------------------

@@ -115,21 +115,19 @@ class _Span:
     @property
     def question(self) -> str | None:
         """What it was asked, as far as it says."""
-        messages = self.attributes.get("gen_ai.input.messages")
-        if messages is not None:
-            return _said(messages, ("user", "human"))
-        messages = self.messages("input")
-        if messages:
-            return _said(messages, ("user", "human"))
-        return _said(self.attributes.get("input.value"), ("user", "human"))
+        return self._told("input", ("user", "human"))
 
     @property
     def output(self) -> str | None:
         """What it gave, as far as it says."""
-        for value in (self.attributes.get("gen_ai.output.messages"), self.messages("output")):
-            if value:
-                return _said(value, ("assistant", "model", "ai"))
-        return _said(self.attributes.get("output.value"), ("assistant", "model", "ai"))
+        return self._told("output", ("assistant", "model", "ai"))
+
+    def _told(self, which: str, roles: Sequence[str]) -> str | None:
+        messages = [self.attributes.get(f"gen_ai.{which}.messages"), self.messages(which)]
+        # of a call that tells its messages, the value is the same as a library's own object
+        told = self.kind == "call" and any(messages)
+        values = messages if told else [*messages, self.attributes.get(f"{which}.value")]
+        return next((text for value in values if value and (text := _said(value, roles))), None)
 
     def messages(self, which: str) -> list[dict[str, Any]]:
         """OpenInference's flattened messages."""
@@ -277,7 +275,11 @@ def _outermost(top: _Span) -> Iterator[_Span]:
 
 
 def _agents_in(top: _Span) -> bool:
-    return any(span.kind in ("agent", "chain") for span in _below(top) if span is not top)
+    return any(
+        span.kind == "agent" or (span.kind == "chain" and span.question is not None)
+        for span in _below(top)
+        if span is not top
+    )
 
 
 def _listed(row: Row, held: Mapping[str, Any], *names: str) -> list[Mapping[str, Any]] | None:
@@ -363,6 +365,12 @@ def _value(row: Row, span: str, value: Any, depth: int) -> Any:
     return held
 
 
+def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message; LangChain's own forms have it one level below."""
+    inner = (message[name] for name in ("kwargs", "data") if isinstance(message.get(name), dict))
+    return next(inner, message)
+
+
 def _values(row: Row, span: str, held: Any) -> list[Any]:
     values = held.get("values") if isinstance(held, dict) else None
     if values is not None and not isinstance(values, list):
@@ -407,15 +415,14 @@ def _said(value: Any, roles: Sequence[str]) -> str | None:
 def _inner(value: Any, roles: Sequence[str]) -> Any:
     """One level below: of messages the last of one of the roles, of a message its texts."""
     if isinstance(value, list):
-        items = [item for item in value if isinstance(item, dict)]
-        # LangChain's own form of a message has its content one level below
-        messages = [i["kwargs"] if isinstance(i.get("kwargs"), dict) else i for i in items]
+        messages = [_unwrapped(item) for item in value if isinstance(item, dict)]
         of_role = [m for m in messages if str(m.get("role", m.get("type", ""))).lower() in roles]
         unnamed = [m for m in messages if "role" not in m and "type" not in m]
         chosen = of_role or unnamed
         return chosen[-1] if chosen else (text_of(value) or None)
     if not isinstance(value, dict):
         return None
+    value = _unwrapped(value)
     parts = value.get("parts", value.get("content"))
     if isinstance(parts, list):
         texts = [
@@ -521,6 +528,10 @@ def _search(spans: _Spans, span: _Span, *, joined: bool) -> Search:
     ]
     if not passages and span.kind == "search":
         result = span.attributes.get("gen_ai.tool.call.result", span.attributes.get("output.value"))
+        result = loaded(result) if isinstance(result, str) else result
+        result = _unwrapped(result) if isinstance(result, dict) else result
+        if isinstance(result, dict) and result.get("type") == "tool":
+            result = result.get("content")
         passages = [] if result is None else list(passages_of(result))
     held = span.attributes
     tool = held.get("gen_ai.tool.name", held.get("tool.name"))

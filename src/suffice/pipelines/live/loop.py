@@ -437,6 +437,7 @@ class Loop:
         return self.done and self.rounds[-1].answer is None
 
     def _ask(self, probe: Probe, asked: Round | None) -> Draft | None:
+        begun = time.perf_counter()
         try:
             draft = probe(self._with(asked))
         except Exception as error:  # noqa: BLE001
@@ -449,9 +450,10 @@ class Loop:
             raise UsageError(
                 "the probe is a coroutine function; await loop.aobserve(..., probe=...)"
             )
-        return self._drafted_by(draft)
+        return self._drafted_by(draft, begun)
 
     async def _aask(self, probe: Probe, asked: Round | None) -> Draft | None:
+        begun = time.perf_counter()
         try:
             draft = probe(self._with(asked))
             if inspect.isawaitable(draft):
@@ -459,18 +461,21 @@ class Loop:
         except Exception as error:  # noqa: BLE001
             self._probe_failed(f"{type(error).__name__}: {error}")
             return None
-        return self._drafted_by(draft)
+        return self._drafted_by(draft, begun)
 
     def _with(self, asked: Round | None) -> LoopView:
         rounds = self.rounds
         return LoopView(self.question, rounds if asked is None else (*rounds, asked))
 
-    def _drafted_by(self, draft: object) -> Draft | None:
+    def _drafted_by(self, draft: object, begun: float) -> Draft | None:
         if isinstance(draft, str):
-            return Draft(draft)
+            draft = Draft(draft)
         if not isinstance(draft, Draft):
             self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
             return None
+        if draft.usage.latency_s is None:
+            took = time.perf_counter() - begun
+            draft = replace(draft, usage=replace(draft.usage, latency_s=took))
         try:
             with_draft(Round(answer=None), draft, probed=True)
         except SufficeError as error:

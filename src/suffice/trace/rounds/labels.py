@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -106,8 +106,7 @@ def append_label(root: Path, label: Label) -> None:
         stream.write(json.dumps(document).encode() + b"\n")
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
+class _Cell(NamedTuple):
     """What a label is of; ``round`` of a score, ``None`` its last one."""
 
     column: str

@@ -153,6 +153,44 @@ def test_spans_by_openinference_are_rounds(tmp_path: Path) -> None:
     assert second.signals == {"cost_usd": 0.25}
 
 
+def _as_a_graph(document: Any) -> None:
+    """As LangGraph's spans: messages in LangChain's forms, and chains within the chain."""
+    spans = spans_of(document)
+    top = next(span for span in spans if span["name"] == "chain")
+    asked = {"messages": [{"role": "user", "content": "Who founded it?"}]}
+    kinds = {"human": "Who founded it?", "ai": "Ada"}
+    given = {"messages": [{"type": k, "data": {"type": k, "content": v}} for k, v in kinds.items()]}
+    for pair in top["attributes"]:
+        if pair["key"] in ("input.value", "output.value"):
+            held = asked if pair["key"] == "input.value" else given
+            pair["value"] = {"stringValue": json.dumps(held)}
+    role = {"key": "llm.input_messages.0.message.role", "value": {"stringValue": "user"}}
+    node = {**top, "spanId": "node", "parentSpanId": top["spanId"], "name": "tools"}
+    top["attributes"] = [*top["attributes"], role]
+    spans.append(node)
+    result = {"type": "tool", "data": {"content": "Found: Ada.", "type": "tool"}}
+    tool = next(span for span in spans if span["name"] == "retrieve")
+    tool["parentSpanId"] = "node"
+    tool["attributes"] = [
+        {"key": name, "value": {"stringValue": value}}
+        for name, value in (
+            ("openinference.span.kind", "TOOL"),
+            ("tool.name", "search"),
+            ("input.value", "founder"),
+            ("output.value", json.dumps(result)),
+        )
+    ]
+
+
+def test_a_graph_of_chains_is_one_question(tmp_path: Path) -> None:
+    path = changed("otlp_openinference.json", tmp_path, _as_a_graph)
+    (record,) = imported(path, "otlp", tmp_path)
+    assert record.question.text == "Who founded it?"
+    first, second = record.rounds
+    assert (first.query, first.action, second.answer) == ("founder", "search founder", "Ada")
+    assert [passage.text for passage in first.passages or ()] == ["Found: Ada."]
+
+
 def test_spans_in_any_order_twice_and_of_several_traces(tmp_path: Path) -> None:
     """A line a document; the second trace has two questions under a chain that was asked nothing."""
     whole = json.loads((HERE / "otlp_gen_ai.json").read_text())
