@@ -195,8 +195,9 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
     untold = sum(not record.question.text.strip() for record in records)
     if untold:
         yield (
-            f"{untold:,} of {len(records):,} questions have no text: no model can be asked for their answers; "
-            "record what was asked (in spans: OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
+            f"{untold:,} of {len(records):,} questions have no text: no model can be asked for their "
+            "answers; record what was asked (in spans: "
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
         )
     unanswered = sum(round_.answer is None for round_ in rounds)
     if unanswered:
