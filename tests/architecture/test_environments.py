@@ -57,6 +57,7 @@ BRINGS = {
 }
 # chosen and installed by the user, or run by tests in an environment of its own, or skipped
 FRAMEWORKS = {
+    "agents",
     "atif",
     "datasets",
     "deepagents",
