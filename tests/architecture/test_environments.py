@@ -211,7 +211,7 @@ def test_tests_and_tools_import_what_setup_installs() -> None:
 
 
 def test_what_is_skipped_over_is_named() -> None:
-    """A framework is never imported where nothing skips the test that lacks it, or runs the example or benchmark."""
+    """A framework is never imported where nothing skips the test that lacks it, or runs the rest."""
     wrong = [
         f"{path.relative_to(ROOT)}:{each.line}: {each.module}"
         for path in files(*FOLDERS[1:])
